@@ -107,14 +107,21 @@ browser: ## Debian's Chromium with its driver, for the tests of the dashboard; w
 	@{ command -v chromium && command -v chromedriver; } > /dev/null || { echo 'installing Chromium'; \
 	  apt-get -qq update && apt-get -qq install --no-install-recommends chromium chromium-driver fonts-dejavu-core > /dev/null; }
 
+# Everything runs on the newest pinned Kubernetes; on the one before only what depends on the version of the API server.
+WHOLE      := packages providers tests
+OLDER_PART := tests/api tests/crds packages/kuberun $(addprefix packages/eso-operator/tests/,targets process \
+  $(addprefix controllers/,externalsecret generatorstate fanout))
 # Each worker has an API server and an etcd of its own, which compute too: no more workers than processors.
 test-cluster: setup ## the API and runtime suites on a real kube-apiserver (needs Go once)
 	$(call say,tests on a real kube-apiserver)
 	@versions=$$($(BIN)/python tools/kube-apiserver/build.py --versions); \
 	helm=$${HELM:-$$($(BIN)/python tools/kube-apiserver/build.py --helm)}; \
+	part='$(WHOLE)'; \
 	for version in $$versions; do \
 	  assets=$$($(BIN)/python tools/kube-apiserver/build.py $$version); \
-	  HELM=$$helm KUBEBUILDER_ASSETS=$$assets $(BIN)/pytest -n $(CORES) --dist worksteal --apiserver=kube -m live packages providers tests; \
+	  echo "Kubernetes $$version: $$part"; \
+	  HELM=$$helm KUBEBUILDER_ASSETS=$$assets $(BIN)/pytest -n $(CORES) --dist worksteal --apiserver=kube -m live $$part; \
+	  part='$(if $(filter all,$(KUBE_VERSIONS)),$(WHOLE),$(OLDER_PART))'; \
 	done
 
 bench: setup ## measure, as ratios within one run
@@ -129,6 +136,7 @@ nightly: setup ## the long forms: minutes of trouble, a thousand objects, many c
 	  ESO_CRASH_ROUNDS=100 ESO_MALFORMED_SEEDS=300 \
 	  $(BIN)/pytest $(SPREAD) -rP tests/soak tests/crash tests/faults tests/conformance tests/e2e \
 	  packages/localkube/tests/test_malformed_requests.py packages/kuberun/tests/test_watch_chaos.py
+	@$(MAKE) test-cluster KUBE_VERSIONS=all
 
 dist: setup ## a wheel of each distribution; that of the core holds no provider
 	$(call say,wheels into dist/)

@@ -127,7 +127,25 @@ def test_every_change_passes_checks_and_fast_tests_and_tests_on_a_real_api_serve
 
     assert re.findall(r"^make (\S+)", script, re.MULTILINE) == ["check", "browser", "test", "test-cluster"]
     assert re.search(r"pytest .*packages providers tests", commands("test"))
-    assert re.search(r"pytest .*--apiserver=kube -m live packages providers tests", commands("test-cluster"))
+    assert re.search(r"pytest .*--apiserver=kube -m live", commands("test-cluster"))
+
+
+@pytest.mark.parametrize("which", ["", "all"], ids=["each change", "each night"])
+def test_the_newest_kubernetes_runs_everything_and_the_one_before_its_part(which: str, tmp_path: Path) -> None:
+    """R151."""
+    tools, stamps, runs = tmp_path / "bin", tmp_path / "stamps", tmp_path / "runs"
+    for each in ("venv", "uv", "deps", "dists"):
+        write(stamps / each, "")
+    write(tools / "pytest", f'#!/bin/sh\nprintf "%s\\n" "$*" >> {runs}\n')
+    write(tools / "python", "#!/bin/sh\necho 1.2.3 1.1.9\n")
+    command = ["make", "test-cluster", f"BIN={tools}", f"STAMP={stamps}", f"KUBE_VERSIONS={which}"]
+
+    subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, check=True)
+
+    newest, before = (line.partition("-m live ")[2].split() for line in runs.read_text().splitlines())
+    assert newest == ["packages", "providers", "tests"]
+    assert before == newest if which else {"tests/api", "tests/crds", "packages/kuberun"} < set(before)
+    assert all((ROOT / folder).is_dir() for folder in before)
 
 
 @pytest.mark.parametrize("target", ["test", "test-cluster"])
@@ -158,6 +176,7 @@ def test_the_night_runs_conformance_and_end_to_end_tests_and_longer_trouble() ->
         assert f"tests/{suite}" in run
         assert list((ROOT / "tests" / suite).glob("test_*.py"))
     assert "ESO_SOAK_SECONDS=600" in run
+    assert "test-cluster KUBE_VERSIONS=all" in run
     assert "ESO_CRASH_ROUNDS=100" in run
     assert "ESO_MALFORMED_SEEDS=300" in run
     malformed = "packages/localkube/tests/test_malformed_requests.py"

@@ -25,7 +25,7 @@ from eso_operator.controllers.secretstore.kinds import (
     StoreKind,
 )
 from eso_operator.process.flags import parse
-from eso_operator.process.settings import Reconcilers, Settings
+from eso_operator.process.settings import DEFAULT_GATES, FeatureGate, Reconcilers, Settings
 from kubebase.meta import JsonObject
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -58,6 +58,21 @@ def test_the_flags_are_those_of_the_command(operator_chart: Chart) -> None:
     assert settings.leader.enabled
     assert settings.namespace == ""
     assert settings.reconcilers == Reconcilers()
+
+
+@pytest.mark.parametrize(
+    ("gates", "expected"),
+    [
+        pytest.param({}, DEFAULT_GATES, id="without a value, the defaults of the operator"),
+        pytest.param({"V2Stores": False}, frozenset(), id="v2 kinds are turned off, R150"),
+        pytest.param({"V2Stores": True}, DEFAULT_GATES, id="and on again, R153"),
+        pytest.param(
+            {"V2Stores": False, "UnixSocketProviders": True}, {FeatureGate.UNIX_SOCKET_PROVIDERS}, id="several gates"
+        ),
+    ],
+)
+def test_feature_gates(operator_chart: Chart, gates: dict[str, bool], expected: frozenset[FeatureGate]) -> None:
+    assert settings_of(operator_chart(featureGates=gates)).gates == expected
 
 
 def test_an_operator_of_one_namespace_keeps_its_cluster_wide_kinds_unless_its_rights_are_scoped_too(

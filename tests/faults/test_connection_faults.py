@@ -104,7 +104,7 @@ async def test_a_provider_admits_exactly_the_service_account_that_the_operator_r
         await site.ready()
     async with site.bench.operator(renamed):
         ours = client_id("cluster.local", site.namespace, "eso-core")
-        await site.broken("AccessDenied", ours, "--allowed-client")
+        await site.broken("AccessDenied", ours, "--allowed-client", "--service-account=ACCOUNT")
         await site.provider.stop()
         site.provider.client = ours
         await site.start()

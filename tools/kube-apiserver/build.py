@@ -29,6 +29,8 @@ COMPONENTS = {
 HELM = HERE.parent / "helm"
 HELM_PACKAGE = "helm.sh/helm/v3/cmd/helm"
 PROGRESS_SECONDS = 15.0
+COUNTS = {"newest": 1, "all": None}
+"""How many releases are tested, by the value of KUBE_VERSIONS; without a value, two."""
 
 
 class CannotBuildError(Exception):
@@ -55,14 +57,14 @@ def main() -> int:
 
 
 def versions_to_test() -> list[str]:
-    """Return the newest pinned release.
+    """Return the two newest pinned releases, the newest first.
 
-    Return all of them if KUBE_VERSIONS=all, the given binary's if KUBEBUILDER_ASSETS is set.
+    Return all of them if KUBE_VERSIONS=all, one if KUBE_VERSIONS=newest, the given binary's if KUBEBUILDER_ASSETS is
+    set.
     """
     if given := given_assets():
         return [version_of(given / "kube-apiserver")]
-    known = list(modules())
-    return known if os.environ.get("KUBE_VERSIONS") == "all" else known[:1]
+    return list(modules())[: COUNTS.get(os.environ.get("KUBE_VERSIONS", ""), 2)]
 
 
 def assets(version: str) -> Path:

@@ -9,6 +9,7 @@ import pytest
 
 from kubebase.clock import SystemClock
 from kubebase.meta import ObjectKey
+from kubebase.testing.cancelling import leaks
 from kubebase.testing.clock import VirtualClock
 from kuberun.controller import Controller, Done, Outcome
 from kuberun.errors import Unreachable
@@ -132,3 +133,7 @@ async def test_caches_are_reported_until_they_are_listed_and_again_when_they_are
     assert await fresh() == Unhealthy("no sign of life from the API server: things (301 s)")
     running.cancel()
     await asyncio.wait({running})
+
+
+async def test_a_server_that_is_stopped_while_it_starts_leaves_its_port_free() -> None:
+    assert await leaks(lambda port: HealthServer(clock=SystemClock(), host="127.0.0.1", port=port).run()) == []

@@ -13,7 +13,7 @@ from eso_operator.testing.boundstores import KIND, TLS, bound_store, endpoint, w
 from eso_operator.testing.gateways import LoopbackGateway
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.status import TransportError
-from eso_wire.values import KindInfo, KindRole, Operation
+from eso_wire.values import Handshake, KindInfo, KindRole, Operation
 from eso_wire.versions import ProtocolVersion
 
 CONNECTION = Connection(endpoint(), TLS)
@@ -209,6 +209,18 @@ async def test_versions(listed: Listed, speaks: tuple[ProtocolVersion, ...], wor
     with pytest.raises(ProviderError, match=r"this operator speaks 2\.1, 2\.2") as caught:
         await listed.directory.ensure(CONNECTION)
     assert caught.value.reason is ErrorReason.PROTOCOL_INCOMPATIBLE
+
+
+async def test_the_kinds_of_an_incompatible_provider_are_known(listed: Listed) -> None:
+    """R141: so that its stores name it as the cause."""
+    listed.loop.provider.speaks = (ProtocolVersion(3, 0),)
+
+    with pytest.raises(ProviderError):
+        await listed.directory.ensure(CONNECTION)
+
+    known = listed.directory.handshakes[CONNECTION.key]
+    assert isinstance(known, Handshake)
+    assert (known.selected, known.supported) == (None, (ProtocolVersion(3, 0),))
 
 
 async def test_a_forgotten_connection_is_gone(listed: Listed) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from grpc import aio
 
 from eso_api.values import SecretBytes
 from eso_operator.calling.channel import GrpcTransport
@@ -24,6 +25,7 @@ from eso_operator.testing.providerhost import TestAuthority, hosted, renewed
 from eso_operator.testing.scriptedprovider import ScriptedProvider
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.status import TransportError
+from eso_wire.tls import ServerCertificates
 from eso_wire.values import FindQuery, GetResult
 from kubebase.clock import SystemClock
 
@@ -34,6 +36,21 @@ async def test_a_read_over_mutual_tls_gives_the_values(wired: WiredGateway) -> N
     results = await wired.gateway.get(bound_store(endpoint(wired.host.target)), wanted("a", "b"))
 
     assert [result.outcome for result in results] == [SecretBytes(b"value-of-a"), SecretBytes(b"value-of-b")]
+
+
+async def test_a_provider_without_our_handshake_is_named_as_one_of_another_major(wired: WiredGateway) -> None:
+    """R141: each major has its own services, so such a provider answers UNIMPLEMENTED."""
+    server = aio.server()
+    credentials = ServerCertificates(lambda: wired.host.material).credentials()
+    port = server.add_secure_port("127.0.0.1:0", credentials)
+    await server.start()
+    try:
+        with pytest.raises(ProviderError, match=r"another major version; this operator speaks 2\.1, 2\.2") as caught:
+            await wired.gateway.handshake(endpoint(f"ipv4:127.0.0.1:{port}"), TLS)
+    finally:
+        await server.stop(None)
+
+    assert caught.value.reason is ErrorReason.PROTOCOL_INCOMPATIBLE
 
 
 async def test_replicas_behind_one_target_share_the_calls(wired: WiredGateway) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from eso_api.clusterexternalsecret import CLUSTER_EXTERNAL_SECRET
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
@@ -18,7 +19,7 @@ from eso_operator.process.settings import FeatureGate, Settings
 from eso_operator.testing.operators import BACKEND, MAKER, Bench, eventually, scripted
 from eso_operator.testing.scenes import FAKE_STORE
 from eso_operator.testing.transports import Between
-from kubebase.meta import Condition, JsonObject
+from kubebase.meta import Condition, JsonObject, Resource
 from kuberun.requests import Request
 from kuberun.testing.builders import SECRETS
 
@@ -136,3 +137,38 @@ async def test_v2_kinds_are_turned_off_and_on_again_without_a_loss(bench: Bench)
 
     assert set(before) == {"new", "own"}
     assert before == off == after
+
+
+async def test_a_cluster_external_secret_keeps_its_children_while_v2_kinds_are_off(bench: Bench) -> None:
+    """R153: the child, its Secret and the parent outlive the gate; none is written for it."""
+    parents, name = CLUSTER_EXTERNAL_SECRET.resource(), f"shared-{bench.namespace}"
+    home = {"matchLabels": {"kubernetes.io/metadata.name": bench.namespace}}
+    async with bench.operator():
+        await bench.install(scripted(data={"db": b"v1"}))
+        await bench.create(BACKEND.resource(), "config", spec={"url": "https://backend"})
+        config = {"providerConfig": {"providerRef": {"kind": "Backend", "name": "config"}}}
+        await bench.create(STORES, "store", spec=config)
+        reference = {"apiVersion": STORES.api_version, "kind": STORES.kind, "name": "store"}
+        spec = {"namespaceSelectors": [home], "externalSecretName": "child", "externalSecretSpec": wanted(reference)}
+        await bench.create(parents, name, spec=spec)
+        child = await bench.ready(ES, "child", is_ready)
+        await bench.ready(parents, name, is_ready)
+        before = await bench.find(SECRETS, "child") or {}
+
+    async with bench.operator(Story(bench).off):
+        off = await bench.ready(ES, "child", names_the_gate)
+
+    async with bench.operator():
+        on = await bench.ready(ES, "child", is_ready)
+        await bench.ready(parents, name, is_ready)
+        after = await bench.find(SECRETS, "child") or {}
+        await bench.delete(parents, name)
+        await eventually(lambda: _gone(bench, parents, name), "the parent stays")
+
+    assert {each["metadata"]["uid"] for each in (child, off, on)} == {child["metadata"]["uid"]}
+    assert {each["metadata"]["generation"] for each in (child, off, on)} == {1}
+    assert before["metadata"]["resourceVersion"] == after["metadata"]["resourceVersion"]
+
+
+async def _gone(bench: Bench, resource: Resource, name: str) -> bool:
+    return await bench.find(resource, name) is None

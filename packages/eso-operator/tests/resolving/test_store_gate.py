@@ -118,7 +118,7 @@ def only(*operations: Operation) -> Handshake:
         pytest.param(
             changed(selected=None, supported=(ProtocolVersion(3, 0),)),
             Reason.INCOMPATIBLE,
-            "speaks protocol 3.0, this operator 2.1, 2.2",
+            "speaks protocol 3.0, this operator speaks 2.1, 2.2",
             id="no common protocol (R141)",
         ),
         pytest.param(serving(), Reason.UNSUPPORTED_KIND, "does not serve", id="another kind"),

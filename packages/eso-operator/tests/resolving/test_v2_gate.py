@@ -67,7 +67,7 @@ FAILING = ProviderError(ErrorReason.BACKEND_ERROR, "failing")
 @pytest.mark.parametrize(
     ("errors", "urgency", "trial"),
     [
-        pytest.param([OFF], Urgency.FINAL, Trial.GONE, id="a deletion does not wait for a gate"),
+        pytest.param([OFF], Urgency.FINAL, Trial.OFF, id="a deletion waits until the gate is on"),
         pytest.param([OFF], Urgency.STALE, Trial.STALE, id="a record is kept until the gate is on"),
         pytest.param([MISSING], Urgency.STALE, Trial.GONE, id="the store is gone"),
         pytest.param([FAILING], Urgency.FINAL, Trial.FINAL, id="the backend fails"),

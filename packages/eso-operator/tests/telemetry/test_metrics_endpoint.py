@@ -3,7 +3,7 @@
 import asyncio
 import ssl
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from eso_operator.telemetry.access import Admission, Gatekeeper
 from eso_operator.telemetry.endpoint import MetricsServer
 from eso_operator.telemetry.settings import Listener, MetricsSettings
 from kubebase.clock import SystemClock
+from kubebase.testing.cancelling import leaks
 from kubebase.testing.clock import VirtualClock
 from kubebase.testing.servers import ApiServer
 from kuberun import config
@@ -48,6 +49,14 @@ async def test_metrics_are_served_over_http() -> None:
     async with serving(MetricsServer(MetricsSettings(listen=LOOPBACK), hello, clock=SystemClock())) as port:
         assert await fetched(f"http://127.0.0.1:{port}/metrics") == (200, "up 1\n")
         assert (await fetched(f"http://127.0.0.1:{port}/elsewhere"))[0] == 404
+
+
+async def test_a_server_that_is_stopped_while_it_starts_leaves_its_port_free() -> None:
+    def serve(port: int) -> Coroutine[None, None, None]:
+        settings = MetricsSettings(listen=Listener("127.0.0.1", port))
+        return MetricsServer(settings, hello, clock=SystemClock()).run()
+
+    assert await leaks(serve) == []
 
 
 async def test_metrics_are_served_with_the_certificate_of_the_folder(tmp_path: Path) -> None:

@@ -201,7 +201,8 @@ class Frame:
             client = ", ".join(names) or "without a name"
             raise ProviderError(
                 ErrorReason.PERMISSION_DENIED,
-                f"client {client} is not allowed to call the provider; see --allowed-client",
+                f"client {client} is not allowed to call the provider: let it admit this name (--allowed-client), or"
+                " start the operator with --service-account=ACCOUNT, if it admits another account of that namespace",
             )
         if self._running - self._subscriptions > (limit := self.service.provider.limits.max_in_flight) > 0:
             raise busy(f"{limit} calls")

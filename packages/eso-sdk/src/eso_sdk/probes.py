@@ -13,6 +13,7 @@ from typing import Final
 
 from kubebase.clock import Clock
 from kubebase.deadline import Deadline
+from kubebase.opening import opened
 
 _REQUEST_SECONDS: Final = 5.0
 _MAX_LINE: Final = 8192
@@ -39,7 +40,8 @@ class Probes:
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen, and return host and port."""
-        self._server = await asyncio.start_server(self._serve, host, port, limit=_MAX_LINE)
+        starting = asyncio.start_server(self._serve, host, port, limit=_MAX_LINE)
+        self._server = await opened(starting, asyncio.Server.close)
         name, number, *_ = self._server.sockets[0].getsockname()
         return name, number
 

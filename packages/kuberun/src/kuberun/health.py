@@ -15,6 +15,7 @@ from aiohttp import web
 
 from kubebase.clock import Clock
 from kubebase.deadline import Deadline
+from kubebase.opening import opened
 from kuberun.informer import Informer
 
 
@@ -65,7 +66,7 @@ class HealthServer:
         await runner.setup()
         try:
             site = web.TCPSite(runner, self._host, self._port)
-            await site.start()
+            await opened(site.start(), lambda _: None)  # `cleanup` closes it
             self._port = runner.addresses[0][1]
             self._listening.set()
             await asyncio.Event().wait()

@@ -21,6 +21,7 @@ from typing import Final, Self
 import structlog
 
 from kubebase.clock import Clock, SystemClock
+from kubebase.opening import opened
 from localkube.access.auth import Authenticator
 from localkube.access.bootstrap import create_default_roles
 from localkube.access.certificates import Certificates
@@ -144,9 +145,10 @@ class LocalKube:
         )
 
     async def _listen(self, stack: AsyncExitStack, http: HttpServer, context: ssl.SSLContext) -> None:
-        listener = await asyncio.get_running_loop().create_server(
+        starting = asyncio.get_running_loop().create_server(
             http, self._host, self._port, ssl=context, ssl_handshake_timeout=_HANDSHAKE_SECONDS, backlog=512
         )
+        listener = await opened(starting, asyncio.Server.close)
         stack.callback(listener.close)
         port = listener.sockets[0].getsockname()[1]
         shown = f"[{self._host}]" if ":" in self._host else self._host

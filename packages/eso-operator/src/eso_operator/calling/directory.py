@@ -15,7 +15,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Protocol
 
-from eso_operator.calling.errors import restated
+from eso_operator.calling.errors import IncompatibleError, restated
 from eso_operator.resolving.resolved import Connection, Endpoint, TlsSource
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Handshake
@@ -97,7 +97,10 @@ class Directory:
 
     @property
     def handshakes(self) -> Mapping[str, Handshake | str]:
-        """Return a live view: `Connection.key` to the handshake, or to the reason why there is none."""
+        """Return a live view: `Connection.key` to the handshake, or to the reason why there is none.
+
+        A handshake without a selected version is that of an incompatible provider.
+        """
         return MappingProxyType(self._known)
 
     def listen(self, listener: Listener) -> None:
@@ -205,7 +208,7 @@ class Directory:
         if error.reason is ErrorReason.PROTOCOL_INCOMPATIBLE:
             entry.handshake = None
         if entry.handshake is None:
-            self._publish(entry, error.message)
+            self._publish(entry, error.handshake if isinstance(error, IncompatibleError) else error.message)
         if before is None or _cause(before) != _cause(error):
             self._tell(entry.connection, Change.FAILED)
 

@@ -3,6 +3,7 @@
     ProviderError                      an error of the provider, from the wire (eso_wire.errors)
     ├── TransportError                 the provider was not reached (eso_wire.status)
     ├── CertificateError               the certificates for the call are missing (certs.problems)
+    ├── IncompatibleError              the provider speaks no version of the protocol that this operator speaks
     └── NoAnswerError                  the provider was reached, but did not answer before the deadline
 
 Controllers use `effect_of`, which has one row for each reason.
@@ -11,7 +12,7 @@ Controllers use `effect_of`, which has one row for each reason.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -142,15 +143,35 @@ def overloaded(label: str, waiting: int) -> ProviderError:
     return ProviderError(ErrorReason.BACKEND_UNAVAILABLE, f"{waiting} calls already wait for provider {label}")
 
 
+class IncompatibleError(ProviderError):
+    """Operator and provider share no version. `handshake` tells which kinds the provider would serve."""
+
+    def __init__(self, message: str, handshake: Handshake) -> None:
+        super().__init__(ErrorReason.PROTOCOL_INCOMPATIBLE, message)
+        self.handshake = handshake
+
+
 def incompatible(label: str, handshake: Handshake, ours: Sequence[ProtocolVersion]) -> ProviderError:
-    if set(ours).isdisjoint(handshake.supported):
+    disjoint = set(ours).isdisjoint(handshake.supported)
+    if disjoint:
         advice = "upgrade the older of the two"
     else:
         advice = "it selected none that both speak; this is a defect of the provider"
+    message = (
+        f"provider {label} ({handshake.provider_name} {handshake.provider_version}) speaks protocol"
+        f" {spelled(handshake.supported)}, this operator speaks {spelled(ours)}: {advice}"
+    )
+    if disjoint:
+        return IncompatibleError(message, replace(handshake, selected=None))
+    return ProviderError(ErrorReason.PROTOCOL_INCOMPATIBLE, message)
+
+
+def other_major(label: str, ours: Sequence[ProtocolVersion]) -> ProviderError:
+    """Return the error for a provider that does not know the handshake: each major has its own."""
     return ProviderError(
         ErrorReason.PROTOCOL_INCOMPATIBLE,
-        f"provider {label} ({handshake.provider_name} {handshake.provider_version}) speaks protocol"
-        f" {spelled(handshake.supported)}, this operator speaks {spelled(ours)}: {advice}",
+        f"provider {label} does not answer the handshake of protocol {max(ours).major}, so it speaks another major"
+        f" version; this operator speaks {spelled(ours)}: upgrade the older of the two",
     )
 
 

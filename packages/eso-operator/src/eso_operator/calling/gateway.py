@@ -15,7 +15,7 @@ from eso_operator.calling import transport as methods
 from eso_operator.calling.client import ChangeStream
 from eso_operator.calling.dispatch import Dispatcher, FailureListener, Job, Materials, Route, Seams
 from eso_operator.calling.doors import Doors, OpenDoors
-from eso_operator.calling.errors import incompatible
+from eso_operator.calling.errors import incompatible, other_major
 from eso_operator.calling.metrics import RuntimeMetrics
 from eso_operator.calling.protection.retries import Repeat, repeat_of
 from eso_operator.calling.protection.slots import InFlight
@@ -110,16 +110,19 @@ class Gateway:
     async def handshake(self, endpoint: Endpoint, tls: TlsSource) -> Handshake:
         """Return the handshake of a provider. Raises ProviderError if no protocol version is common."""
         hello = Hello(self._settings.core_version, SUPPORTED, cluster_id=self._settings.cluster_id)
-        answer = await self._dispatcher.run(
-            Route(Connection(endpoint, tls), CallPolicy(gated=False)),
-            Job(
-                methods.HANDSHAKE,
-                lambda client: client.handshake(hello),
-                _request_id(),
-                urgency=Urgency.NOW,
-                within=self._settings.calls.handshake_timeout,
-            ),
+        job = Job(
+            methods.HANDSHAKE,
+            lambda client: client.handshake(hello),
+            _request_id(),
+            urgency=Urgency.NOW,
+            within=self._settings.calls.handshake_timeout,
         )
+        try:
+            answer = await self._dispatcher.run(Route(Connection(endpoint, tls), CallPolicy(gated=False)), job)
+        except ProviderError as error:
+            if error.reason is ErrorReason.UNSUPPORTED_OPERATION:
+                raise other_major(endpoint.label, SUPPORTED) from error
+            raise
         if answer.selected not in SUPPORTED:
             raise incompatible(endpoint.label, answer, SUPPORTED)
         return answer

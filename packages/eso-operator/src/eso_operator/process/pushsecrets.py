@@ -48,7 +48,8 @@ def _reconciler(parts: Parts, pushes: Pushes) -> PushSecretReconciler:
     sources = SourceReader(client, parts.informers.secrets.cache, generators)
     objects = parts.informers.push_secrets.cache
     claims = Claims(objects, memory)
-    patience = Patience(clock, RemovalLimits(), memory)
+    homes = Homes(parts.informers.namespaces.cache)
+    patience = Patience(clock, RemovalLimits(), memory, homes)
     pusher = Pusher(resolver, parts.bind, gateway, pushes.rivals, follow=parts.follow)
     remover = Remover(resolver, parts.bind, gateway, chooser=chooser, claims=claims, patience=patience)
     outside = Outside(
@@ -61,7 +62,7 @@ def _reconciler(parts: Parts, pushes: Pushes) -> PushSecretReconciler:
         pushes=pushes,
         memory=memory,
         dependencies=parts.dependencies,
-        reporter=parts.reporter("pushsecret", SUBJECT, Homes(parts.informers.namespaces.cache)),
+        reporter=parts.reporter("pushsecret", SUBJECT, homes),
         rendering=Rendering(parts.workers, sync.left_delimiter, sync.right_delimiter),
         selecting=rendering_of_keys(parts.workers),
     )

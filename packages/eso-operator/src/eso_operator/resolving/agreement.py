@@ -29,6 +29,16 @@ class Agreement:
     info: KindInfo
 
 
+def incompatible(store: Referent, label: str, handshake: Handshake) -> ResolutionError:
+    """Return the error of a provider with which this operator shares no version of the protocol."""
+    return ResolutionError(
+        Reason.INCOMPATIBLE,
+        f"{store}: provider {label} speaks protocol {spelled(handshake.supported)}, this operator speaks"
+        f" {spelled(SUPPORTED)}: upgrade the older of the two",
+        subject=store.ref,
+    )
+
+
 def agree(
     store: Referent, connection: Connection, configuration: Configuration, need: Need, snapshot: ClusterView
 ) -> Agreement:
@@ -36,12 +46,7 @@ def agree(
     handshake = _handshake(store, connection, snapshot)
     label = connection.endpoint.label
     if handshake.selected is None:
-        raise ResolutionError(
-            Reason.INCOMPATIBLE,
-            f"{store}: provider {label} speaks protocol {spelled(handshake.supported)}, this operator"
-            f" {spelled(SUPPORTED)}: upgrade the older of the two",
-            subject=store.ref,
-        )
+        raise incompatible(store, label, handshake)
     info = configuration.wanted.served(handshake, configuration.spec)
     if info is None:
         raise ResolutionError(

@@ -20,6 +20,7 @@ from typing import Final
 from eso_api.v2.connection import ProviderConfig
 from eso_operator.resolving.access import check_namespace
 from eso_operator.resolving.addresses import author_of, endpoint_at
+from eso_operator.resolving.agreement import incompatible
 from eso_operator.resolving.classes import (
     PROVIDER_LABEL,
     Candidate,
@@ -122,6 +123,10 @@ class _Verdict(Enum):
     ASK = auto()
 
 
+_Failure = str | ResolutionError
+"""Why a candidate was skipped: it was not reached, or it serves this kind with an incompatible protocol."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Search:
     store: Referent
@@ -131,11 +136,14 @@ class _Search:
     snapshot: ClusterView
 
     def run(self) -> Candidate:
-        failures: list[str] = []
+        failures: list[_Failure] = []
         for level in self._levels():
             if found := self._choose(_without_doubles(level), failures):
                 return found
-        raise self._not_installed(failures)
+        for failure in failures:
+            if isinstance(failure, ResolutionError):
+                raise failure
+        raise self._not_installed([failure for failure in failures if isinstance(failure, str)])
 
     def _levels(self) -> Iterator[Iterable[Candidate]]:
         settings, snapshot, home = self.settings, self.snapshot, self.store.ref.namespace
@@ -154,7 +162,7 @@ class _Search:
         if settings.naming_convention:
             yield from ([found] for found in self._by_name(home))
 
-    def _choose(self, level: Sequence[Candidate], failures: list[str]) -> Candidate | None:
+    def _choose(self, level: Sequence[Candidate], failures: list[_Failure]) -> Candidate | None:
         verdicts = [(found, self._verdict(found, failures)) for found in level]
         matching = [found for found, verdict in verdicts if verdict is _Verdict.YES]
         if matching:
@@ -170,7 +178,7 @@ class _Search:
                 )
         return None
 
-    def _verdict(self, candidate: Candidate, failures: list[str]) -> _Verdict:
+    def _verdict(self, candidate: Candidate, failures: list[_Failure]) -> _Verdict:
         if candidate.endpoint.source is EndpointSource.NAMING:
             return _Verdict.YES
         wanted = self.configuration.wanted
@@ -181,8 +189,12 @@ class _Search:
             case None:
                 return _Verdict.ASK
             case Handshake() as handshake:
-                served = wanted.served(handshake, self.configuration.spec)
-                return _Verdict.NO if served is None else _Verdict.YES
+                if wanted.served(handshake, self.configuration.spec) is None:
+                    return _Verdict.NO
+                if handshake.selected is None:
+                    failures.append(incompatible(self.store, candidate.endpoint.label, handshake))
+                    return _Verdict.NO
+                return _Verdict.YES
             case str() as failure:
                 failures.append(f"{candidate.endpoint.label}: {failure}")
                 return _Verdict.NO

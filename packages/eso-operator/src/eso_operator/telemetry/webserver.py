@@ -18,6 +18,7 @@ from cryptography.x509.oid import NameOID
 
 from eso_operator.telemetry.settings import Listener
 from kubebase.clock import Clock
+from kubebase.opening import opened
 from kuberun.tls import as_file
 
 _RELOAD_SECONDS: Final = 60.0
@@ -77,7 +78,7 @@ class WebServer:
         try:
             context = self._context()
             site = web.TCPSite(runner, self._listen.host or None, self._port, ssl_context=context)
-            await site.start()
+            await opened(site.start(), lambda _: None)  # `cleanup` closes it
             self._port = runner.addresses[0][1]
             self._listening.set()
             await self._reload(context)

@@ -12,7 +12,8 @@ import pytest
 
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.generators.generatorstate import GENERATOR_STATE
-from eso_operator.process.settings import Settings
+from eso_operator.process.memory import Memories
+from eso_operator.process.settings import DEFAULT_GATES, FeatureGate, Settings
 from eso_operator.testing.makingprovider import MakingProvider, making
 from eso_operator.testing.operators import Bench, eventually
 from kubebase.meta import JsonObject, Resource
@@ -30,6 +31,8 @@ class Workshop:
     bench: Bench
     provider: MakingProvider
     ticks: list[int] = field(default_factory=list)
+    memories: Memories = field(default_factory=Memories)
+    """Those of the running operator."""
 
     async def apply(self, name: str, resource: Resource, generator: str, **spec: Any) -> None:
         """An ExternalSecret with that generator as its only source."""
@@ -91,12 +94,15 @@ async def workshop(bench: Bench) -> AsyncIterator[Opening]:
         provider: MakingProvider | None = None,
         *,
         grace: float = 0.0,
+        gates: frozenset[FeatureGate] = DEFAULT_GATES,
         through: Callable[[Transport], Transport] = lambda plain: plain,
     ) -> AsyncIterator[Workshop]:
         shop = Workshop(bench, provider or making())
-        async with bench.operator(with_grace(bench.settings, grace), through=through):
+        settings = replace(with_grace(bench.settings, grace), gates=gates)
+        async with bench.operator(settings, through=through) as operator:
             if bench.host is None:
                 await bench.install(shop.provider)
+            shop.memories = operator.memories
             yield shop
 
     yield opened

@@ -34,6 +34,7 @@ GONE = ResolutionError(Reason.NOT_FOUND, "gone", subject=caller())
 DOWN = ResolutionError(Reason.NOT_CONNECTED, "down", subject=caller())
 NOT_INSTALLED = ResolutionError(Reason.NOT_INSTALLED, "not installed", subject=caller())
 REFUSED = ProviderError(ErrorReason.PERMISSION_DENIED, "no")
+OFF = ResolutionError(Reason.FEATURE_DISABLED, "off", subject=caller())
 CANNOT = ProviderError(ErrorReason.UNSUPPORTED_OPERATION, "cannot")
 
 
@@ -76,6 +77,9 @@ def test_the_deadline_and_the_deletion_decide(given: GeneratorState, wanted: Dec
         pytest.param(DOWN, Tried(2, 10.0, Home.ENDS), False, id="a provider that is down may come back"),
         pytest.param(NOT_INSTALLED, Tried(99, 99.0), False, id="so may one that is not installed"),
         pytest.param(NOT_INSTALLED, Tried(3, 100.0), True, id="but nothing is waited for for ever"),
+        pytest.param(OFF, Tried(99, 1e9), False, id="a kind that is turned off is waited for, R153"),
+        pytest.param(OFF, Tried(2, 10.0, Home.ENDS), False, id="in a namespace that is going too"),
+        pytest.param(OFF, Tried(3, 100.0, Home.ENDS), True, id="but not longer than for a provider that is down"),
         pytest.param(REFUSED, Tried(3, 100.0), True, id="nor anybody"),
     ],
 )

@@ -16,12 +16,16 @@ from eso_operator.controllers.pushsecret.rivals import Footing, Standing
 from eso_operator.controllers.pushsecret.select import Entry, select
 from eso_operator.controllers.pushsecret.stores import idle_data_to, key_of, wrong_data_to
 from eso_operator.memory import Memory
+from eso_operator.report.homes import Homes
 from eso_operator.testing.pushsecrets import bulk, chosen, entry, push_secret, pushed, values
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import CheckResult, KindId, Operation, PushItem, RemoteRef, SourceSecret
 from eso_wire.values import Limits as CallLimits
 from kubebase.clock import SystemClock
+from kubebase.meta import Object
 from kubebase.testing.clock import VirtualClock
+from kuberun.cache import Cache
+from kuberun.watch import Listed
 
 ATOMIC = frozenset({Operation.PUSH, Operation.PUSH_IF_ABSENT})
 BOTH = ATOMIC | {Operation.EXISTS}
@@ -431,11 +435,14 @@ def test_data_to_by_label_must_find_a_store(selector: object, idle: bool) -> Non
         pytest.param(Trial.GONE, True, id="a store that is gone is given up soon"),
         pytest.param(Trial.FINAL, False, id="a backend that is away gets more time"),
         pytest.param(Trial.STALE, False, id="an object that lives on has all the time there is"),
+        pytest.param(Trial.OFF, False, id="a kind that is turned off has all the time there is"),
     ],
 )
 async def test_patience(trial: Trial, ends: bool) -> None:
     clock = VirtualClock()
-    patience = Patience(clock, RemovalLimits(gone=Limit(3, 5), failing=Limit(10, 100)), Memory(PushSecretRecord))
+    patience = Patience(
+        clock, RemovalLimits(gone=Limit(3, 5), failing=Limit(10, 100)), Memory(PushSecretRecord), Homes(Cache())
+    )
 
     verdicts = []
     for _ in range(4):
@@ -445,10 +452,27 @@ async def test_patience(trial: Trial, ends: bool) -> None:
     assert verdicts == [False, False, False, ends]
 
 
+@pytest.mark.parametrize("metadata", [{}, {"deletionTimestamp": "2026-01-01T00:00:00Z"}], ids=["stays", "ends"])
+async def test_a_deletion_waits_for_a_kind_that_is_off_while_its_namespace_stays(metadata: dict[str, str]) -> None:
+    """R153: in a namespace that ends, it waits no longer than for a backend that is away."""
+    clock, namespaces = VirtualClock(), Cache[Object]()
+    namespaces.apply(Listed((msgspec.convert({"metadata": {"name": "team-a", **metadata}}, Object),)))
+    limits, memory = RemovalLimits(failing=Limit(3, 5)), Memory(PushSecretRecord)
+    patience, push = Patience(clock, limits, memory, Homes(namespaces)), push_secret().metadata
+
+    verdicts = []
+    for _ in range(4):
+        verdicts.append(patience.is_over(push, "store", Trial.OFF))
+        await clock.advance(2)
+
+    assert push.namespace == "team-a"
+    assert verdicts == [False, False, False, bool(metadata)]
+
+
 async def test_patience_is_with_one_object_and_ends_with_it() -> None:
     """A PushSecret that is gone claims nothing, and nothing against another of its name."""
     clock, first, second = VirtualClock(), push_secret().metadata, push_secret(metadata={"uid": "uid-2"}).metadata
-    patience = Patience(clock, RemovalLimits(gone=Limit(2, 0)), Memory(PushSecretRecord))
+    patience = Patience(clock, RemovalLimits(gone=Limit(2, 0)), Memory(PushSecretRecord), Homes(Cache()))
 
     patience.is_over(first, "store", Trial.GONE)
     another = patience.is_over(second, "store", Trial.GONE)

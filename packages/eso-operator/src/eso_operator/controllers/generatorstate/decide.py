@@ -12,7 +12,8 @@ A provider, or another dependency, may never return. A state must not block its 
 after a while, and an event names the values that stay. The time counts from the deletion, so that a restart of the
 operator does not restart it; attempts count from the restart, so that every state is tried at least once. In a
 namespace that is being deleted no dependency returns, so there is no wait. A generator without a clean-up operation has
-nothing to clean up: its states are released at once.
+nothing to clean up: its states are released at once. A generator whose kind is turned off comes back: its states wait
+for it without a limit, and in a namespace that is being deleted as long as for a provider that fails.
 """
 
 from __future__ import annotations
@@ -82,7 +83,6 @@ _HOPELESS: Final = frozenset(
         Reason.CONFIG_NOT_FOUND,
         Reason.CREDENTIALS_NOT_FOUND,
         Reason.CROSS_NAMESPACE,
-        Reason.FEATURE_DISABLED,
         Reason.INVALID_CONFIG,
         Reason.MALFORMED,
         Reason.NOT_SEALED,
@@ -95,6 +95,11 @@ _HOPELESS: Final = frozenset(
 def has_no_cleanup(trouble: Trouble) -> bool:
     """Return whether the provider serves this kind of generator without a clean-up operation."""
     return trouble.reason is Reason.NOT_IMPLEMENTED
+
+
+def is_off(trouble: Trouble) -> bool:
+    """Return whether the kind of the generator is turned off by its feature gate."""
+    return trouble.reason is Reason.FEATURE_DISABLED
 
 
 def decide(state: GeneratorState, now: datetime) -> Decision:
@@ -122,6 +127,8 @@ class Tried:
 
 def is_over(trouble: Trouble, tried: Tried, limits: CleanupLimits) -> bool:
     """Return whether the limits are reached."""
+    if is_off(trouble) and tried.home is Home.STAYS:
+        return False
     hopeless = trouble.reason in _HOPELESS
     if hopeless and tried.home is Home.ENDS:
         return True

@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import Any
 
 from eso_api.generators.generatorstate import GeneratorState
-from eso_operator.controllers.generatorstate.decide import Trouble
-from eso_operator.generating.ledger import IDEMPOTENCY_KEY
+from eso_operator.controllers.generatorstate.decide import Trouble, is_off
+from eso_operator.generating.ledger import FINALIZER, IDEMPOTENCY_KEY
 from eso_operator.report.words import News
 from kuberun.events import EventType
 
@@ -24,7 +24,10 @@ def orphaned(state: GeneratorState, error: Trouble) -> News:
 
 
 def not_cleaned(state: GeneratorState, error: Trouble) -> News:
-    return News(EventType.WARNING, "CleanupFailed", f"{_made(state)} is not cleaned up yet: {error.message}")
+    message = f"{_made(state)} is not cleaned up yet: {error.message}"
+    if is_off(error):
+        message += f"; to leave it behind in its backend, remove the finalizer {FINALIZER} of this GeneratorState"
+    return News(EventType.WARNING, "CleanupFailed", message)
 
 
 def _made(state: GeneratorState) -> str:

@@ -10,13 +10,17 @@ from typing import Final, NamedTuple, Protocol
 
 from eso_operator.controllers.patience import Limit
 from eso_operator.memory import Memory
+from eso_operator.report.homes import Homes
 from kubebase.clock import Clock
 from kubebase.meta import ObjectKey, ObjectMeta
 
 
 @dataclass(frozen=True, slots=True)
 class RemovalLimits:
-    """`gone`: the store or its credentials do not exist. `failing`: everything else, if the PushSecret waits for it."""
+    """`gone`: the store or its credentials do not exist. `failing`: everything else, if the PushSecret waits for it.
+
+    A kind that is turned off is not a failure: the removal waits until it is on again.
+    """
 
     gone: Limit = field(default=Limit(4, 5.0))
     failing: Limit = field(default=Limit(15, 1800.0))
@@ -28,6 +32,8 @@ class Trial(Enum):
     STALE = "stale"
     FINAL = "final"
     GONE = "gone"
+    OFF = "off"
+    """The kind of the store is turned off by its feature gate."""
 
 
 class Attempts(NamedTuple):
@@ -51,17 +57,22 @@ class Tries(Protocol):
 class Patience:
     """Counts failed attempts for each object and store."""
 
-    def __init__(self, clock: Clock, limits: RemovalLimits, memory: Memory[Tries]) -> None:
+    def __init__(self, clock: Clock, limits: RemovalLimits, memory: Memory[Tries], homes: Homes) -> None:
         self._clock = clock
         self._limits = limits
         self._memory = memory
+        self._homes = homes
 
     def is_over(self, push: ObjectMeta, store: str, trial: Trial) -> bool:
-        """One more failure. Whether that was enough; an object that lives on can wait as long as its store exists."""
+        """Count one more failure. Return whether the values are abandoned now.
+
+        An object that lives on can wait as long as its store exists. A deletion waits as long as the kind of the store
+        is turned off, unless it blocks the deletion of a namespace.
+        """
         now, record = self._clock.monotonic(), self._memory.of(push.key, push.uid)
         count, since = record.tried.get(store, Attempts(0, now))
         record.tried = {**record.tried, store: Attempts(count + 1, since)}
-        if trial is Trial.STALE:
+        if trial is Trial.STALE or (trial is Trial.OFF and self._homes.ending(push.namespace) is None):
             return False
         limit = self._limits.gone if trial is Trial.GONE else self._limits.failing
         return limit.is_over(count + 1, now - since)

@@ -3,7 +3,8 @@
 Only values that the status records as ours are deleted, with our owner token: a provider that keeps marks refuses to
 delete a value without it. A value that another PushSecret records too is left to that PushSecret. A failed deletion is
 retried, but not forever: after a while the value is abandoned, and an event names it. A deleted store must not block an
-object or its namespace forever.
+object or its namespace forever. A store whose kind is turned off comes back: the deletion waits for it, until a user
+sets deletionPolicy None.
 """
 
 from __future__ import annotations
@@ -174,6 +175,8 @@ class Remover:
         """Retry, or abandon the values."""
         left = [entry for entry in order.entries if spot_of(entry) in errors]
         trial = trial_of(errors.values(), order.urgency)
+        if trial is Trial.OFF:
+            errors = {spot: _with_way_out(error) for spot, error in errors.items()}
         if self._patience.is_over(order.push.metadata, order.store, trial):
             removal.settle(order.store, left)
             why = next(iter(errors.values())).message
@@ -187,13 +190,19 @@ class Remover:
 
 
 def trial_of(errors: Iterable[Trouble], urgency: Urgency) -> Trial:
-    """Return how patiently a removal is tried again after these errors.
-
-    A deletion must not wait for a kind that is turned off. The value of a PushSecret that stays waits until it is on.
-    """
+    """Return how patiently a removal is tried again after these errors."""
     reasons = {error.reason for error in errors}
-    off = reasons <= {Reason.FEATURE_DISABLED} and urgency is Urgency.FINAL
-    return Trial.GONE if off or reasons <= _GONE else Trial(urgency.value)
+    if reasons <= {Reason.FEATURE_DISABLED} and urgency is Urgency.FINAL:
+        return Trial.OFF
+    return Trial.GONE if reasons <= _GONE else Trial(urgency.value)
+
+
+def _with_way_out(error: Trouble) -> Trouble:
+    """Return the error with the way to delete the PushSecret although its stores are turned off."""
+    if not isinstance(error, ResolutionError):
+        return error
+    message = f"{error.message}; to delete the PushSecret and keep its remote values, set its deletionPolicy to None"
+    return ResolutionError(error.reason, message, subject=error.subject, retry=error.retry)
 
 
 def _is_left(store: str, entry: PushData, claim: Claim | None, removal: Removal) -> bool:
