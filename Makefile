@@ -144,7 +144,7 @@ dist: setup ## a wheel of each distribution; that of the core holds no provider
 	for each in $(DISTS); do (cd $$each && $(CURDIR)/$(BIN)/python -m hatchling build $(FORMATS) -d $(CURDIR)/$(OUT)); done
 
 image: ## an image from dist/, with buildah, podman or docker: NAME=operator|eso|providers|vault|…, BASE=IMAGE@sha256:…
-	@$(PYTHON) tools/image.py "$(NAME)" "$(BASE)" $(if $(TAG),--tag "$(TAG)")
+	@SOURCE="$(SOURCE)" BUILD_FLAGS="$(BUILD_FLAGS)" $(PYTHON) tools/image.py "$(NAME)" "$(BASE)" --tag "$(TAG)"
 
 # `make dist` has no network; this one fills a folder with the wheels of others, once.
 $(STAMP)/wheelhouse: $(wildcard requirements/images/*.txt) $(STAMP)/uv
