@@ -13,19 +13,18 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+
 from delivery.containerfile import stages
 from delivery.versions import current
 from delivery.workspace import distributions, images, repository, target
-
 from eso_provider_vault.testing.openbao import OpenBao
-from kubebase.testing.servers import Child, find_program, free_ports
+from kubebase.testing.servers import Child, ServerFailedError, find_program, free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "deploy" / "compose.yaml"
@@ -163,9 +162,11 @@ def machine(tmp_path: Path, bao: OpenBao) -> Iterator[Machine]:
     variables = {**ports, "ESO_MANIFESTS": str(folder), "ESO_ALLOW_ADDRESS": "loopback"}
     home = {"HOME": "/nonexistent", "GRPC_VERBOSITY": "ERROR"}
     machine = Machine(tmp_path, composed(variables), home)
-    with ExitStack() as stack:
-        stack.callback(lambda: [child.stop() for child in reversed(machine.running.values())])
+    try:
         yield machine
+    finally:
+        for child in reversed(machine.running.values()):
+            child.stop()
 
 
 def test_the_commands_of_the_file_sync_a_value_from_openbao(machine: Machine) -> None:
@@ -182,9 +183,9 @@ def test_the_commands_of_the_file_sync_a_value_from_openbao(machine: Machine) ->
 
     try:
         machine.running["operator"].wait_until(synced, seconds=PATIENCE)
-    except Exception:  # the state is what explains a failure
+    except ServerFailedError as problem:
         state = machine.kubectl("get", "secretstore,externalsecret", "--namespace", "app")
-        raise AssertionError(f"no value arrived: {state}") from None
+        raise AssertionError(f"no value arrived: {state}") from problem
 
     assert (machine.volume("vault-tls") / "vault" / "tls.key").exists()
     assert (machine.volume("access") / "kubeconfig").stat().st_mode & 0o077 == 0
