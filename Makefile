@@ -12,12 +12,7 @@ BIN     := $(VENV)/bin
 UV      := $(BIN)/uv
 DISTS   := $(sort $(patsubst %/pyproject.toml,%,$(wildcard packages/*/pyproject.toml providers/*/pyproject.toml)))
 STAMP   := $(VENV)/.stamp
-# The wheel of the operator holds the commit that it was built from; a checkout has no such file.
-COMMIT  := packages/eso-operator/src/eso_operator/commit.txt
 APART   := ministack moto openbao-ldap
-# Where `make dist` writes, and what.
-OUT     ?= dist
-FORMATS ?= -t wheel
 CORES   := $(shell nproc 2>/dev/null || echo 2)
 # Tests wait for servers about as long as they compute: two more workers than processors keep all processors busy.
 JOBS    ?= $(shell expr $(CORES) + 2)
@@ -135,18 +130,14 @@ nightly: setup ## the long forms: minutes of trouble, a thousand objects, many c
 	  packages/localkube/tests/test_malformed_requests.py packages/kuberun/tests/test_watch_chaos.py
 	@$(MAKE) --no-print-directory test-images
 
-# Equal commits give equal bytes: the date of the commit is the date of every file.
 dist: setup ## a wheel of each distribution; that of the core holds no provider
-	$(call say,$(FORMATS:-t=) into $(OUT)/)
-	@mkdir -p $(OUT) && rm -f $(OUT)/*.whl $(OUT)/*.tar.gz
-	@trap 'rm -f $(COMMIT)' EXIT; git rev-parse HEAD > $(COMMIT) || rm -f $(COMMIT); \
-	export SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct 2> /dev/null || echo 1580601600); \
-	for each in $(DISTS); do (cd $$each && $(CURDIR)/$(BIN)/python -m hatchling build $(FORMATS) -d $(CURDIR)/$(OUT)); done
+	$(call say,wheels into dist/)
+	@$(BIN)/python tools/dist.py dist wheel
 
 image: ## an image from dist/, with buildah, podman or docker: NAME=operator|eso|providers|vault|…, BASE=IMAGE@sha256:…
 	@SOURCE="$(SOURCE)" BUILD_FLAGS="$(BUILD_FLAGS)" $(PYTHON) tools/image.py "$(NAME)" "$(BASE)" --tag "$(TAG)"
 
-# `make dist` has no network; this one fills a folder with the wheels of others, once.
+# The tests of images install offline, from a folder that is filled once.
 $(STAMP)/wheelhouse: $(wildcard requirements/images/*.txt) $(STAMP)/uv
 	$(call say,downloading what the images install)
 	@for each in requirements/images/*.txt; do $(BIN)/python -m pip download --quiet --no-deps --require-hashes \
@@ -158,11 +149,11 @@ test-images: setup dist $(STAMP)/wheelhouse $(STAMP)/apart-release ## the steps 
 	@ESO_TEST_IMAGES=1 $(BIN)/pytest tests/images
 
 release: setup $(STAMP)/apart-release ## VERSION=X.Y.Z: versions, changelog, a commit; then everything that is published, into dist/X.Y.Z
-	@HELM=$${HELM:-$$($(BIN)/python tools/kube-apiserver/build.py --helm)} $(BIN)/python tools/release.py prepare "$(VERSION)"
-	@$(MAKE) --no-print-directory artifacts
+	@$(BIN)/python tools/release.py prepare "$(VERSION)"
+	@$(BIN)/python tools/release.py artifacts
 
 artifacts: setup $(STAMP)/apart-release ## the files of a release again, from this commit, to compare them
-	@HELM=$${HELM:-$$($(BIN)/python tools/kube-apiserver/build.py --helm)} $(BIN)/python tools/release.py artifacts
+	@$(BIN)/python tools/release.py artifacts
 
 clean: ## remove everything that make wrote
 	rm -rf $(VENV) dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .demo
