@@ -56,8 +56,8 @@ def prepare(root: Path, version: str) -> None:
 def collect_changelog(root: Path, version: str, tools: Tools) -> None:
     """Move the fragments of changelog.d into CHANGELOG.md."""
     today = datetime.now(UTC).date().isoformat()
-    command = [sys.executable, "-m", "towncrier", "build", "--yes", "--version", version, "--date", today]
-    _run(command, root, "towncrier cannot collect changelog.d", tools.environment())
+    command = [*tools.module("towncrier"), "build", "--yes", "--version", version, "--date", today]
+    _run(command, root, "towncrier cannot collect changelog.d")
 
 
 def artifacts(root: Path) -> None:
@@ -71,10 +71,8 @@ def artifacts(root: Path) -> None:
     print(f"{out.relative_to(root)} has {len(list(out.iterdir()))} files; {SUMS} lists them")
 
 
-def _run(command: list[str], root: Path, complaint: str, environment: dict[str, str] | None = None) -> None:
-    done = subprocess.run(
-        command, cwd=root, env=environment, capture_output=True, text=True, check=False, timeout=SECONDS
-    )
+def _run(command: list[str], root: Path, complaint: str) -> None:
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, timeout=SECONDS)
     if done.returncode:
         raise RefusedError(f"{complaint}: {(done.stderr.strip() or done.stdout.strip()).splitlines()[-1]}")
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import os
 import subprocess
 import sys
 import tarfile
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -28,8 +30,8 @@ def write_all(root: Path, version: str, tools: Tools, out: Path) -> None:
     build(out, ("wheel", "sdist"), root)
     write_charts(root, tools, out)
     write_crds(root, version, out)
-    for image in images(distributions(root)):
-        write_sbom(root, image, version, tools, out)
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda image: write_sbom(root, image, version, tools, out), images(distributions(root))))
     (out / SUMS).write_text("".join(checksums(out)), encoding="utf-8")
 
 
@@ -77,8 +79,8 @@ def write_sbom(root: Path, image: str, version: str, tools: Tools, out: Path) ->
         links = ["--no-deps", "--no-index", "--find-links", str(out)]
         _run([uv, "pip", "install", *into, *links, "-r", str(own)], root)
         sbom = out / f"{repository(image)}-{version}.cdx.json"
-        command = [sys.executable, "-m", "cyclonedx_py", "environment", str(venv), "--output-reproducible"]
-        _run([*command, "--output-file", str(sbom)], root, {**tools.environment(), "SOURCE_DATE_EPOCH": epoch(root)})
+        command = [*tools.module("cyclonedx_py"), "environment", str(venv), "--output-reproducible"]
+        _run([*command, "--output-file", str(sbom)], root, {**os.environ, "SOURCE_DATE_EPOCH": epoch(root)})
 
 
 def checksums(out: Path) -> Iterator[str]:

@@ -17,6 +17,10 @@ from delivery.wheels import git
 
 BUILD_SECONDS: Final = 3600
 """Helm is compiled once, on a machine that may be busy."""
+_RUN_APART: Final = (
+    "import runpy, sys; sys.path.insert(0, sys.argv.pop(1));"
+    " runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
+)
 
 
 class RefusedError(Exception):
@@ -32,8 +36,9 @@ class Tools:
     apart: Path
     """The folder with towncrier and cyclonedx-bom."""
 
-    def environment(self) -> dict[str, str]:
-        return {**os.environ, "PYTHONPATH": str(self.apart)}
+    def module(self, name: str) -> list[str]:
+        """Return the command of one of these modules. No variable names the folder: other processes would see it."""
+        return [sys.executable, "-c", _RUN_APART, str(self.apart), name]
 
 
 def require_new_version(root: Path, version: str) -> None:
