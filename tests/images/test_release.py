@@ -18,6 +18,8 @@ import yaml
 
 from delivery.workspace import PINS, ROOT, distributions, images, repository
 
+pytestmark = pytest.mark.timeout(1800)  # the first test makes the release
+
 VERSION = "97.98.99"
 IMAGES = images(distributions())
 AGAIN = """
@@ -70,7 +72,6 @@ def out(release: Path) -> Path:
     return release / "dist" / VERSION
 
 
-@pytest.mark.timeout(1800)
 def test_a_release_has_every_file_and_its_checksums_are_right(out: Path) -> None:
     names = {path.name for path in out.iterdir()}
     stems = [f"{name.replace('-', '_')}-{VERSION}" for name in distributions()]
@@ -148,7 +149,6 @@ def test_a_bill_of_materials_lists_what_the_image_installs(image: str, out: Path
     assert {found[name] for name in own} == {VERSION}
 
 
-@pytest.mark.timeout(1800)
 def test_another_build_of_the_commit_has_equal_bytes(
     release: Path, out: Path, tmp_path: Path, umask: Callable[[int], None]
 ) -> None:

@@ -21,6 +21,8 @@ from delivery.workspace import PINS, distributions, images, repository
 
 SUMS: Final = "SHA256SUMS"
 SECONDS: Final = 600
+MARK: Final = "---\n"
+"""What begins a document of YAML; the files have it after their comment."""
 
 
 def write_all(root: Path, version: str, tools: Tools, out: Path) -> None:
@@ -37,8 +39,8 @@ def write_all(root: Path, version: str, tools: Tools, out: Path) -> None:
 
 def write_crds(root: Path, version: str, out: Path) -> None:
     """Write all CRDs as one file for `kubectl apply -f`."""
-    parts = [path.read_text(encoding="utf-8") for path in sorted((root / "deploy" / "crds").glob("*.yaml"))]
-    documents = [part if part.startswith("---") else f"---\n{part}" for part in parts]
+    texts = [path.read_text(encoding="utf-8") for path in sorted((root / "deploy" / "crds").glob("*.yaml"))]
+    documents = [MARK + text.replace(MARK, "", 1) for text in texts]
     (out / f"external-secrets-crds-{version}.yaml").write_text("".join(documents), encoding="utf-8")
 
 

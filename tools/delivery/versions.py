@@ -38,7 +38,7 @@ PLACES: Final = (
     # What a provider says in the handshake.
     Place("providers/*/src/*/provider.py", rf'(\bversion=|\bVERSION: Final = )"{VERSION}"'),
     Place("deploy/compose.yaml", rf"(\$\{{ESO_VERSION:-){VERSION}(?=\}})"),
-    Place("docs/guides/*.md", rf"(registry\.example\.com/eso/[a-z-]+:){VERSION}", required=False),
+    Place("docs/guides/*.md", rf"(\bTAG=\S+:){VERSION}", required=False),
 )
 
 
