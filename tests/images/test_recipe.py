@@ -130,6 +130,24 @@ def test_the_operator_of_the_image_becomes_ready_and_serves_metrics_over_tls(
     operator.wait_until(lambda: answers(f"https://127.0.0.1:{metrics}/metrics"), seconds=PATIENCE)
 
 
+def test_the_api_server_of_the_image_needs_its_data_folder_only(
+    built: Any, place: Path, running: list[Child], tmp_path: Path
+) -> None:
+    """As deploy/compose.yaml runs it: everything else is read-only."""
+    state = place / "state"
+    state.mkdir()
+    state.chmod(0o777)
+    before, words = built["eso"].command("eso"), ("--bind", str(state), str(state))
+    command = [*before[:-2], *words, *before[-2:]]
+    flags = [f"--data-dir={state}/data", f"--ready-file={state}/ready.json", f"--file={ROOT}/deploy/crds"]
+
+    api = Child([*command, "up", "--no-operator", *flags], tmp_path / "api.log")
+    running.append(api)
+
+    api.wait_until((state / "ready.json").exists, seconds=PATIENCE)
+    assert answers(f"{json.loads((state / 'ready.json').read_text())['server']}/readyz")
+
+
 @pytest.mark.parametrize("image", [name for name, offered in IMAGES.items() if offered[0] == f"eso-provider-{name}"])
 def test_the_provider_of_an_image_becomes_ready(
     image: str, built: Any, place: Path, running: list[Child], tmp_path: Path

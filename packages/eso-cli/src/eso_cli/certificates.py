@@ -1,7 +1,7 @@
 """`eso provider certificates NAME`: the certificates that the operator issues for a provider, as files on this machine.
 
-On a cluster they are a mounted Secret. `eso up` writes them for the providers that it starts; this command does so for a
-provider that another supervisor starts, such as a compose file or systemd.
+On a cluster they are a mounted Secret. `eso up` writes them for the providers that it starts. This command does so for
+a provider that another supervisor starts, such as a container engine or systemd.
 """
 
 from __future__ import annotations
