@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 # Servers and commands start twice as fast from cached bytecode.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help setup pins fmt check lint types layers sizes gen gen-check docs test test-cluster bench demo nightly dist browser clean
+.PHONY: help setup pins fmt check lint types layers sizes gen gen-check docs test test-cluster test-images bench demo nightly dist image release artifacts browser clean
 
 PYTHON  ?= python3
 VENV    := .venv
@@ -12,8 +12,6 @@ BIN     := $(VENV)/bin
 UV      := $(BIN)/uv
 DISTS   := $(sort $(patsubst %/pyproject.toml,%,$(wildcard packages/*/pyproject.toml providers/*/pyproject.toml)))
 STAMP   := $(VENV)/.stamp
-# The wheel of the operator holds the commit that it was built from; a checkout has no such file.
-COMMIT  := packages/eso-operator/src/eso_operator/commit.txt
 APART   := ministack moto openbao-ldap
 CORES   := $(shell nproc 2>/dev/null || echo 2)
 # Tests wait for servers about as long as they compute: two more workers than processors keep all processors busy.
@@ -49,8 +47,9 @@ $(STAMP)/dists: $(DISTS:%=%/pyproject.toml) $(STAMP)/deps
 	@touch $@
 
 pins: $(STAMP)/uv ## renew the hashed pins from requirements/*.in
-	@for f in bootstrap dev $(APART); do $(UV) pip compile --quiet --generate-hashes --no-emit-index-url --no-header \
+	@for f in bootstrap dev release $(APART); do $(UV) pip compile --quiet --generate-hashes --no-emit-index-url --no-header \
 	  --universal --python-version 3.11 requirements/$$f.in -o requirements/$$f.txt; done
+	@$(BIN)/python tools/image_pins.py $(CURDIR)/$(UV)
 
 fmt: setup ## format the code
 	@$(BIN)/ruff format --quiet .
@@ -137,11 +136,32 @@ nightly: setup ## the long forms: minutes of trouble, a thousand objects, many c
 	  $(BIN)/pytest $(SPREAD) -rP tests/soak tests/crash tests/faults tests/conformance tests/e2e \
 	  packages/localkube/tests/test_malformed_requests.py packages/kuberun/tests/test_watch_chaos.py
 	@$(MAKE) test-cluster KUBE_VERSIONS=all
+	@$(MAKE) --no-print-directory test-images
 
 dist: setup ## a wheel of each distribution; that of the core holds no provider
 	$(call say,wheels into dist/)
-	@trap 'rm -f $(COMMIT)' EXIT; git rev-parse HEAD > $(COMMIT) || rm -f $(COMMIT); \
-	for each in $(DISTS); do (cd $$each && $(CURDIR)/$(BIN)/python -m hatchling build -t wheel -d $(CURDIR)/dist); done
+	@$(BIN)/python tools/dist.py dist wheel
+
+image: ## an image from dist/, with buildah, podman or docker: NAME=operator|eso|providers|vault|…, BASE=IMAGE@sha256:…
+	@SOURCE="$(SOURCE)" BUILD_FLAGS="$(BUILD_FLAGS)" $(PYTHON) tools/image.py "$(NAME)" "$(BASE)" --tag "$(TAG)"
+
+# The tests of images install offline, from a folder that is filled once.
+$(STAMP)/wheelhouse: $(wildcard requirements/images/*.txt) $(STAMP)/uv
+	$(call say,downloading what the images install)
+	@for each in requirements/images/*.txt; do $(BIN)/python -m pip download --quiet --no-deps --require-hashes \
+	  --only-binary :all: --dest $(VENV)/wheelhouse -r $$each; done
+	@touch $@
+
+test-images: setup dist $(STAMP)/wheelhouse $(STAMP)/apart-release ## the steps of deploy/Containerfile, and a whole release, without a registry
+	$(call say,tests of images and releases)
+	@ESO_TEST_IMAGES=1 $(BIN)/pytest tests/images
+
+release: setup $(STAMP)/apart-release ## VERSION=X.Y.Z: versions, changelog, a commit; then everything that is published, into dist/X.Y.Z
+	@$(BIN)/python tools/release.py prepare "$(VERSION)"
+	@$(BIN)/python tools/release.py artifacts
+
+artifacts: setup $(STAMP)/apart-release ## the files of a release again, from this commit, to compare them
+	@$(BIN)/python tools/release.py artifacts
 
 clean: ## remove everything that make wrote
 	rm -rf $(VENV) dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .demo

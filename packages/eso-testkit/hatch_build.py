@@ -1,5 +1,5 @@
 # noqa: INP001 - hatchling runs this file by its path; it is in no package
-"""Put the `testing` packages of other distributions into the wheel, from where they lie."""
+"""Put the `testing` packages of other distributions into wheel and sdist, from where they lie."""
 
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,9 @@ class TestKits(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if version == "editable":
             return
-        packages = Path(self.root).parent
+        packed = Path(self.root) / "kits"  # only in an sdist, which has no other distributions beside it
         for distribution, package in KITS.items():
-            folder = packages / distribution / "src" / package / "testing"
-            build_data["force_include"][str(folder)] = f"{package}/testing"
+            beside = Path(self.root).parent / distribution / "src" / package / "testing"
+            folder = packed / package / "testing" if packed.is_dir() else beside
+            into = f"{package}/testing" if self.target_name == "wheel" else f"kits/{package}/testing"
+            build_data["force_include"][str(folder)] = into

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from delivery.workspace import distributions
 from eso_sdk.provider import Maturity
 from eso_wire.values import Operation
 
@@ -185,9 +186,14 @@ def test_the_night_runs_conformance_and_end_to_end_tests_and_longer_trouble() ->
 
 
 def test_a_release_has_a_wheel_of_the_core_and_one_of_each_provider() -> None:
-    """R109: `test_core_wheel.py` looks into that of the core."""
-    run = commands("dist")
+    """R109: `test_core_wheel.py` looks into that of the core; `make test-images` builds all of them."""
+    built = {each.folder.relative_to(ROOT).as_posix() for each in distributions().values()}
 
-    assert "hatchling build -t wheel" in run
-    for each in ("packages/eso-operator", *(f"providers/{name}" for name in PROVIDERS)):
-        assert each in run
+    assert "tools/dist.py dist wheel" in commands("dist")
+    assert "packages/eso-operator" in built
+    assert {f"providers/{name}" for name in PROVIDERS} <= built
+
+
+def test_the_night_runs_the_tests_of_images_and_releases() -> None:
+    assert "ESO_TEST_IMAGES=1" in commands("test-images")
+    assert re.search(r"make.* test-images", (ROOT / "Makefile").read_text().partition("\nnightly:")[2], re.IGNORECASE)

@@ -40,6 +40,8 @@ MIGRATION = Run(
 )
 CHARTS = "tests/deploy/test_install_guide.py::test_a_chart_and_what_is_set_of_it_exist"
 HELM = Because("helm and a cluster that runs pods are needed", CHARTS)
+IMAGE = Because("a base image is needed", "tests/deploy/test_install_guide.py::test_the_guides_build_images_that_exist")
+RELEASE = Because("a second machine or a maintainer's identity is needed", "tests/images/test_release.py")
 VAULT = Because("the CLI of Vault is needed; the tests do the same through its API", "tests/e2e/test_vault_auth.py")
 
 BLOCKS: Final[dict[str, dict[str, Run | Because]]] = {
@@ -57,6 +59,13 @@ BLOCKS: Final[dict[str, dict[str, Run | Because]]] = {
         "kubectl get secretstores": SWITCHING,
         "kill %2 %1": SWITCHING,
     },
+    "docs/guides/compose.md": {
+        "make dist": IMAGE,
+        "export ESO_MANIFESTS": Because(
+            "a container engine is needed; the commands of the services are run",
+            "tests/deploy/test_compose.py::test_the_commands_of_the_file_sync_a_value_from_openbao",
+        ),
+    },
     "docs/guides/dashboard.md": {"helm upgrade": HELM},
     "docs/guides/helm-upgrade.md": {
         "helm upgrade external-secrets external-secrets/external-secrets": TAKEOVER,
@@ -67,9 +76,7 @@ BLOCKS: Final[dict[str, dict[str, Run | Because]]] = {
         "helm history": TAKEOVER,
     },
     "docs/guides/install.md": {
-        "make dist": Because(
-            "docker is needed", "tests/deploy/test_install_guide.py::test_the_images_are_targets_of_the_containerfile"
-        ),
+        "BASE=python": IMAGE,
         "helm install external-secrets deploy/charts/external-secrets --namespace external-secrets": HELM,
         "helm install external-secrets deploy/charts/external-secrets --namespace team-a": HELM,
         "helm install weather": HELM,
@@ -133,6 +140,13 @@ BLOCKS: Final[dict[str, dict[str, Run | Because]]] = {
     },
     "docs/howto/clusterexternalsecret.md": {
         "kubectl get clusterexternalsecret": Because("it only prints a status", "packages/eso-cli/tests/test_why.py"),
+    },
+    "docs/releasing.md": {
+        "make check": Because("it takes hours", "tests/images/test_release.py"),
+        "git fetch": RELEASE,
+        "cp dist": IMAGE,
+        "git tag --sign": RELEASE,
+        "sigstore verify": RELEASE,
     },
     "docs/howto/uninstall.md": {
         "helm uninstall": Because("helm and a cluster that runs pods are needed"),

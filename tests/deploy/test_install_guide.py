@@ -1,14 +1,16 @@
-"""The guides on installing: their commands name existing files, and the images contain exactly what they need."""
+"""The guides on installing: their commands name files, values and images that exist."""
 
 from __future__ import annotations
 
 import json
 import re
-import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from delivery.versions import current
+from delivery.workspace import distributions, images, repository
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -17,17 +19,6 @@ def commands(page: Path) -> str:
     """The lines of a page for a shell, those that go on joined."""
     text = page.read_text(encoding="utf-8")
     return "\n".join(re.findall(r"^```sh\n(.*?)^```", text, re.DOTALL | re.MULTILINE)).replace("\\\n", " ")
-
-
-COMMANDS = commands(ROOT / "docs" / "guides" / "install.md")
-CONTAINERFILE = (ROOT / "deploy" / "Containerfile").read_text(encoding="utf-8")
-TEMPLATES = {"eso-render", "gotmpl"}
-"""Some providers have templates of their own; they are in the image of every provider."""
-PROJECTS: dict[str, dict[str, Any]] = {
-    project["name"]: project
-    for file in ROOT.glob("p[ar]*/*/pyproject.toml")
-    for project in [tomllib.loads(file.read_text(encoding="utf-8"))["project"]]
-}
 
 
 @pytest.mark.parametrize(
@@ -51,50 +42,13 @@ def test_a_chart_and_what_is_set_of_it_exist(command: str) -> None:
             assert held is not False, f"{chart} has no value {setting}"
 
 
-def test_the_images_are_targets_of_the_containerfile() -> None:
-    built = set(re.findall(r"-f deploy/Containerfile --target (\w+)", COMMANDS))
+@pytest.mark.parametrize("page", ["install.md", "compose.md"])
+def test_the_guides_build_images_that_exist(page: str) -> None:
+    built = re.findall(
+        r"^make image NAME=(\S+) .*\bTAG=(\S+)$", commands(ROOT / "docs" / "guides" / page), re.MULTILINE
+    )
 
-    assert built == {"operator", "provider", "providers"}
-    assert built <= set(re.findall(r"^FROM base AS (\w+)", CONTAINERFILE, re.MULTILINE))
-
-
-@pytest.mark.parametrize(
-    ("target", "distribution"),
-    [
-        pytest.param("operator", "eso-operator", id="the operator, without any provider"),
-        pytest.param("provider", "eso-provider-fake", id="a provider, without the operator"),
-        pytest.param("provider", "eso-provider-generators", id="another provider"),
-        pytest.param("provider", "eso-provider-webhook", id="a provider with templates"),
-        pytest.param("provider", "eso-provider-aws", id="a provider with an SDK of its own"),
-        pytest.param("provider", "eso-provider-kubernetes", id="the provider with a Kubernetes client"),
-    ],
-)
-def test_an_image_holds_a_distribution_with_those_it_needs(target: str, distribution: str) -> None:
-    """R63, R98."""
-    stage = CONTAINERFILE.partition(f"FROM base AS {target}")[2].partition("\nFROM ")[0]
-    name = distribution.removeprefix("eso-provider-")
-    if name != "kubernetes":
-        stage = re.sub(r'\$\(\[ "\$NAME" != kubernetes \] .*?\)', "", stage)
-    wheels = {wheel.replace("_", "-") for wheel in re.findall(r"\./(\w+)-\*", stage.replace('"$NAME"', name))}
-
-    assert wheels >= needed(distribution)
-    assert wheels - needed(distribution) <= TEMPLATES
-    entry = re.findall(r'^ENTRYPOINT \["(.+)"\]', stage, re.MULTILINE)[0]
-    assert distribution.startswith(entry)
-    assert distribution in PROJECTS[distribution]["scripts"]
-
-
-def test_the_image_of_several_providers_holds_what_they_need() -> None:
-    stage = CONTAINERFILE.partition("FROM base AS providers")[2].partition("\nFROM ")[0]
-    wheels = {wheel.replace("_", "-") for wheel in re.findall(r"\./(\w+)-\*", stage)}
-
-    providers = {name for name in PROJECTS if name.startswith("eso-provider-")}
-    assert wheels >= set().union(*map(needed, providers)) - providers
-    (entry,) = re.findall(r'^ENTRYPOINT \["(.+)"\]', stage, re.MULTILINE)
-    assert entry in PROJECTS["eso-sdk"]["scripts"]
-
-
-def needed(distribution: str) -> set[str]:
-    """The distribution and those of this workspace that it depends on."""
-    own = [re.split(r"[^\w.-]", each)[0] for each in PROJECTS[distribution]["dependencies"]]
-    return {distribution}.union(*(needed(each) for each in own if each in PROJECTS))
+    assert built
+    for name, tag in built:
+        assert name in images(distributions())
+        assert tag.rpartition("/")[2] == f"{repository(name)}:{current()}"

@@ -339,6 +339,22 @@ def serve_provider(
     raise typer.Exit(serve_several((name, *others), flags) if others else serve(name, context.args))
 
 
+@provider_app.command("certificates")
+def keep_certificates(
+    name: Annotated[str, typer.Argument(help="Name of the provider.", autocompletion=complete_provider)],
+    *,
+    folder: Annotated[Path, typer.Option(help="Where to write ca.crt, tls.crt and tls.key; created if missing.")],
+    kubeconfig: Kubeconfig = None,
+) -> None:
+    """Write the certificates that the operator issues for a provider into a folder, and keep them up to date.
+
+    For a provider on a machine without a cluster that `eso up` does not start; give it the folder as --tls-dir.
+    """
+    from eso_cli.certificates import Elsewhere, keep
+
+    raise typer.Exit(asyncio.run(keep(Elsewhere(name, folder), kubeconfig)))
+
+
 @provider_app.command("new")
 def new_provider(
     name: Annotated[str, typer.Argument(help="Name of the new provider.")],

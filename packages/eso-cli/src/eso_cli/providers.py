@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from eso_api.values import SecretBytes
 from eso_operator.certs.local import replace_set
@@ -176,7 +176,20 @@ def plan_others(pinned: Sequence[Supervised], folder: Path) -> tuple[Supervised,
     return tuple(Supervised(name, ReservedPort(), folder / name, on_demand=True) for name in names)
 
 
-async def keep_certificates(provider: Supervised, client: Client, clock: Clock, *, warn: Callable[[str], None]) -> None:
+class Certified(Protocol):
+    """A provider whose certificates are kept in a folder."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def service(self) -> ServiceKey: ...
+
+    @property
+    def tls_folder(self) -> Path: ...
+
+
+async def keep_certificates(provider: Certified, client: Client, clock: Clock, *, warn: Callable[[str], None]) -> None:
     """Write the certificates that the operator issued into the provider's folder, now and whenever they change."""
     key = keys_of(provider.service, CORE_NAMESPACE).server
     known = said = ""

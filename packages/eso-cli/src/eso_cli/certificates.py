@@ -1,0 +1,66 @@
+"""`eso provider certificates NAME`: the certificates that the operator issues for a provider, as files on this machine.
+
+On a cluster they are a mounted Secret. `eso up` writes them for the providers that it starts. This command does so for
+a provider that another supervisor starts, such as a container engine or systemd.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+import typer
+
+from eso_cli.providers import CORE_NAMESPACE, keep_certificates
+from eso_operator.resolving.resolved import ServiceKey
+from kubebase.clock import SystemClock
+from kuberun import config
+from kuberun.client import Client
+from kuberun.errors import KubeError
+from kuberun.transport import AiohttpTransport
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """A provider that another supervisor starts, with the folder for its certificates."""
+
+    name: str
+    tls_folder: Path
+
+    @property
+    def service(self) -> ServiceKey:
+        return ServiceKey(CORE_NAMESPACE, f"provider-{self.name}")
+
+
+async def keep(provider: Elsewhere, kubeconfig: Path | None) -> int:
+    """Write the certificates, now and whenever they change, until a signal arrives; return the exit code."""
+    if re.fullmatch(r"[a-z][a-z0-9-]*", provider.name) is None:
+        return _refuse(f'"{provider.name}" is not a name of a provider; write lower-case letters, digits and dashes')
+    try:
+        client = Client(AiohttpTransport(config.load(kubeconfig)))
+    except KubeError as problem:
+        return _refuse(str(problem))
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    _tell(f"keeping the certificates of Service {provider.service} in {provider.tls_folder}")
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            keeping = tasks.create_task(keep_certificates(provider, client, SystemClock(), warn=_tell))
+            await stop.wait()
+            keeping.cancel()
+    finally:
+        await client.close()
+    return 0
+
+
+def _refuse(why: str) -> int:
+    _tell(why)
+    return 1
+
+
+def _tell(text: str) -> None:
+    typer.echo(f"eso provider certificates: {text}", err=True)
