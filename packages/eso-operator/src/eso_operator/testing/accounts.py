@@ -109,9 +109,11 @@ class Noting(Between):
 async def kubeconfig_of(api: RawApi, administrator: Path, home: str) -> Path:
     """Return the kubeconfig for an operator of that namespace: an administrator's, unless the run names rights."""
     rights = os.environ.get("ESO_TEST_RIGHTS")
-    if not rights:
-        return administrator
-    objects = _objects(Path(rights), home)
+    return await as_account(api, administrator, home, _objects(Path(rights), home)) if rights else administrator
+
+
+async def as_account(api: RawApi, administrator: Path, home: str, objects: list[JsonObject]) -> Path:
+    """Create the account and its rights; return a kubeconfig with a token of it, once the rights are in force."""
     for each in objects:
         path = _KINDS[each["kind"]].path(each["metadata"].get("namespace", ""))
         answer = await api.post(path, each)
