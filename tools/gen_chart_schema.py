@@ -28,6 +28,7 @@ ANY_KEYS: Final = frozenset({"global", "podSecurityContext", "securityContext", 
 WORDS: Final[dict[str, list[str]]] = {
     "image.pullPolicy": ["Always", "IfNotPresent", "Never"],
     "serviceMonitor.renderMode": ["skipIfMissing", "failIfMissing", "alwaysRender"],
+    "prometheusRule.renderMode": ["skipIfMissing", "failIfMissing", "alwaysRender"],
     "callTokens.verify": ["", "review", "jwks"],
     "callTokens.policy": ["required", "optional"],
 }

@@ -142,7 +142,7 @@ class Pod:
 
     def _volume(self, volume: JsonObject) -> Path:
         """Return a folder with the content of a Secret, once there is one: pods wait for their volumes."""
-        folder = self.home / volume["name"]
+        folder: Path = self.home / volume["name"]
         if set(volume) == {"name", "emptyDir"}:
             folder.mkdir()
             return folder
