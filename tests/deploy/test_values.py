@@ -18,10 +18,14 @@ GO = yaml.safe_load(Path(__file__).with_name("go-values.yaml").read_text())
 CHART = Path(__file__).resolve().parents[2] / "deploy" / "charts" / "external-secrets"
 VERSION = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
 SELECTOR = {"app.kubernetes.io/name": "external-secrets", "app.kubernetes.io/instance": "external-secrets"}
+RELEASED = {
+    "helm.sh/chart": f"external-secrets-{VERSION}",
+    "app.kubernetes.io/version": VERSION,
+    "app.kubernetes.io/managed-by": "Helm",
+}
 POD = ("Deployment", "external-secrets", "spec", "template", "spec")
 CONTAINER = (*POD, "containers", 0)
 SPREAD = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}
-REGISTRY = {"registry": "registry.example.com/eso"}
 ROLE = "eks.amazonaws.com/role-arn"
 
 
@@ -46,105 +50,51 @@ def named(objects: list[JsonObject]) -> set[str]:
 @pytest.mark.parametrize(
     ("values", "path", "expected"),
     [
-        ({"replicaCount": 3}, ("Deployment", "external-secrets", "spec", "replicas"), 3),
-        ({"revisionHistoryLimit": 2}, ("Deployment", "external-secrets", "spec", "revisionHistoryLimit"), 2),
-        (
-            {"strategy": {"type": "Recreate"}},
-            ("Deployment", "external-secrets", "spec", "strategy", "type"),
-            "Recreate",
-        ),
-        (
-            {"deploymentAnnotations": {"a": "b"}},
-            ("Deployment", "external-secrets", "metadata", "annotations"),
-            {"a": "b"},
-        ),
-        ({"podAnnotations": {"a": "b"}}, (*POD[:-1], "metadata", "annotations"), {"a": "b"}),
-        ({"podLabels": {"a": "b"}}, (*POD[:-1], "metadata", "labels", "a"), "b"),
-        ({"commonLabels": {"a": "b"}}, ("ClusterRole", "external-secrets-controller", "metadata", "labels", "a"), "b"),
-        ({"image": {**REGISTRY, "tag": "1.2"}}, (*CONTAINER, "image"), "registry.example.com/eso/eso-operator:1.2"),
-        ({"image": {"repository": "r/x"}}, (*CONTAINER, "image"), f"r/x:{VERSION}"),
-        ({"image": {**REGISTRY, "pullPolicy": "Always"}}, (*CONTAINER, "imagePullPolicy"), "Always"),
-        ({"imagePullSecrets": [{"name": "x"}]}, (*POD, "imagePullSecrets"), [{"name": "x"}]),
-        ({"global": {"imagePullSecrets": [{"name": "x"}]}}, (*POD, "imagePullSecrets"), [{"name": "x"}]),
-        ({"extraEnv": [{"name": "A", "value": "b"}]}, (*CONTAINER, "env", 1), {"name": "A", "value": "b"}),
-        ({"extraVolumes": [{"name": "x"}]}, (*POD, "volumes"), [{"name": "x"}]),
-        ({"extraVolumeMounts": [{"name": "x"}]}, (*CONTAINER, "volumeMounts"), [{"name": "x"}]),
-        ({"extraContainers": [{"name": "x"}]}, (*POD, "containers", 1), {"name": "x"}),
-        (
-            {"extraInitContainers": [{"name": "{{ .Release.Name }}"}]},
-            (*POD, "initContainers", 0, "name"),
-            "external-secrets",
-        ),
-        (
-            {"extraObjects": ["kind: X\nmetadata: {name: '{{ .Release.Name }}-x'}"]},
-            ("X", "external-secrets-x", "kind"),
-            "X",
-        ),
-        ({"nodeSelector": {"a": "b"}}, (*POD, "nodeSelector"), {"a": "b"}),
-        ({"global": {"nodeSelector": {"a": "b"}}}, (*POD, "nodeSelector"), {"a": "b"}),
-        ({"tolerations": [{"key": "x"}]}, (*POD, "tolerations"), [{"key": "x"}]),
-        ({"affinity": {"podAffinity": {}}}, (*POD, "affinity"), {"podAffinity": {}}),
-        ({"hostAliases": [{"ip": "10.0.0.1"}]}, (*POD, "hostAliases"), [{"ip": "10.0.0.1"}]),
-        (
+        pytest.param(
             {"topologySpreadConstraints": [SPREAD]},
             (*POD, "topologySpreadConstraints", 0),
             {**SPREAD, "labelSelector": {"matchLabels": SELECTOR}},
+            id="a constraint without a selector",
         ),
-        ({"priorityClassName": "x"}, (*POD, "priorityClassName"), "x"),
-        ({"schedulerName": "x"}, (*POD, "schedulerName"), "x"),
-        ({"runtimeClassName": "x"}, (*POD, "runtimeClassName"), "x"),
-        ({"dnsPolicy": "None"}, (*POD, "dnsPolicy"), "None"),
-        ({"dnsConfig": {"nameservers": ["10.0.0.1"]}}, (*POD, "dnsConfig"), {"nameservers": ["10.0.0.1"]}),
-        ({"hostNetwork": True}, (*POD, "hostNetwork"), True),
-        ({"hostUsers": False}, (*POD, "hostUsers"), False),
-        ({"podSpecExtra": {"enableServiceLinks": False}}, (*POD, "enableServiceLinks"), False),
-        ({"resources": {"limits": {"memory": "1Gi"}}}, (*CONTAINER, "resources"), {"limits": {"memory": "1Gi"}}),
-        ({"livenessProbe": {"spec": {"port": 9000}}}, (*CONTAINER, "ports", 1, "containerPort"), 9000),
-        ({"securityContext": {"runAsUser": 7}}, (*CONTAINER, "securityContext", "runAsUser"), 7),
-        (
+        pytest.param(
             {"podDisruptionBudget": {"enabled": True, "maxUnavailable": "10%"}},
-            ("PodDisruptionBudget", "external-secrets-pdb", "spec", "maxUnavailable"),
-            "10%",
+            ("PodDisruptionBudget", "external-secrets-pdb", "spec"),
+            {"maxUnavailable": "10%", "selector": {"matchLabels": SELECTOR}},
+            id="maxUnavailable wins over minAvailable",
         ),
-        ({"serviceAccount": {"name": "x"}}, (*POD, "serviceAccountName"), "x"),
-        ({"serviceAccount": {"create": False}}, (*POD, "serviceAccountName"), "default"),
-        ({"serviceAccount": {"automount": False}}, (*POD, "automountServiceAccountToken"), False),
-        (
-            {"serviceAccount": {"annotations": {"a": "b"}}},
-            ("ServiceAccount", "external-secrets", "metadata", "annotations"),
-            {"a": "b"},
-        ),
-        (
-            {"metrics": {"service": {"enabled": True, "annotations": {"a": "b"}}}},
-            ("Service", "external-secrets-metrics", "metadata", "annotations"),
-            {"a": "b"},
-        ),
-        (
-            {"metrics": {"service": {"enabled": True}}, "service": {"ipFamilyPolicy": "PreferDualStack"}},
-            ("Service", "external-secrets-metrics", "spec", "ipFamilyPolicy"),
-            "PreferDualStack",
-        ),
-        (
-            {"serviceMonitor": {"enabled": True, "interval": "1m"}},
-            ("ServiceMonitor", "external-secrets-metrics", "spec", "endpoints", 0, "interval"),
-            "1m",
-        ),
-        (
-            {"systemAuthDelegator": True},
-            ("ClusterRoleBinding", "external-secrets-auth-delegator", "roleRef", "name"),
-            "system:auth-delegator",
-        ),
-        ({"namespaceOverride": "x"}, ("Deployment", "external-secrets", "metadata", "namespace"), "x"),
-        ({"fullnameOverride": "x"}, ("Deployment", "x", "metadata", "name"), "x"),
-        (
+        pytest.param(
             {"nameOverride": "y"},
             ("Deployment", "external-secrets-y", "spec", "selector", "matchLabels"),
             {**SELECTOR, "app.kubernetes.io/name": "y"},
+            id="another name is in the selector",
+        ),
+        pytest.param(
+            {"podLabels": {"a": "own"}, "global": {"podLabels": {"a": "global", "b": "global"}}},
+            (*POD[:-1], "metadata", "labels"),
+            {**SELECTOR, **RELEASED, "a": "own"},
+            id="global values are used where the own one is empty, and never merged",
+        ),
+        pytest.param(
+            {"deploymentAnnotations": {"a": "b"}},
+            ("NetworkPolicy", "external-secrets-network-policy", "metadata", "annotations"),
+            {"a": "b"},
+            id="annotations of the Deployment are on the policy too",
+        ),
+        pytest.param(
+            {"commonLabels": {"a": "b"}},
+            ("Deployment", "external-secrets", "spec", "selector", "matchLabels"),
+            SELECTOR,
+            id="labels of everything are in no selector",
+        ),
+        pytest.param(
+            {"extraObjects": ["kind: X\nmetadata: {name: '{{ .Release.Name }}-x'}"]},
+            ("X", "external-secrets-x", "kind"),
+            "X",
+            id="an object as text",
         ),
     ],
-    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
-def test_a_value_of_the_chart_in_go_means_the_same(
+def test_a_value_means_what_it_does_in_the_chart_in_go(
     operator_chart: Chart, values: JsonObject, path: tuple[str | int, ...], expected: object
 ) -> None:
     assert at(operator_chart(**values), path) == expected

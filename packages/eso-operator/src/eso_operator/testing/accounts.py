@@ -79,7 +79,7 @@ class Noting(Between):
         try:
             answer = await self.inner.request(request)
         except ApiError as refused:
-            self._note(request, refused.code)
+            self._note(request, _status(refused))
             raise
         self._note(request, 0)
         return answer
@@ -94,7 +94,7 @@ class Noting(Between):
                 self._note(request, 0)
                 yield lines
         except ApiError as refused:
-            self._note(request, refused.code)
+            self._note(request, _status(refused))
             raise
 
     def _note(self, request: Request, status: int) -> None:
@@ -104,6 +104,11 @@ class Noting(Between):
         self.seen.add((asked, status))
         with self.file.open("a") as lines:
             lines.write(json.dumps([asked.group, asked.resource, asked.verb, status]) + "\n")
+
+
+def _status(refused: ApiError) -> int:
+    """Return the status; a namespace that is going refuses new objects like a missing right, and is not one."""
+    return 409 if "being terminated" in refused.message else refused.code
 
 
 async def kubeconfig_of(api: RawApi, administrator: Path, home: str) -> Path:
