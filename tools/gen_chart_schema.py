@@ -100,6 +100,10 @@ def of_umbrella(values: Schema) -> Schema:
         "properties": {"shared": shared},
         "additionalProperties": defaults,
     }
+    adapt: Schema = {"enum": ["auto", "force", "disabled"]}
+    for name in ("adaptSecurityContext", "openshift", "compatibility"):
+        adapt = {"type": "object", "properties": {name: adapt}}
+    schema["properties"]["global"] = adapt
     schema["properties"]["featureGates"] = {"type": "object", "additionalProperties": BOOLEAN}
     schema["patternProperties"] = {"^x-": {}}
     return _root(schema)

@@ -65,9 +65,10 @@ def rendered(
     release: str = "external-secrets",
     name_of_release: str = "external-secrets",
     notes: bool = False,
+    hooks: bool = False,
     **values: Any,
 ) -> Any:
-    """Return the objects of a chart, or the text of its notes. CRDs are left out: reading them takes seconds."""
+    """Return the objects of a chart, its hooks, or its notes. CRDs are left out: reading them takes seconds."""
     chart = yaml.safe_load((folder / "Chart.yaml").read_text())
     data = {
         "Values": merged(yaml.safe_load((folder / "values.yaml").read_text()), values),
@@ -80,7 +81,8 @@ def rendered(
         return texts.render("NOTES.txt", data)
     files = sorted(path.name for path in folder.glob("templates/*.yaml") if path.name != "crds.yaml")
     parts = [texts.render(name, data) for name in files]
-    return [document for text in parts for document in yaml.safe_load_all(text) if document]
+    documents = [document for text in parts for document in yaml.safe_load_all(text) if document]
+    return [each for each in documents if hooks == ("helm.sh/hook" in each["metadata"].get("annotations", {}))]
 
 
 class Templates:
@@ -95,6 +97,7 @@ class Templates:
             "tpl": Func("tpl", self._tpl, (STRING, ANY)),
             "filesGet": Func("filesGet", lambda path: (folder / path).read_text(encoding="utf-8"), (STRING,)),
             "filesGlob": Func("filesGlob", self._glob, (STRING,)),
+            "lookup": Func("lookup", lambda *_: {}, (STRING, STRING, STRING, STRING)),
             "knows": Func("knows", lambda kind: kind.startswith("monitoring"), (STRING,)),
         }
         self._engine = Engine({**functions(lambda: 0), **own}, missing=MissingKey.NOTHING)
@@ -141,7 +144,9 @@ PATIENCE = "--timeout=100s"
 class Installed:
     """A release whose pods run."""
 
+    kubelet: Kubelet
     kubectl: Kubectl
+    helm: Helm | None
     operator: Pod
     provider: Pod
     notes: str
@@ -174,8 +179,10 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.fixture(scope="session")
-def notes(server: ApiServer, operator_chart: Chart, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Install the release; the embedded server knows no NetworkPolicy, which Helm would want to create."""
+def release(
+    server: ApiServer, operator_chart: Chart, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Helm | None, str]:
+    """Install the release and return its notes; the embedded server knows no NetworkPolicy, so Helm cannot do it."""
     folder = tmp_path_factory.mktemp("helm")
     if server.name != "kube":
         kubectl = Kubectl(server, folder)
@@ -183,16 +190,18 @@ def notes(server: ApiServer, operator_chart: Chart, tmp_path_factory: pytest.Tem
         home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
         kubectl("create", "-f", str(CHARTS.parent / "crds"))
         kubectl("create", "-f", "-", stdin=yaml.safe_dump_all([home, *objects]))
-        return str(operator_chart(notes=True, **VALUES))
+        return None, str(operator_chart(notes=True, **VALUES))
     binary = find_helm()
     if binary is None:
         pytest.fail("no Helm in the cache: `make test-cluster` builds one (it needs Go once)", pytrace=False)
     helm = Helm(binary, folder, kubeconfig=server.kubeconfig, namespace=NAMESPACE)
-    return helm("install", RELEASE, str(UMBRELLA), "--create-namespace", values=VALUES)
+    return helm, helm("install", RELEASE, str(UMBRELLA), "--create-namespace", values=VALUES)
 
 
 @pytest.fixture(scope="session")
-def installed(server: ApiServer, notes: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
+def installed(
+    server: ApiServer, release: tuple[Helm | None, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Installed]:
     folder = tmp_path_factory.mktemp("pods")
     kubectl = Kubectl(server, folder, namespace=NAMESPACE)
     kubelet = Kubelet(server, kubectl, folder)
@@ -203,7 +212,7 @@ def installed(server: ApiServer, notes: str, tmp_path_factory: pytest.TempPathFa
         provider.start("--allow-address=loopback")  # where the backend is
         operator.wait_until_ready()
         provider.wait_until_ready()
-        yield Installed(kubectl, operator, provider, notes)
+        yield Installed(kubelet, kubectl, release[0], operator, provider, release[1])
     finally:
         operator.stop()
         provider.stop()

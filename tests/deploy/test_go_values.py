@@ -198,9 +198,11 @@ def test_the_report_before_a_migration_says_the_same() -> None:
     }
     for path in leaves(GO):
         covering = [row for row in REPORTED if path == row or path.startswith(f"{row}.")]
-        fate = REPORTED[max(covering, key=len)].fate
+        reported = REPORTED[max(covering, key=len)]
+        if reported.flag:
+            continue  # the operator's own table of flags decides
         part_of_another = {"ignored"} if path == "bitwarden-sdk-server.namespaceOverride" else set()
-        assert ROWS[row_of(path)]["mark"] in fates[fate] | part_of_another, path
+        assert ROWS[row_of(path)]["mark"] in fates[reported.fate] | part_of_another, path
 
 
 # --- with Helm --------------------------------------------------------------------------------------------------------

@@ -88,7 +88,7 @@ def test_the_charts_pass_lint(helm: Helm, chart: Path, values: JsonObject) -> No
 def test_helm_renders_what_our_own_renderer_does(helm: Helm, operator_chart: Chart, values: JsonObject) -> None:
     """`make test` checks the charts with the latter, CRDs aside."""
     monitors = ("--api-versions", "monitoring.coreos.com/v1/ServiceMonitor")
-    by_helm = helm.template("external-secrets", UMBRELLA, *monitors, **{**values, "installCRDs": False})
+    by_helm = helm.template("external-secrets", UMBRELLA, "--no-hooks", *monitors, **{**values, "installCRDs": False})
     ours = operator_chart(release="external-secrets", **values)
 
     assert by_name(by_helm) == by_name(ours)
@@ -141,7 +141,8 @@ def restricted(request: pytest.FixtureRequest, api_server: ApiServer, namespace:
     if request.config.getoption("--apiserver") != "kube":
         pytest.skip("the embedded API server keeps no networkpolicies, and checks less of a Deployment")
     kubectl = Kubectl(api_server, tmp_path, namespace=namespace)
-    kubectl("label", "namespace", namespace, "pod-security.kubernetes.io/warn=restricted")
+    marks = (f"pod-security.kubernetes.io/{mode}=restricted" for mode in ("enforce", "warn"))
+    kubectl("label", "namespace", namespace, *marks)
     return kubectl
 
 
@@ -164,3 +165,28 @@ def test_a_real_api_server_takes_the_objects(
 
     assert done.returncode == 0, done.stderr
     assert "would violate PodSecurity" not in done.stderr
+
+
+@pytest.mark.parametrize("values", SETS)
+def test_a_namespace_that_enforces_restricted_pods_admits_ours(
+    helm: Helm, restricted: Kubectl, values: JsonObject
+) -> None:
+    """A Deployment is only warned about; what counts is the Pod."""
+    objects = helm.template("external-secrets", UMBRELLA, **{**values, "installCRDs": False})
+    specs = [each["spec"]["template"]["spec"] for each in objects if each["kind"] == "Deployment"]
+    specs += [each["spec"] for each in objects if each["kind"] == "Pod"]
+    pods = [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"pod-{number}"},
+            "spec": {key: value for key, value in spec.items() if key != "serviceAccountName"},
+        }
+        for number, spec in enumerate(specs)
+    ]
+    restricted("wait", "--for=create", "--timeout=60s", "serviceaccount/default")
+
+    done = restricted.run("create", "--dry-run=server", "-f", "-", stdin=yaml.safe_dump_all(pods))
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("created") == len(pods) >= 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -318,3 +319,92 @@ def test_several_providers_share_a_deployment_and_keep_a_service_each(operator_c
         assert str(service["spec"]["ports"][0]["port"]) == port
     secrets = [each["secret"]["secretName"] for each in pod["spec"]["volumes"]]
     assert secrets == ["provider-webhook-provider-tls", "provider-generators-provider-tls"]
+
+
+AZURE = "azure.workload.identity/"
+
+
+def test_azure_identities_bring_the_label_that_pods_need(operator_chart: Chart) -> None:
+    own = {"enabled": True, "serviceAccount": {"annotations": {f"{AZURE}client-id": "own"}}}
+    objects = operator_chart(providers={"azure": own, "fake": {"enabled": True}})
+    inherited = operator_chart(
+        providers={"azure": {"enabled": True}}, serviceAccount={"annotations": {f"{AZURE}client-id": "shared"}}
+    )
+    pod = ("spec", "template", "metadata", "labels")
+
+    assert at(objects, ("Deployment", "provider-azure", *pod))[f"{AZURE}use"] == "true"
+    assert f"{AZURE}use" not in at(objects, ("Deployment", "provider-fake", *pod))
+    assert at(inherited, ("Deployment", "provider-azure", *pod))[f"{AZURE}use"] == "true"
+
+
+def test_a_provider_may_have_the_account_that_trust_policies_name(operator_chart: Chart) -> None:
+    """Without an API token: the cloud's webhook mounts one of its own."""
+    values: JsonObject = {
+        "providers": {"aws": {"enabled": True, "serviceAccount": {"create": False, "name": "external-secrets"}}},
+        "serviceAccount": {"annotations": {ROLE: "arn"}},
+    }
+    objects = operator_chart(**values)
+    pod = at(objects, ("Deployment", "provider-aws", "spec", "template", "spec"))
+
+    assert (pod["serviceAccountName"], pod["automountServiceAccountToken"]) == ("external-secrets", False)
+    assert [each for each in named(objects) if each.startswith("ServiceAccount")] == ["ServiceAccount/external-secrets"]
+    assert "trust policy" not in str(operator_chart(notes=True, **values))
+
+
+def test_what_was_set_for_the_backends_sake_reaches_providers(operator_chart: Chart) -> None:
+    objects = operator_chart(
+        providers={"vault": {"enabled": True, "extraEnv": [{"name": "OWN", "value": "x"}]}, "aws": {"enabled": True}},
+        extraEnv=[{"name": "HTTPS_PROXY", "value": "http://proxy"}],
+    )
+    environment = {
+        name: [each["name"] for each in at(objects, ("Deployment", f"provider-{name}", *CONTAINER[2:], "env"))]
+        for name in ("aws", "vault")
+    }
+
+    assert environment == {"aws": ["HTTPS_PROXY"], "vault": ["OWN"]}
+
+
+def test_providers_with_a_token_may_delegate_authentication_too(operator_chart: Chart) -> None:
+    token = {"enabled": True, "serviceAccount": {"automount": True}}
+    objects = operator_chart(systemAuthDelegator=True, providers={"vault": token, "aws": {"enabled": True}})
+
+    subjects = at(objects, ("ClusterRoleBinding", "external-secrets-auth-delegator", "subjects"))
+    assert [each["name"] for each in subjects] == ["external-secrets", "provider-vault"]
+
+
+@pytest.mark.parametrize(
+    ("memory", "warned"),
+    [
+        pytest.param("128Mi", True, id="little"),
+        pytest.param("100000Ki", True, id="little, in kibibytes"),
+        pytest.param("256Mi", False, id="enough"),
+        pytest.param("1Gi", False, id="plenty"),
+        pytest.param("1.5Gi", False, id="a fraction"),
+    ],
+)
+def test_notes_warn_of_little_memory(operator_chart: Chart, memory: str, warned: bool) -> None:
+    notes = str(operator_chart(notes=True, resources={"limits": {"memory": memory}}))
+
+    assert (f"resources.limits.memory={memory} is little" in notes) is warned
+    assert "is little" not in str(operator_chart(notes=True))
+
+
+def refusals() -> list[str]:
+    texts = [path.read_text() for path in sorted((CHART / "templates").iterdir())]
+    return [found for text in texts for found in re.findall(r'fail (?:\(printf )?"((?:[^"\\]|\\.)*)"', text)]
+
+
+@pytest.mark.parametrize("sentence", refusals())
+def test_a_refusal_is_one_sentence_that_names_the_value(sentence: str) -> None:
+    known = {*yaml.safe_load((CHART / "values.yaml").read_text()), *GO, "%s"}
+
+    assert sentence.endswith(".")
+    assert ". " not in sentence
+    assert any(re.search(rf"(^|\W){re.escape(name)}[.=]", sentence) for name in known)
+    assert re.search(r"\b(set|remove|install|run|needs|leave|holds|has)\b", sentence)
+
+
+def test_every_refusal_of_the_chart_is_read_here() -> None:
+    written = sum(path.read_text().count("{{- fail") for path in (CHART / "templates").iterdir())
+
+    assert len(refusals()) == written
