@@ -36,6 +36,7 @@ EVERYTHING: JsonObject = {
     "podDisruptionBudget": {"enabled": True},
     "dashboard": {"enabled": True, "certificateSecret": "tls"},
     "metrics": {"listen": {"secure": {"enabled": True}, "auth": {"enabled": True}}, "service": {"enabled": True}},
+    "prometheusRule": {"enabled": True},
     "genericTargets": {"enabled": True, "resources": [{"apiGroup": "", "resources": ["pods"], "verbs": ["get"]}]},
     "systemAuthDelegator": True,
     "grafanaDashboard": {"enabled": True},
@@ -87,7 +88,8 @@ def test_the_charts_pass_lint(helm: Helm, chart: Path, values: JsonObject) -> No
 @pytest.mark.parametrize("values", SETS)
 def test_helm_renders_what_our_own_renderer_does(helm: Helm, operator_chart: Chart, values: JsonObject) -> None:
     """`make test` checks the charts with the latter, CRDs aside."""
-    monitors = ("--api-versions", "monitoring.coreos.com/v1/ServiceMonitor")
+    kinds = ("ServiceMonitor", "PrometheusRule")
+    monitors = [part for kind in kinds for part in ("--api-versions", f"monitoring.coreos.com/v1/{kind}")]
     by_helm = helm.template("external-secrets", UMBRELLA, "--no-hooks", *monitors, **{**values, "installCRDs": False})
     ours = operator_chart(release="external-secrets", **values)
 
@@ -122,6 +124,31 @@ def test_every_crd_is_rendered_as_it_is_and_kept(helm: Helm) -> None:
             "at '/providers/vault': additional properties 'enable' not allowed",
             id="in a provider",
         ),
+        pytest.param(
+            UMBRELLA,
+            {"global": {"compatibility": {"openshift": {"adaptSecurityContext": "on"}}}},
+            "value must be one of 'auto', 'force', 'disabled'",
+            id="a word below global",
+        ),
+        pytest.param(
+            UMBRELLA,
+            {"prometheusRule": {"renderMode": "never"}},
+            "at '/prometheusRule/renderMode': value must be one of",
+            id="how to render rules",
+        ),
+        pytest.param(
+            UMBRELLA,
+            {"prometheusRule": {"enabled": True, "renderMode": "failIfMissing"}},
+            "install the Prometheus operator first, or set prometheusRule.renderMode to skipIfMissing.",
+            id="no kind for rules",
+        ),
+        pytest.param(
+            UMBRELLA,
+            {"serviceMonitor": {"enabled": True, "renderMode": "failIfMissing"}},
+            "install the Prometheus operator first, or set serviceMonitor.renderMode to skipIfMissing.",
+            id="no kind for monitors",
+        ),
+        pytest.param(UMBRELLA, {"replicaCount": "3"}, "at '/replicaCount': got string, want integer", id="a text"),
         pytest.param(UMBRELLA, {"image": {"registry": ""}}, "set image.registry to the registry path", id="no image"),
         pytest.param(PROVIDER, {"replicas": 3}, "additional properties 'replicas' not allowed", id="eso-provider"),
         pytest.param(PROVIDER, {"name": ""}, "name is empty: set it to the NAME of eso-provider-NAME", id="no name"),
