@@ -176,9 +176,8 @@ def restricted(request: pytest.FixtureRequest, api_server: ApiServer, namespace:
 @pytest.fixture
 def render(helm: Helm, restricted: Kubectl) -> Callable[..., str]:
     def text(values: JsonObject) -> str:
-        objects = helm.template(
-            "external-secrets", UMBRELLA, **{**values, "namespaceOverride": restricted.namespace, "installCRDs": False}
-        )
+        place: JsonObject = {"namespaceOverride": restricted.namespace, "installCRDs": False}
+        objects = helm.template("external-secrets", UMBRELLA, "--no-hooks", **{**values, **place})
         return yaml.safe_dump_all(objects)
 
     return text
