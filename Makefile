@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 # Servers and commands start twice as fast from cached bytecode.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help setup pins fmt check lint types layers sizes gen gen-check docs test test-cluster test-images bench demo nightly dist image release artifacts browser clean
+.PHONY: help setup pins fmt check lint types layers sizes gen gen-check docs test test-cluster test-images bench demo nightly dist image release artifacts browser prometheus clean
 
 PYTHON  ?= python3
 VENV    := .venv
@@ -105,6 +105,10 @@ test: setup $(APART:%=$(STAMP)/apart-%) ## every test that needs no Go toolchain
 browser: ## Debian's Chromium with its driver, for the tests of the dashboard; without them these tests are skipped
 	@{ command -v chromium && command -v chromedriver; } > /dev/null || { echo 'installing Chromium'; \
 	  apt-get -qq update && apt-get -qq install --no-install-recommends chromium chromium-driver fonts-dejavu-core > /dev/null; }
+
+prometheus: ## Debian's Prometheus, which evaluates the alerts on a running release; without it these tests are skipped
+	@{ command -v prometheus && command -v promtool; } > /dev/null || { echo 'installing Prometheus'; \
+	  apt-get -qq update && apt-get -qq install --no-install-recommends prometheus > /dev/null; }
 
 # Everything runs on the newest pinned Kubernetes; on the one before only what depends on the version of the API server.
 WHOLE      := packages providers tests

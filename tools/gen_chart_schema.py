@@ -28,6 +28,7 @@ ANY_KEYS: Final = frozenset({"global", "podSecurityContext", "securityContext", 
 WORDS: Final[dict[str, list[str]]] = {
     "image.pullPolicy": ["Always", "IfNotPresent", "Never"],
     "serviceMonitor.renderMode": ["skipIfMissing", "failIfMissing", "alwaysRender"],
+    "prometheusRule.renderMode": ["skipIfMissing", "failIfMissing", "alwaysRender"],
     "callTokens.verify": ["", "review", "jwks"],
     "callTokens.policy": ["required", "optional"],
 }
@@ -99,6 +100,10 @@ def of_umbrella(values: Schema) -> Schema:
         "properties": {"shared": shared},
         "additionalProperties": defaults,
     }
+    adapt: Schema = {"enum": ["auto", "force", "disabled"]}
+    for name in ("adaptSecurityContext", "openshift", "compatibility"):
+        adapt = {"type": "object", "properties": {name: adapt}}
+    schema["properties"]["global"] = adapt
     schema["properties"]["featureGates"] = {"type": "object", "additionalProperties": BOOLEAN}
     schema["patternProperties"] = {"^x-": {}}
     return _root(schema)

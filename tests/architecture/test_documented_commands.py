@@ -86,6 +86,10 @@ BLOCKS: Final[dict[str, dict[str, Run | Because]]] = {
         "docker build -f deploy/Containerfile --target providers": Because("docker and helm are needed", CHARTS),
         "kubectl get providerclasses": Because("it only lists objects", "tests/kubectl/test_reading.py"),
         "helm upgrade external-secrets": HELM,
+        "helm test external-secrets": Because(
+            "a cluster that runs pods is needed",
+            "tests/deploy/test_acceptance.py::test_helm_test_passes_and_names_a_provider_that_is_not_there",
+        ),
     },
     "docs/guides/migrate-to-v2.md": {"eso migrate": MIGRATION},
     "docs/guides/one-machine.md": {

@@ -1,8 +1,13 @@
-"""The charts, rendered as `helm template` would: with our own template engine, so that `make test` needs no Helm."""
+"""The charts, rendered as `helm template` would: with our own template engine, so that `make test` needs no Helm.
+
+And a release of the umbrella chart whose pods run as local processes, with a real OpenBao.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -10,11 +15,18 @@ from typing import Any, Protocol
 import pytest
 import yaml
 
+from eso_provider_vault.testing.openbao import OpenBao
 from eso_render.functions import functions
 from gotmpl.run import MissingKey
 from gotmpl.signatures import ANY, STRING, Func
 from gotmpl.template import Engine
 from kubebase.meta import JsonObject
+from kubebase.testing.servers import ApiServer, ServerFailedError
+from kuberun.testing.helm import Helm, find_helm
+from kuberun.testing.kubeapiserver import KubeApiserver, find_assets
+from kuberun.testing.kubectl import Kubectl
+from kuberun.testing.kubelet import Kubelet, Pod
+from kuberun.testing.localserver import LocalServer
 
 CHARTS = Path(__file__).resolve().parents[2] / "deploy" / "charts"
 METHODS = {r"\$?\w*\.Files\.(Get|Glob)": r"files\1", r"\$?\w*\.Capabilities\.APIVersions\.Has": "knows"}
@@ -29,7 +41,7 @@ class Chart(Protocol):
         ...
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def operator_chart() -> Chart:
     """The umbrella chart, without its CRDs."""
     return partial(rendered, CHARTS / "external-secrets", image={"registry": "registry.example.com/eso"})
@@ -53,9 +65,10 @@ def rendered(
     release: str = "external-secrets",
     name_of_release: str = "external-secrets",
     notes: bool = False,
+    hooks: bool = False,
     **values: Any,
 ) -> Any:
-    """Return the objects of a chart, or the text of its notes. CRDs are left out: reading them takes seconds."""
+    """Return the objects of a chart, its hooks, or its notes. CRDs are left out: reading them takes seconds."""
     chart = yaml.safe_load((folder / "Chart.yaml").read_text())
     data = {
         "Values": merged(yaml.safe_load((folder / "values.yaml").read_text()), values),
@@ -68,7 +81,8 @@ def rendered(
         return texts.render("NOTES.txt", data)
     files = sorted(path.name for path in folder.glob("templates/*.yaml") if path.name != "crds.yaml")
     parts = [texts.render(name, data) for name in files]
-    return [document for text in parts for document in yaml.safe_load_all(text) if document]
+    documents = [document for text in parts for document in yaml.safe_load_all(text) if document]
+    return [each for each in documents if hooks == ("helm.sh/hook" in each["metadata"].get("annotations", {}))]
 
 
 class Templates:
@@ -83,6 +97,7 @@ class Templates:
             "tpl": Func("tpl", self._tpl, (STRING, ANY)),
             "filesGet": Func("filesGet", lambda path: (folder / path).read_text(encoding="utf-8"), (STRING,)),
             "filesGlob": Func("filesGlob", self._glob, (STRING,)),
+            "lookup": Func("lookup", lambda *_: {}, (STRING, STRING, STRING, STRING)),
             "knows": Func("knows", lambda kind: kind.startswith("monitoring"), (STRING,)),
         }
         self._engine = Engine({**functions(lambda: 0), **own}, missing=MissingKey.NOTHING)
@@ -115,3 +130,97 @@ def merged(defaults: JsonObject, values: JsonObject) -> JsonObject:
     """Maps are merged and lists replaced, as Helm does."""
     both = {key: merged(defaults[key], value) for key, value in values.items() if isinstance(defaults.get(key), dict)}
     return {**defaults, **values, **both}
+
+
+# --- a release that runs ---------------------------------------------------------------------------------------------
+
+UMBRELLA = CHARTS / "external-secrets"
+NAMESPACE = RELEASE = "external-secrets"
+VALUES: JsonObject = {"image": {"registry": "registry.example.com/eso"}, "providers": {"vault": {"enabled": True}}}
+PATIENCE = "--timeout=100s"
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """A release whose pods run."""
+
+    kubelet: Kubelet
+    kubectl: Kubectl
+    helm: Helm | None
+    operator: Pod
+    provider: Pod
+    notes: str
+
+    def apply(self, *documents: JsonObject) -> None:
+        self.kubectl("apply", "--namespace=team-a", "-f", "-", stdin=yaml.safe_dump_all(documents))
+
+    @property
+    def scraped(self) -> tuple[str, str]:
+        """Return where metrics of operator and provider are served, which in a pod nobody else reaches."""
+        return f"127.0.0.1:{self.operator.ports['8080']}", f"127.0.0.1:{self.provider.ports['8081']}"
+
+    def ready(self, what: str) -> None:
+        done = self.kubectl.run("wait", "--for=condition=Ready", PATIENCE, what, "--namespace=team-a")
+        assert done.returncode == 0, f"{done.stderr}\n{self.operator.log[-3000:]}\n{self.provider.log[-3000:]}"
+
+
+@pytest.fixture(scope="session")
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
+    """A server of its own: the release owns CRDs."""
+    folder = tmp_path_factory.mktemp("release-server")
+    made: ApiServer
+    try:
+        real = request.config.getoption("--apiserver") == "kube"
+        made = KubeApiserver(folder, find_assets()) if real else LocalServer(folder)
+    except ServerFailedError as failure:
+        pytest.fail(str(failure), pytrace=False)
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="session")
+def release(
+    server: ApiServer, operator_chart: Chart, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Helm | None, str]:
+    """Install the release and return its notes; the embedded server knows no NetworkPolicy, so Helm cannot do it."""
+    folder = tmp_path_factory.mktemp("helm")
+    if server.name != "kube":
+        kubectl = Kubectl(server, folder)
+        objects = [each for each in operator_chart(**VALUES) if each["kind"] != "NetworkPolicy"]
+        home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+        kubectl("create", "-f", str(CHARTS.parent / "crds"))
+        kubectl("create", "-f", "-", stdin=yaml.safe_dump_all([home, *objects]))
+        return None, str(operator_chart(notes=True, **VALUES))
+    binary = find_helm()
+    if binary is None:
+        pytest.fail("no Helm in the cache: `make test-cluster` builds one (it needs Go once)", pytrace=False)
+    helm = Helm(binary, folder, kubeconfig=server.kubeconfig, namespace=NAMESPACE)
+    return helm, helm("install", RELEASE, str(UMBRELLA), "--create-namespace", values=VALUES)
+
+
+@pytest.fixture(scope="session")
+def installed(
+    server: ApiServer, release: tuple[Helm | None, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Installed]:
+    folder = tmp_path_factory.mktemp("pods")
+    kubectl = Kubectl(server, folder, namespace=NAMESPACE)
+    kubelet = Kubelet(server, kubectl, folder)
+    operator, provider = kubelet.pod("external-secrets"), kubelet.pod("provider-vault")
+    try:
+        # The flag stands for the cluster's DNS, which would lead to the pods behind the Service.
+        operator.start(f"--trusted-provider={NAMESPACE}/provider-vault={provider.address('grpc')}")
+        provider.start("--allow-address=loopback")  # where the backend is
+        operator.wait_until_ready()
+        provider.wait_until_ready()
+        yield Installed(kubelet, kubectl, release[0], operator, provider, release[1])
+    finally:
+        operator.stop()
+        provider.stop()
+
+
+@pytest.fixture(scope="session")
+def bao(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenBao]:
+    with OpenBao.started(tmp_path_factory.mktemp("openbao")) as running:
+        running.enable("secret")
+        running.put("secret", "database", {"password": "correct-horse"})
+        yield running

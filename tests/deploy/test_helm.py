@@ -36,6 +36,7 @@ EVERYTHING: JsonObject = {
     "podDisruptionBudget": {"enabled": True},
     "dashboard": {"enabled": True, "certificateSecret": "tls"},
     "metrics": {"listen": {"secure": {"enabled": True}, "auth": {"enabled": True}}, "service": {"enabled": True}},
+    "prometheusRule": {"enabled": True},
     "genericTargets": {"enabled": True, "resources": [{"apiGroup": "", "resources": ["pods"], "verbs": ["get"]}]},
     "systemAuthDelegator": True,
     "grafanaDashboard": {"enabled": True},
@@ -87,8 +88,9 @@ def test_the_charts_pass_lint(helm: Helm, chart: Path, values: JsonObject) -> No
 @pytest.mark.parametrize("values", SETS)
 def test_helm_renders_what_our_own_renderer_does(helm: Helm, operator_chart: Chart, values: JsonObject) -> None:
     """`make test` checks the charts with the latter, CRDs aside."""
-    monitors = ("--api-versions", "monitoring.coreos.com/v1/ServiceMonitor")
-    by_helm = helm.template("external-secrets", UMBRELLA, *monitors, **{**values, "installCRDs": False})
+    kinds = ("ServiceMonitor", "PrometheusRule")
+    monitors = [part for kind in kinds for part in ("--api-versions", f"monitoring.coreos.com/v1/{kind}")]
+    by_helm = helm.template("external-secrets", UMBRELLA, "--no-hooks", *monitors, **{**values, "installCRDs": False})
     ours = operator_chart(release="external-secrets", **values)
 
     assert by_name(by_helm) == by_name(ours)
@@ -122,6 +124,31 @@ def test_every_crd_is_rendered_as_it_is_and_kept(helm: Helm) -> None:
             "at '/providers/vault': additional properties 'enable' not allowed",
             id="in a provider",
         ),
+        pytest.param(
+            UMBRELLA,
+            {"global": {"compatibility": {"openshift": {"adaptSecurityContext": "on"}}}},
+            "value must be one of 'auto', 'force', 'disabled'",
+            id="a word below global",
+        ),
+        pytest.param(
+            UMBRELLA,
+            {"prometheusRule": {"renderMode": "never"}},
+            "at '/prometheusRule/renderMode': value must be one of",
+            id="how to render rules",
+        ),
+        pytest.param(
+            UMBRELLA,
+            {"prometheusRule": {"enabled": True, "renderMode": "failIfMissing"}},
+            "install the Prometheus operator first, or set prometheusRule.renderMode to skipIfMissing.",
+            id="no kind for rules",
+        ),
+        pytest.param(
+            UMBRELLA,
+            {"serviceMonitor": {"enabled": True, "renderMode": "failIfMissing"}},
+            "install the Prometheus operator first, or set serviceMonitor.renderMode to skipIfMissing.",
+            id="no kind for monitors",
+        ),
+        pytest.param(UMBRELLA, {"replicaCount": "3"}, "at '/replicaCount': got string, want integer", id="a text"),
         pytest.param(UMBRELLA, {"image": {"registry": ""}}, "set image.registry to the registry path", id="no image"),
         pytest.param(PROVIDER, {"replicas": 3}, "additional properties 'replicas' not allowed", id="eso-provider"),
         pytest.param(PROVIDER, {"name": ""}, "name is empty: set it to the NAME of eso-provider-NAME", id="no name"),
@@ -141,16 +168,16 @@ def restricted(request: pytest.FixtureRequest, api_server: ApiServer, namespace:
     if request.config.getoption("--apiserver") != "kube":
         pytest.skip("the embedded API server keeps no networkpolicies, and checks less of a Deployment")
     kubectl = Kubectl(api_server, tmp_path, namespace=namespace)
-    kubectl("label", "namespace", namespace, "pod-security.kubernetes.io/warn=restricted")
+    marks = (f"pod-security.kubernetes.io/{mode}=restricted" for mode in ("enforce", "warn"))
+    kubectl("label", "namespace", namespace, *marks)
     return kubectl
 
 
 @pytest.fixture
 def render(helm: Helm, restricted: Kubectl) -> Callable[..., str]:
     def text(values: JsonObject) -> str:
-        objects = helm.template(
-            "external-secrets", UMBRELLA, **{**values, "namespaceOverride": restricted.namespace, "installCRDs": False}
-        )
+        place: JsonObject = {"namespaceOverride": restricted.namespace, "installCRDs": False}
+        objects = helm.template("external-secrets", UMBRELLA, "--no-hooks", **{**values, **place})
         return yaml.safe_dump_all(objects)
 
     return text
@@ -164,3 +191,28 @@ def test_a_real_api_server_takes_the_objects(
 
     assert done.returncode == 0, done.stderr
     assert "would violate PodSecurity" not in done.stderr
+
+
+@pytest.mark.parametrize("values", SETS)
+def test_a_namespace_that_enforces_restricted_pods_admits_ours(
+    helm: Helm, restricted: Kubectl, values: JsonObject
+) -> None:
+    """A Deployment is only warned about; what counts is the Pod."""
+    objects = helm.template("external-secrets", UMBRELLA, **{**values, "installCRDs": False})
+    specs = [each["spec"]["template"]["spec"] for each in objects if each["kind"] == "Deployment"]
+    specs += [each["spec"] for each in objects if each["kind"] == "Pod"]
+    pods = [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"pod-{number}"},
+            "spec": {key: value for key, value in spec.items() if key != "serviceAccountName"},
+        }
+        for number, spec in enumerate(specs)
+    ]
+    restricted("wait", "--for=create", "--timeout=60s", "serviceaccount/default")
+
+    done = restricted.run("create", "--dry-run=server", "-f", "-", stdin=yaml.safe_dump_all(pods))
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("created") == len(pods) >= 2

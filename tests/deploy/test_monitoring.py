@@ -20,7 +20,8 @@ DASHBOARD: Final = json.loads((ROOT / "deploy" / "monitoring" / "dashboard.json"
 REFERENCE: Final = (ROOT / "docs" / "reference" / "metrics.md").read_text()
 ALL_RULES: Final = [rule for group in RULES["spec"]["groups"] for rule in group["rules"]]
 ALERTS: Final = {rule["alert"]: rule for rule in ALL_RULES if "alert" in rule}
-OF_THE_SCRAPE: Final = {"pod", "service", "job", "instance", "le"}
+OF_THE_SCRAPE: Final = {"pod", "service", "job", "instance", "le", "exported_namespace", "exported_service"}
+"""Labels that Prometheus adds, and new names of those that it then finds twice."""
 DURATION: Final = re.compile(r"\d+[smhd]")
 
 
@@ -73,7 +74,7 @@ def test_an_alert_says_what_happened_and_what_to_do(name: str) -> None:
     assert alert["annotations"]["action"]
     assert DURATION.fullmatch(alert.get("for", "0s"))
     used = set(re.findall(r"\$labels\.(\w+)", " ".join(alert["annotations"].values())))
-    assert used <= set.union(*(SERIES[series] for series, _ in parse(alert["expr"]).selectors))
+    assert used <= set.union(*(SERIES[series] for series, _ in parse(alert["expr"]).selectors)) | OF_THE_SCRAPE
 
 
 def test_the_objectives_have_alerts() -> None:
@@ -83,15 +84,32 @@ def test_the_objectives_have_alerts() -> None:
         "ProviderCertificateExpires",
         "CallBudgetExhausted",
         "SyncErrorBudgetExhausted",
+        "SyncsWaitTooLong",
+        "SyncsTakeTooLong",
+        "OperatorUnavailable",
+        "AvailabilityBudgetExhausted",
         "PushLag",
     }
     assert (RULES["apiVersion"], RULES["kind"]) == ("monitoring.coreos.com/v1", "PrometheusRule")
 
 
-def test_every_alert_is_explained() -> None:
+def test_every_alert_and_objective_is_explained() -> None:
     guide = (ROOT / "docs" / "howto" / "alerting.md").read_text()
 
     assert [name for name in ALERTS if f"`{name}`" not in guide] == []
+    shown = {target["expr"] for panel in panels() for target in panel["targets"]}
+    for objective in re.findall(r"^\| [^|]+ \| `(eso:\S+)` \|", guide, re.MULTILINE):
+        assert objective in shown
+        assert objective in SERIES
+
+
+def test_the_chart_renders_the_same_rules(operator_chart: Any) -> None:
+    on = {"enabled": True, "additionalLabels": {"release": "prometheus"}, "namespace": "monitoring"}
+    (rule,) = (each for each in operator_chart(prometheusRule=on) if each["kind"] == "PrometheusRule")
+
+    assert rule["spec"] == RULES["spec"]
+    assert (rule["metadata"]["namespace"], rule["metadata"]["labels"]["release"]) == ("monitoring", "prometheus")
+    assert [each for each in operator_chart() if each["kind"] == "PrometheusRule"] == []
 
 
 def test_the_panels_have_ids_of_their_own_and_do_not_overlap() -> None:

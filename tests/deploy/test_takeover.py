@@ -248,7 +248,9 @@ def test_an_upgrade_that_would_delete_crds_is_refused_until_they_are_kept(cluste
     """With the values of the chart in Go instead of ours, as --reuse-values hands them over."""
     cluster.with_go()
     before, crds = cluster.kept(), cluster.crds()
-    upgrade = ("upgrade", RELEASE, str(OURS), "--reuse-values", "--set", IMAGE)
+    upgrade = ("upgrade", RELEASE, str(OURS), "--reuse-values", "--set", f"{IMAGE},image.repository=")
+
+    assert "image.repository names the image of the operator in Go" in cluster.helm.fails(*upgrade[:-1], IMAGE)
 
     assert "installCRDs=false would let Helm delete the CRD" in cluster.helm.fails(
         *upgrade, "--set", "installCRDs=false"

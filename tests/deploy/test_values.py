@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,10 +20,14 @@ GO = yaml.safe_load(Path(__file__).with_name("go-values.yaml").read_text())
 CHART = Path(__file__).resolve().parents[2] / "deploy" / "charts" / "external-secrets"
 VERSION = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
 SELECTOR = {"app.kubernetes.io/name": "external-secrets", "app.kubernetes.io/instance": "external-secrets"}
+RELEASED = {
+    "helm.sh/chart": f"external-secrets-{VERSION}",
+    "app.kubernetes.io/version": VERSION,
+    "app.kubernetes.io/managed-by": "Helm",
+}
 POD = ("Deployment", "external-secrets", "spec", "template", "spec")
 CONTAINER = (*POD, "containers", 0)
 SPREAD = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}
-REGISTRY = {"registry": "registry.example.com/eso"}
 ROLE = "eks.amazonaws.com/role-arn"
 
 
@@ -47,105 +52,51 @@ def named(objects: list[JsonObject]) -> set[str]:
 @pytest.mark.parametrize(
     ("values", "path", "expected"),
     [
-        ({"replicaCount": 3}, ("Deployment", "external-secrets", "spec", "replicas"), 3),
-        ({"revisionHistoryLimit": 2}, ("Deployment", "external-secrets", "spec", "revisionHistoryLimit"), 2),
-        (
-            {"strategy": {"type": "Recreate"}},
-            ("Deployment", "external-secrets", "spec", "strategy", "type"),
-            "Recreate",
-        ),
-        (
-            {"deploymentAnnotations": {"a": "b"}},
-            ("Deployment", "external-secrets", "metadata", "annotations"),
-            {"a": "b"},
-        ),
-        ({"podAnnotations": {"a": "b"}}, (*POD[:-1], "metadata", "annotations"), {"a": "b"}),
-        ({"podLabels": {"a": "b"}}, (*POD[:-1], "metadata", "labels", "a"), "b"),
-        ({"commonLabels": {"a": "b"}}, ("ClusterRole", "external-secrets-controller", "metadata", "labels", "a"), "b"),
-        ({"image": {**REGISTRY, "tag": "1.2"}}, (*CONTAINER, "image"), "registry.example.com/eso/eso-operator:1.2"),
-        ({"image": {"repository": "r/x"}}, (*CONTAINER, "image"), f"r/x:{VERSION}"),
-        ({"image": {**REGISTRY, "pullPolicy": "Always"}}, (*CONTAINER, "imagePullPolicy"), "Always"),
-        ({"imagePullSecrets": [{"name": "x"}]}, (*POD, "imagePullSecrets"), [{"name": "x"}]),
-        ({"global": {"imagePullSecrets": [{"name": "x"}]}}, (*POD, "imagePullSecrets"), [{"name": "x"}]),
-        ({"extraEnv": [{"name": "A", "value": "b"}]}, (*CONTAINER, "env", 1), {"name": "A", "value": "b"}),
-        ({"extraVolumes": [{"name": "x"}]}, (*POD, "volumes"), [{"name": "x"}]),
-        ({"extraVolumeMounts": [{"name": "x"}]}, (*CONTAINER, "volumeMounts"), [{"name": "x"}]),
-        ({"extraContainers": [{"name": "x"}]}, (*POD, "containers", 1), {"name": "x"}),
-        (
-            {"extraInitContainers": [{"name": "{{ .Release.Name }}"}]},
-            (*POD, "initContainers", 0, "name"),
-            "external-secrets",
-        ),
-        (
-            {"extraObjects": ["kind: X\nmetadata: {name: '{{ .Release.Name }}-x'}"]},
-            ("X", "external-secrets-x", "kind"),
-            "X",
-        ),
-        ({"nodeSelector": {"a": "b"}}, (*POD, "nodeSelector"), {"a": "b"}),
-        ({"global": {"nodeSelector": {"a": "b"}}}, (*POD, "nodeSelector"), {"a": "b"}),
-        ({"tolerations": [{"key": "x"}]}, (*POD, "tolerations"), [{"key": "x"}]),
-        ({"affinity": {"podAffinity": {}}}, (*POD, "affinity"), {"podAffinity": {}}),
-        ({"hostAliases": [{"ip": "10.0.0.1"}]}, (*POD, "hostAliases"), [{"ip": "10.0.0.1"}]),
-        (
+        pytest.param(
             {"topologySpreadConstraints": [SPREAD]},
             (*POD, "topologySpreadConstraints", 0),
             {**SPREAD, "labelSelector": {"matchLabels": SELECTOR}},
+            id="a constraint without a selector",
         ),
-        ({"priorityClassName": "x"}, (*POD, "priorityClassName"), "x"),
-        ({"schedulerName": "x"}, (*POD, "schedulerName"), "x"),
-        ({"runtimeClassName": "x"}, (*POD, "runtimeClassName"), "x"),
-        ({"dnsPolicy": "None"}, (*POD, "dnsPolicy"), "None"),
-        ({"dnsConfig": {"nameservers": ["10.0.0.1"]}}, (*POD, "dnsConfig"), {"nameservers": ["10.0.0.1"]}),
-        ({"hostNetwork": True}, (*POD, "hostNetwork"), True),
-        ({"hostUsers": False}, (*POD, "hostUsers"), False),
-        ({"podSpecExtra": {"enableServiceLinks": False}}, (*POD, "enableServiceLinks"), False),
-        ({"resources": {"limits": {"memory": "1Gi"}}}, (*CONTAINER, "resources"), {"limits": {"memory": "1Gi"}}),
-        ({"livenessProbe": {"spec": {"port": 9000}}}, (*CONTAINER, "ports", 1, "containerPort"), 9000),
-        ({"securityContext": {"runAsUser": 7}}, (*CONTAINER, "securityContext", "runAsUser"), 7),
-        (
+        pytest.param(
             {"podDisruptionBudget": {"enabled": True, "maxUnavailable": "10%"}},
-            ("PodDisruptionBudget", "external-secrets-pdb", "spec", "maxUnavailable"),
-            "10%",
+            ("PodDisruptionBudget", "external-secrets-pdb", "spec"),
+            {"maxUnavailable": "10%", "selector": {"matchLabels": SELECTOR}},
+            id="maxUnavailable wins over minAvailable",
         ),
-        ({"serviceAccount": {"name": "x"}}, (*POD, "serviceAccountName"), "x"),
-        ({"serviceAccount": {"create": False}}, (*POD, "serviceAccountName"), "default"),
-        ({"serviceAccount": {"automount": False}}, (*POD, "automountServiceAccountToken"), False),
-        (
-            {"serviceAccount": {"annotations": {"a": "b"}}},
-            ("ServiceAccount", "external-secrets", "metadata", "annotations"),
-            {"a": "b"},
-        ),
-        (
-            {"metrics": {"service": {"enabled": True, "annotations": {"a": "b"}}}},
-            ("Service", "external-secrets-metrics", "metadata", "annotations"),
-            {"a": "b"},
-        ),
-        (
-            {"metrics": {"service": {"enabled": True}}, "service": {"ipFamilyPolicy": "PreferDualStack"}},
-            ("Service", "external-secrets-metrics", "spec", "ipFamilyPolicy"),
-            "PreferDualStack",
-        ),
-        (
-            {"serviceMonitor": {"enabled": True, "interval": "1m"}},
-            ("ServiceMonitor", "external-secrets-metrics", "spec", "endpoints", 0, "interval"),
-            "1m",
-        ),
-        (
-            {"systemAuthDelegator": True},
-            ("ClusterRoleBinding", "external-secrets-auth-delegator", "roleRef", "name"),
-            "system:auth-delegator",
-        ),
-        ({"namespaceOverride": "x"}, ("Deployment", "external-secrets", "metadata", "namespace"), "x"),
-        ({"fullnameOverride": "x"}, ("Deployment", "x", "metadata", "name"), "x"),
-        (
+        pytest.param(
             {"nameOverride": "y"},
             ("Deployment", "external-secrets-y", "spec", "selector", "matchLabels"),
             {**SELECTOR, "app.kubernetes.io/name": "y"},
+            id="another name is in the selector",
+        ),
+        pytest.param(
+            {"podLabels": {"a": "own"}, "global": {"podLabels": {"a": "global", "b": "global"}}},
+            (*POD[:-1], "metadata", "labels"),
+            {**SELECTOR, **RELEASED, "a": "own"},
+            id="global values are used where the own one is empty, and never merged",
+        ),
+        pytest.param(
+            {"deploymentAnnotations": {"a": "b"}},
+            ("NetworkPolicy", "external-secrets-network-policy", "metadata", "annotations"),
+            {"a": "b"},
+            id="annotations of the Deployment are on the policy too",
+        ),
+        pytest.param(
+            {"commonLabels": {"a": "b"}},
+            ("Deployment", "external-secrets", "spec", "selector", "matchLabels"),
+            SELECTOR,
+            id="labels of everything are in no selector",
+        ),
+        pytest.param(
+            {"extraObjects": ["kind: X\nmetadata: {name: '{{ .Release.Name }}-x'}"]},
+            ("X", "external-secrets-x", "kind"),
+            "X",
+            id="an object as text",
         ),
     ],
-    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
-def test_a_value_of_the_chart_in_go_means_the_same(
+def test_a_value_means_what_it_does_in_the_chart_in_go(
     operator_chart: Chart, values: JsonObject, path: tuple[str | int, ...], expected: object
 ) -> None:
     assert at(operator_chart(**values), path) == expected
@@ -423,3 +374,92 @@ def test_a_shared_container_has_one_metrics_endpoint(operator_chart: Chart) -> N
     ]
     allowed = at(objects, ("NetworkPolicy", "provider-shared", "spec", "ingress"))
     assert [each["ports"][0]["port"] for each in allowed] == ["grpc", "live", "metrics", "grpc-1"]
+
+
+AZURE = "azure.workload.identity/"
+
+
+def test_azure_identities_bring_the_label_that_pods_need(operator_chart: Chart) -> None:
+    own = {"enabled": True, "serviceAccount": {"annotations": {f"{AZURE}client-id": "own"}}}
+    objects = operator_chart(providers={"azure": own, "fake": {"enabled": True}})
+    inherited = operator_chart(
+        providers={"azure": {"enabled": True}}, serviceAccount={"annotations": {f"{AZURE}client-id": "shared"}}
+    )
+    pod = ("spec", "template", "metadata", "labels")
+
+    assert at(objects, ("Deployment", "provider-azure", *pod))[f"{AZURE}use"] == "true"
+    assert f"{AZURE}use" not in at(objects, ("Deployment", "provider-fake", *pod))
+    assert at(inherited, ("Deployment", "provider-azure", *pod))[f"{AZURE}use"] == "true"
+
+
+def test_a_provider_may_have_the_account_that_trust_policies_name(operator_chart: Chart) -> None:
+    """Without an API token: the cloud's webhook mounts one of its own."""
+    values: JsonObject = {
+        "providers": {"aws": {"enabled": True, "serviceAccount": {"create": False, "name": "external-secrets"}}},
+        "serviceAccount": {"annotations": {ROLE: "arn"}},
+    }
+    objects = operator_chart(**values)
+    pod = at(objects, ("Deployment", "provider-aws", "spec", "template", "spec"))
+
+    assert (pod["serviceAccountName"], pod["automountServiceAccountToken"]) == ("external-secrets", False)
+    assert [each for each in named(objects) if each.startswith("ServiceAccount")] == ["ServiceAccount/external-secrets"]
+    assert "trust policy" not in str(operator_chart(notes=True, **values))
+
+
+def test_what_was_set_for_the_backends_sake_reaches_providers(operator_chart: Chart) -> None:
+    objects = operator_chart(
+        providers={"vault": {"enabled": True, "extraEnv": [{"name": "OWN", "value": "x"}]}, "aws": {"enabled": True}},
+        extraEnv=[{"name": "HTTPS_PROXY", "value": "http://proxy"}],
+    )
+    environment = {
+        name: [each["name"] for each in at(objects, ("Deployment", f"provider-{name}", *CONTAINER[2:], "env"))]
+        for name in ("aws", "vault")
+    }
+
+    assert environment == {"aws": ["HTTPS_PROXY"], "vault": ["OWN"]}
+
+
+def test_providers_with_a_token_may_delegate_authentication_too(operator_chart: Chart) -> None:
+    token = {"enabled": True, "serviceAccount": {"automount": True}}
+    objects = operator_chart(systemAuthDelegator=True, providers={"vault": token, "aws": {"enabled": True}})
+
+    subjects = at(objects, ("ClusterRoleBinding", "external-secrets-auth-delegator", "subjects"))
+    assert [each["name"] for each in subjects] == ["external-secrets", "provider-vault"]
+
+
+@pytest.mark.parametrize(
+    ("memory", "warned"),
+    [
+        pytest.param("128Mi", True, id="little"),
+        pytest.param("100000Ki", True, id="little, in kibibytes"),
+        pytest.param("256Mi", False, id="enough"),
+        pytest.param("1Gi", False, id="plenty"),
+        pytest.param("1.5Gi", False, id="a fraction"),
+    ],
+)
+def test_notes_warn_of_little_memory(operator_chart: Chart, memory: str, warned: bool) -> None:
+    notes = str(operator_chart(notes=True, resources={"limits": {"memory": memory}}))
+
+    assert (f"resources.limits.memory={memory} is little" in notes) is warned
+    assert "is little" not in str(operator_chart(notes=True))
+
+
+def refusals() -> list[str]:
+    texts = [path.read_text() for path in sorted((CHART / "templates").iterdir())]
+    return [found for text in texts for found in re.findall(r'fail (?:\(printf )?"((?:[^"\\]|\\.)*)"', text)]
+
+
+@pytest.mark.parametrize("sentence", refusals())
+def test_a_refusal_is_one_sentence_that_names_the_value(sentence: str) -> None:
+    known = {*yaml.safe_load((CHART / "values.yaml").read_text()), *GO, "%s"}
+
+    assert sentence.endswith(".")
+    assert ". " not in sentence
+    assert any(re.search(rf"(^|\W){re.escape(name)}[.=]", sentence) for name in known)
+    assert re.search(r"\b(set|remove|install|run|needs|leave|holds|has)\b", sentence)
+
+
+def test_every_refusal_of_the_chart_is_read_here() -> None:
+    written = sum(path.read_text().count("{{- fail") for path in (CHART / "templates").iterdir())
+
+    assert len(refusals()) == written

@@ -29,6 +29,12 @@
 {{- $_ := set $account "annotations" $identity }}
 {{- end }}
 {{- $_ = set $settings "serviceAccount" $account }}
+{{- /* Azure gives a token only to pods that ask for it by this label. */}}
+{{- range $key, $_ := $account.annotations }}
+{{- if hasPrefix "azure.workload.identity/" $key }}
+{{- $_ := set $settings "podLabels" (merge $settings.podLabels (dict "azure.workload.identity/use" "true")) }}
+{{- end }}
+{{- end }}
 {{- include "eso.orGlobal" (list $root $settings) }}
 {{- end }}
 

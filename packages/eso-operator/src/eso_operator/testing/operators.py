@@ -26,6 +26,7 @@ from eso_operator.process.settings import ProviderSettings, Settings
 from eso_operator.process.wiring import Operator, wire
 from eso_operator.resolving.resolved import ServiceKey
 from eso_operator.telemetry.settings import Listener, MetricsSettings
+from eso_operator.testing.accounts import kubeconfig_of, noting
 from eso_operator.testing.providerhost import ProviderHost
 from eso_operator.testing.scriptedprovider import ScriptedProvider
 from eso_wire.tls import TlsMaterial
@@ -168,9 +169,11 @@ class Bench:
         seams: Seams | None = None,
     ) -> AsyncIterator[Operator]:
         """Run an operator. `through` intercepts its requests to the API server, `seams` those to providers."""
-        tally = RequestTally()
-        client = Client(through(AiohttpTransport(config.load(self.kubeconfig), tally=tally)))
-        operator = wire(settings or self.settings, client, SystemClock(), seams=seams or Seams(), tally=tally)
+        tally, settings = RequestTally(), settings or self.settings
+        kubeconfig = await kubeconfig_of(self.api, self.kubeconfig, settings.core_namespace)
+        plain = AiohttpTransport(config.load(kubeconfig), tally=tally)
+        client = Client(through(noting().over(plain)))
+        operator = wire(settings, client, SystemClock(), seams=seams or Seams(), tally=tally)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(operator.manager.run())

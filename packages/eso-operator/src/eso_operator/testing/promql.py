@@ -17,7 +17,7 @@ _TOKEN: Final = re.compile(
     re.VERBOSE,
 )
 _AGGREGATIONS: Final = frozenset({"sum", "max", "min", "avg", "count", "topk"})
-_FUNCTIONS: Final = frozenset({"rate", "increase", "histogram_quantile", "time"})
+_FUNCTIONS: Final = frozenset({"rate", "increase", "histogram_quantile", "time", "avg_over_time", "vector"})
 _BINARY: Final = frozenset({"+", "-", "*", "/", "%", "^", "==", "!=", "<", "<=", ">", ">=", "and", "or", "unless"})
 _MATCHERS: Final = frozenset({"=", "!=", "=~", "!~"})
 

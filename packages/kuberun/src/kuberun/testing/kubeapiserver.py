@@ -111,6 +111,7 @@ class KubeApiserver:
             f"--cert-dir={self._folder}",
             f"--token-auth-file={self._folder / 'tokens.csv'}",
             "--authorization-mode=RBAC",
+            "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",  # as on OpenShift
             f"--service-account-issuer={self.url}",
             f"--service-account-signing-key-file={self._keys.signing_key}",
             f"--service-account-key-file={self._keys.signing_key}",
