@@ -10,10 +10,12 @@ from typing import Any
 
 import msgspec
 
+from eso_api.values import SecretBytes
 from eso_sdk import sjson
 from eso_sdk.errors import invalid_request
 from eso_sdk.extract import property_of
 from eso_sdk.properties import path_in
+from eso_wire.values import PushItem
 
 
 class Draft:
@@ -52,6 +54,14 @@ class Draft:
             )
         text = text_of(raw, key, name).encode()
         return _edited(name, lambda: sjson.set_text(value, path_in(value, name), text))
+
+
+def payload_of(item: PushItem) -> bytes:
+    """Return the bytes that a push writes: one value, or the whole Secret as a JSON object of strings, sorted."""
+    if isinstance(item.payload, SecretBytes):
+        return item.payload.reveal()
+    texts = {name: text_of(value.reveal(), item.remote.key, name) for name, value in item.payload.items()}
+    return msgspec.json.encode(texts, order="sorted")
 
 
 def text_of(raw: bytes, key: str, name: str = "") -> str:
