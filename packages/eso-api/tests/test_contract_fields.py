@@ -68,6 +68,16 @@ PUSH_SECRET_SPEC = " ".join(
         below("template", TEMPLATE),
     ]
 )
+INFISICAL_AUTH = """
+    universalAuthCredentials.clientId universalAuthCredentials.clientSecret azureAuthCredentials.identityId
+    azureAuthCredentials.resource gcpIdTokenAuthCredentials.identityId gcpIamAuthCredentials.identityId
+    gcpIamAuthCredentials.serviceAccountKeyFilePath jwtAuthCredentials.identityId jwtAuthCredentials.jwt
+    ldapAuthCredentials.identityId ldapAuthCredentials.ldapPassword ldapAuthCredentials.ldapUsername
+    ociAuthCredentials.identityId ociAuthCredentials.privateKey ociAuthCredentials.privateKeyPassphrase
+    ociAuthCredentials.fingerprint ociAuthCredentials.userId ociAuthCredentials.tenancyId ociAuthCredentials.region
+    kubernetesAuthCredentials.identityId kubernetesAuthCredentials.serviceAccountTokenPath
+    awsAuthCredentials.identityId tokenAuthCredentials.accessToken
+"""
 VAULT = """
     server path version namespace caBundle caProvider.type caProvider.name caProvider.key caProvider.namespace
     tls.certSecretRef tls.keySecretRef readYourWrites forwardInconsistent headers checkAndSet.required
@@ -113,6 +123,12 @@ STORE_SPEC = " ".join(
         ),
         below("provider.azurekv", "customCloudConfig authSecretRef.clientId authSecretRef.clientSecret"),
         below("provider.azurekv", "authSecretRef.clientCertificate authSecretRef.tenantId"),
+        below("provider.infisical", "hostAPI caBundle caProvider"),
+        below("provider.infisical.secretsScope", "projectSlug environmentSlug organizationSlug secretsPath recursive"),
+        below("provider.infisical.secretsScope", "expandSecretReferences"),
+        below("provider.infisical.auth", INFISICAL_AUTH),
+        below("provider.bitwardensecretsmanager", "apiURL identityURL bitwardenServerSDKURL caBundle caProvider"),
+        below("provider.bitwardensecretsmanager", "organizationID projectID auth.secretRef.credentials"),
         below("provider.webhook", WEBHOOK),
         below("provider.openBao", "server auth.appRole.roleId auth.appRole.roleRef auth.tokenSecretRef auth.userPass"),
         below("provider.openBao", "auth.namespace caBundle caProvider namespace path version"),

@@ -13,9 +13,11 @@ import msgspec
 from eso_api.shapes import Fragment, JsonMap, exactly_one
 from eso_api.stores.aws import AwsProvider
 from eso_api.stores.azurekv import AzureProvider
+from eso_api.stores.bitwardensecretsmanager import BitwardenProvider
 from eso_api.stores.crd import CrdProvider
 from eso_api.stores.fake import FakeProvider
 from eso_api.stores.gcpsm import GcpProvider
+from eso_api.stores.infisical import InfisicalProvider
 from eso_api.stores.kubernetes import KubernetesProvider
 from eso_api.stores.openbao import OpenBaoProvider
 from eso_api.stores.vault import VaultProvider
@@ -31,9 +33,11 @@ class ProviderBlock(Fragment, frozen=True, kw_only=True):
     # typed
     aws: AwsProvider | None = None
     azurekv: AzureProvider | None = None
+    bitwardensecretsmanager: BitwardenProvider | None = None
     crd: CrdProvider | None = None
     fake: FakeProvider | None = None
     gcpsm: GcpProvider | None = None
+    infisical: InfisicalProvider | None = None
     kubernetes: KubernetesProvider | None = None
     open_bao: OpenBaoProvider | None = None
     plugin: ProviderConfig | None = None
@@ -47,7 +51,6 @@ class ProviderBlock(Fragment, frozen=True, kw_only=True):
     barbican: JsonMap | None = None
     beyondtrust: JsonMap | None = None
     beyondtrustworkloadcredentials: JsonMap | None = None
-    bitwardensecretsmanager: JsonMap | None = None
     chef: JsonMap | None = None
     cloudrusm: JsonMap | None = None
     conjur: JsonMap | None = None
@@ -59,7 +62,6 @@ class ProviderBlock(Fragment, frozen=True, kw_only=True):
     github: JsonMap | None = None
     gitlab: JsonMap | None = None
     ibm: JsonMap | None = None
-    infisical: JsonMap | None = None
     keepersecurity: JsonMap | None = None
     nebiusmysterybox: JsonMap | None = None
     ngrok: JsonMap | None = None

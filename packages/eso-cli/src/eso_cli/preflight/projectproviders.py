@@ -11,9 +11,11 @@ from typing import Final
 STORES: Final[Mapping[str, str]] = {
     "aws": "aws",
     "azurekv": "azure",
+    "bitwardensecretsmanager": "bitwarden",
     "crd": "kubernetes",
     "fake": "fake",
     "gcpsm": "gcp",
+    "infisical": "infisical",
     "kubernetes": "kubernetes",
     "openBao": "vault",
     "vault": "vault",
