@@ -5,14 +5,12 @@ Cases that do not apply to a provider are listed here, so that a case that silen
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -21,11 +19,23 @@ from typing import Any, ClassVar
 
 import pytest
 
-from eso_cli.providers import load
-from eso_cli.testing.providerprocess import local_certificates, provider_running, serve_command
-from eso_conformance import CaseResult, Fixture, Profile, Target, Verdict, read_identity, run
-from eso_conformance.fixture import from_plain
-from eso_operator.certs.local import LocalCertificates
+from eso_cli.testing.conformance import (
+    BINARY,
+    EXISTS,
+    FIND,
+    FIXTURE_VALUES,
+    IF_ABSENT,
+    OWNERSHIP,
+    REFERENCES,
+    STATE,
+    UNOFFERED_IF_ABSENT,
+    UNOFFERED_OPERATIONS,
+    VERSIONS,
+    Candidate,
+    Judgement,
+    judged,
+)
+from eso_cli.testing.providerprocess import serve_command
 from eso_provider_aws.conformance import fixture as aws_fixture
 from eso_provider_aws.testing.aside import environment_of, moto_aside
 from eso_provider_aws.testing.sessions import KEYS, REGION, admin
@@ -38,25 +48,11 @@ from eso_provider_gcp.testing.pubsub import SUBSCRIPTION
 from eso_provider_vault.conformance import fixture as vault_fixture
 from eso_provider_vault.testing.openbao import OpenBao
 from eso_provider_webhook.conformance import fixture_at
-from eso_wire.values import KindRole
 from kubebase.testing.servers import ApiServer
 from kuberun.testing.rawapi import RawApi
 
 ROOT = Path(__file__).resolve().parents[2]
 ESO = Path(sys.executable).parent / "eso"
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """The command of a provider, its fixture, and the cases that do not apply."""
-
-    command: Callable[[Path], tuple[str, ...]]
-    known: Callable[[Path], Mapping[str, Any]] | None = None
-    without: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """By profile: the cases that apply to none of its kinds."""
-    backend: Callable[[], AbstractContextManager[Mapping[str, Any] | None]] = nullcontext
-    """Runs what the provider needs, and gives the fixture that goes with it."""
-    flags: tuple[str, ...] = ()
 
 
 def example_command(folder: Path) -> tuple[str, ...]:
@@ -207,32 +203,6 @@ def gcp_backend() -> Iterator[Mapping[str, Any]]:
         yield gcp_fixture(PROJECT, google.key(), SUBSCRIPTION, **versioned_values("1"))
 
 
-FIXTURE_VALUES = "get: gives every known value of the fixture"
-EXISTS = "exists: tells what is there from what is not, without giving the value"
-VERSIONS = "get: reports a missing version as not found"
-UNOFFERED_OPERATIONS = "errors: answers every operation it does not offer with UNSUPPORTED_OPERATION"
-UNOFFERED_IF_ABSENT = "push: refuses a precondition it does not offer instead of ignoring it"
-REFERENCES = "namespaces: refuses a reference of a namespaced configuration to another namespace"
-BINARY = "push: stores a value byte for byte, also when it is no text"
-IF_ABSENT = {
-    "push: leaves an existing value alone with IF_ABSENT, and says SKIPPED_EXISTS",
-    "push: lets exactly one of many simultaneous IF_ABSENT pushes win",
-}
-OWNERSHIP = {
-    "ownership: deletes nothing that another owner pushed",
-    "ownership: overwrites nothing that another owner pushed, and says OWNERSHIP_CONFLICT",
-}
-FIND = {
-    "find: finds nothing with a pattern that matches nothing, and still says `last`",
-    "find: gives exactly the keys that match, each once",
-    "find: keeps to the page size",
-    "find: ends the stream with `last`, in the last page and in no other",
-}
-STATE = {
-    "generate: gives state as JSON, if it gives any",
-    "cleanup: succeeds, and succeeds again when everything is gone already",
-}
-
 CANDIDATES = {
     "fake": Candidate(
         lambda _: serve_command("fake"),
@@ -319,37 +289,6 @@ def backends() -> Iterator[Backends]:
         yield started
 
 
-async def tried(name: str, profile: str, folder: Path, fixture: Mapping[str, Any] | None) -> list[CaseResult]:
-    """The results of one profile on a process of that provider."""
-    candidate = CANDIDATES[name]
-    made = local_certificates(folder / "certificates", name)
-    plain = candidate.known(folder) if candidate.known else fixture
-    known: Fixture | None = from_plain(plain) if plain else None
-    running = provider_running(candidate.command(folder), folder / "process", *candidate.flags, made=made)
-    async with running as provider:
-        target = target_of(provider.address, made)
-        runs = [_results(target, profile, part) for part in _parts(name, profile, known)]
-        return [one for results in await asyncio.gather(*runs) for one in results]
-
-
-def _parts(name: str, profile: str, known: Fixture | None) -> list[Fixture | None]:
-    """Split a fixture by kind for subscriptions: their cases mostly wait for changes, and kinds can wait together."""
-    if profile != "subscribe" or known is None:
-        return [known]
-    stores = {info.kind.kind for info in load(name).kind_infos if info.role is KindRole.STORE}
-    return [Fixture(kinds=[one]) for one in known.kinds if one.kind in stores]
-
-
-async def _results(target: Target, profile: str, known: Fixture | None) -> list[CaseResult]:
-    return [one async for one in run(target, [Profile(profile)], known)]
-
-
-def target_of(address: str, made: LocalCertificates) -> Target:
-    issuer = made.server.parent / "issuer"
-    authority = ((issuer / "tls.crt").read_bytes(), (issuer / "tls.key").read_bytes())
-    return Target(address, read_identity(made.client), authority=authority)
-
-
 @pytest.mark.parametrize(
     ("name", "profile"),
     [
@@ -367,7 +306,11 @@ def target_of(address: str, made: LocalCertificates) -> Target:
 async def test_a_provider_process_keeps_the_contract(
     name: str, profile: str, tmp_path: Path, backends: Backends
 ) -> None:
-    judge(name, profile, await tried(name, profile, tmp_path, backends(name)))
+    candidate = CANDIDATES[name]
+
+    found = judged(await candidate.tried(name, profile, tmp_path, backends(name)))
+
+    assert found == Judgement([], candidate.without.get(profile, frozenset()))
 
 
 @pytest.mark.live
@@ -377,7 +320,11 @@ async def test_the_kubernetes_provider_keeps_the_contract(
 ) -> None:
     fixture = await kubernetes_fixture(api_server, api, namespace)
 
-    judge("kubernetes", profile, await tried("kubernetes", profile, tmp_path, fixture))
+    candidate = CANDIDATES["kubernetes"]
+
+    found = judged(await candidate.tried("kubernetes", profile, tmp_path, fixture))
+
+    assert found == Judgement([], candidate.without.get(profile, frozenset()))
 
 
 async def kubernetes_fixture(server: ApiServer, api: RawApi, namespace: str) -> Mapping[str, Any]:
@@ -423,11 +370,3 @@ async def kubernetes_fixture(server: ApiServer, api: RawApi, namespace: str) -> 
     kinds = {"Kubernetes": secrets, "ClusterKubernetes": secrets}
     kinds |= {"CustomResource": objects, "ClusterCustomResource": objects}
     return {"kinds": [{"kind": name, **each} for name, each in kinds.items()]}
-
-
-def judge(name: str, profile: str, results: list[CaseResult]) -> None:
-    failed = [f"{one.kind}: {one.case}: {one.why}" for one in results if one.verdict is Verdict.FAILED]
-    applied = {str(one.case) for one in results if one.verdict is Verdict.PASSED}
-    assert failed == []
-    assert {str(one.case) for one in results} - applied == CANDIDATES[name].without.get(profile, frozenset())
-    assert applied

@@ -360,6 +360,15 @@ async def test_a_token_is_renewed_before_it_expires(clock: VirtualClock) -> None
     assert (still.reveal(), renewed.reveal()) == (b"t-1", b"t-2")
 
 
+async def test_a_token_that_seems_expired_is_used_for_some_seconds(clock: VirtualClock) -> None:
+    office = Office(seconds=-3600)
+    login = office.join(clock)
+
+    tokens = [(await login.token()).reveal() for _ in range(3)]
+
+    assert tokens == [b"t-1"] * 3
+
+
 async def test_a_valid_token_is_used_while_no_new_one_can_be_obtained(clock: VirtualClock) -> None:
     office = Office(seconds=600)
     login = office.join(clock)

@@ -30,6 +30,8 @@ from kubebase.deadline import Deadline
 LOGIN_SECONDS: Final = 20.0
 RENEW_AHEAD: Final = 60.0
 """A token is replaced when less of its life is left; a short one when less than a third is left."""
+SHORTEST_LIFE: Final = 30.0
+"""Shorter lives, also negative ones, come from clocks that differ; the identity must not log in with every call."""
 REPLACE_PAUSE: Final = 60.0
 """Tokens that the backend rejects are replaced at most this often."""
 REFUSED: Final = Pauses(first=60.0, longest=60.0)
@@ -117,8 +119,8 @@ class Login:
             return self._usable(failed)
         self._refusals.forget(self._proof)
         now = self._clock.monotonic()
-        ahead = min(RENEW_AHEAD, grant.seconds / 3)
-        self._held = _Held(grant.token, now + grant.seconds - ahead, now + grant.seconds)
+        life = max(grant.seconds, SHORTEST_LIFE)
+        self._held = _Held(grant.token, now + life - min(RENEW_AHEAD, life / 3), now + life)
         return grant.token
 
     def _usable(self, failed: ProviderError) -> SecretBytes:

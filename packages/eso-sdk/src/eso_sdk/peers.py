@@ -1,4 +1,4 @@
-"""What all sessions of one identity share at one backend: connections, throttle, ETags, refusals, missing keys.
+"""What all sessions of one identity share at one backend: connections, throttle, ETags, missing keys.
 
 peer = join_peer(key, clock, make)     in `open`; leave_peer(...) in `close`; the last one closes the connections
 """
@@ -30,7 +30,6 @@ class Peer:
     missing: ExpiringDict[str, None]
     """Names that the backend lately reported as absent."""
     unchanged: Unchanged = field(default_factory=lambda: Unchanged(size=KEPT_BYTES))
-    refusals: Refusals = field(default_factory=Refusals)
     users: int = 0
 
     @classmethod
@@ -55,6 +54,11 @@ async def leave_peer(key: bytes, clock: Clock) -> None:
     if not peer.users:
         del peers[key]
         await peer.http.close()
+
+
+def shared_refusals(clock: Clock) -> Refusals:
+    """Return the rejected identities of this process. They outlive their sessions, which end with the rejection."""
+    return shared_table("eso_sdk.peers.refusals", clock, Refusals)
 
 
 def _peers(clock: Clock) -> dict[bytes, Peer]:

@@ -40,7 +40,7 @@ from eso_sdk.backend import Backend
 from eso_sdk.errors import backend_error, invalid_config, invalid_request, rejected
 from eso_sdk.http import MAX_ANSWER, REQUEST_SECONDS, HttpAnswer, HttpRequest, status_error, tls_context, url_of
 from eso_sdk.logins import REFUSED
-from eso_sdk.peers import Peer, join_peer, leave_peer
+from eso_sdk.peers import Peer, join_peer, leave_peer, shared_refusals
 from eso_sdk.unchanged import conditional
 from eso_wire.errors import ErrorReason, ProviderError
 
@@ -106,15 +106,18 @@ class RestAnswer:
 
     def json(self) -> Any:
         """Return the parsed body; None if it is empty."""
-        return self.read(Any) if self.body.strip() else None
+        return self._decoded(Any) if self.body.strip() else None
 
-    def read(self, kind: type[T] | Any) -> T:
+    def read(self, kind: type[T]) -> T:
         """Return the body as a value of this type. The error quotes nothing of the answer."""
+        found: T = self._decoded(kind)
+        return found
+
+    def _decoded(self, kind: Any) -> Any:
         try:
-            found: T = msgspec.json.decode(self.body, type=kind)
+            return msgspec.json.decode(self.body, type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError):
             raise backend_error(f"{self.subject} answers with something else than the expected JSON") from None
-        return found
 
 
 class _RejectedError(Exception):
@@ -138,6 +141,7 @@ class Rest:
         self._backend = backend
         self._authorization = authorization or FixedHeaders()
         self._key = digest(settings.subject, str(settings.base), settings.ca, self._authorization.proof)
+        self._refusals = shared_refusals(self.clock)
         self._peer: Peer | None = join_peer(self._key, self.clock, self._make_peer)
 
     async def get(
@@ -162,7 +166,7 @@ class Rest:
     async def send(self, request: RestRequest) -> RestAnswer:
         """Return the answer; raise a `ProviderError` for any other status than 2xx and those that are allowed."""
         peer, subject = self._open_peer(), request.subject or self.settings.subject
-        peer.refusals.check(self._key, self.clock.monotonic())
+        self._refusals.check(self._key, self.clock.monotonic())
         target = self._url(request)
         remembers = request.method == "GET" and _MISSING in request.allowed
         if remembers and target in peer.missing:
@@ -237,18 +241,18 @@ class Rest:
             return await self._counted(peer, request, self._encoded(request, target, headers))
         except _RejectedError:
             if not await self._authorization.replace(headers):
-                raise self._refused(peer, request) from None
+                raise self._refused(request) from None
         headers = await self._authorization.headers()
         try:
             return await self._counted(peer, request, self._encoded(request, target, headers))
         except _RejectedError:
-            raise self._refused(peer, request) from None
+            raise self._refused(request) from None
 
-    def _refused(self, peer: Peer, request: RestRequest) -> ProviderError:
+    def _refused(self, request: RestRequest) -> ProviderError:
         """Return the error for rejected credentials, and repeat it for a minute without a call."""
         subject = request.subject or self.settings.subject
         error = rejected(f"{subject} does not accept the credentials: status 401", backend_code="401")
-        peer.refusals.add(self._key, error, REFUSED, self.clock.monotonic())
+        self._refusals.add(self._key, error, REFUSED, self.clock.monotonic())
         return error
 
     def _encoded(self, request: RestRequest, target: str, authorization: Mapping[str, str]) -> HttpRequest:
@@ -268,7 +272,7 @@ class Rest:
             with self._backend.observe(request.call):
                 answer = await self._sent(peer, encoded)
                 if 200 <= answer.status < 300 or answer.status in request.allowed:
-                    peer.refusals.forget(self._key)
+                    self._refusals.forget(self._key)
                     return answer
                 if answer.status == _REJECTED:
                     raise _RejectedError
