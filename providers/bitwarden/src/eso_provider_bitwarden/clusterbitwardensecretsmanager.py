@@ -24,4 +24,8 @@ class ClusterBitwardenSecretsManager(Object, kw_only=True):
     status: OwnedStatus = msgspec.field(default_factory=OwnedStatus)
 
 
-CLUSTER_BITWARDEN_SECRETS_MANAGER = cluster_config(ClusterBitwardenSecretsManager, STORE_CONFIG_GROUP, "clusterbitwardensecretsmanagers")
+CLUSTER_BITWARDEN_SECRETS_MANAGER = cluster_config(
+    ClusterBitwardenSecretsManager, STORE_CONFIG_GROUP, "clusterbitwardensecretsmanagers"
+)
+    ClusterBitwardenSecretsManager, STORE_CONFIG_GROUP, "clusterbitwardensecretsmanagers"
+)
