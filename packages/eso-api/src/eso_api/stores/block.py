@@ -15,6 +15,7 @@ from eso_api.stores.aws import AwsProvider
 from eso_api.stores.azurekv import AzureProvider
 from eso_api.stores.bitwardensecretsmanager import BitwardenProvider
 from eso_api.stores.crd import CrdProvider
+from eso_api.stores.doppler import DopplerProvider
 from eso_api.stores.fake import FakeProvider
 from eso_api.stores.gcpsm import GcpProvider
 from eso_api.stores.infisical import InfisicalProvider
@@ -35,6 +36,7 @@ class ProviderBlock(Fragment, frozen=True, kw_only=True):
     azurekv: AzureProvider | None = None
     bitwardensecretsmanager: BitwardenProvider | None = None
     crd: CrdProvider | None = None
+    doppler: DopplerProvider | None = None
     fake: FakeProvider | None = None
     gcpsm: GcpProvider | None = None
     infisical: InfisicalProvider | None = None
@@ -56,7 +58,6 @@ class ProviderBlock(Fragment, frozen=True, kw_only=True):
     conjur: JsonMap | None = None
     delinea: JsonMap | None = None
     device42: JsonMap | None = None
-    doppler: JsonMap | None = None
     dvls: JsonMap | None = None
     fortanix: JsonMap | None = None
     github: JsonMap | None = None

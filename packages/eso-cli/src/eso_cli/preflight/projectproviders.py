@@ -13,6 +13,7 @@ STORES: Final[Mapping[str, str]] = {
     "azurekv": "azure",
     "bitwardensecretsmanager": "bitwarden",
     "crd": "kubernetes",
+    "doppler": "doppler",
     "fake": "fake",
     "gcpsm": "gcp",
     "infisical": "infisical",

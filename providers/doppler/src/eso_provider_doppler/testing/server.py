@@ -1,0 +1,121 @@
+"""The part of Doppler's API that the provider uses: projects, downloads, updates, the OIDC login."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import re
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from eso_sdk.testing.standin import Asked, Said, StandIn
+
+TOKEN: Final = "dp.st.prd.of-the-tests"  # noqa: S105 - of the test server alone
+TOKEN_SECONDS: Final = 3600.0
+
+Place = tuple[str, str]
+
+
+@dataclass(slots=True)
+class DopplerServer(StandIn):
+    """Configs by project and name. A token may use all configs, or one, which it then stands for."""
+
+    configs: dict[Place, dict[str, str]] = field(default_factory=lambda: {("shop", "prd"): {}})
+    tokens: dict[str, Place | None] = field(default_factory=lambda: {TOKEN: None})
+    identities: dict[str, str] = field(default_factory=dict)
+    """Identities of OIDC logins, and the text that their tokens must contain."""
+
+    async def answer(self, asked: Asked) -> Said:
+        if asked.line == "POST /v3/auth/oidc":
+            return self._login(asked)
+        token = _user(asked)
+        if token not in self.tokens:
+            return _failure(401, "Invalid Auth token")
+        match asked.line:
+            case "GET /v3/projects":
+                return Said(200, {"projects": [{"name": project} for project, _ in self.configs]})
+            case "GET /v3/configs/config/secrets/download":
+                return self._download(asked, self._config(dict(asked.query), token))
+            case "POST /v3/configs/config/secrets":
+                return self._update(asked.json(), token)
+            case _:
+                return _failure(404, "Not Found")
+
+    def _config(self, place: dict[str, Any], token: str) -> dict[str, str] | None:
+        bound = self.tokens[token]
+        return self.configs.get(bound or (place.get("project", ""), place.get("config", "")))
+
+    def _download(self, asked: Asked, config: dict[str, str] | None) -> Said:
+        if config is None:
+            return _failure(404, "Could not find requested config")
+        values = {transformed(name, asked.query.get("name_transformer", "")): text for name, text in config.items()}
+        body = written(values, asked.query.get("format", "json"))
+        etag = f'W/"{hashlib.sha256(body).hexdigest()}"'
+        if asked.headers.get("if-none-match") == etag:
+            return Said(304, headers={"ETag": etag})
+        return Said(200, body, {"ETag": etag})
+
+    def _update(self, body: dict[str, Any], token: str) -> Said:
+        config = self._config(body, token)
+        if config is None:
+            return _failure(404, "Could not find requested config")
+        config.update(body.get("secrets", {}))
+        for change in body.get("change_requests", []):
+            if change.get("shouldDelete"):
+                config.pop(change["originalName"], None)
+        return Said(200, {"secrets": {name: {"raw": text, "computed": text} for name, text in config.items()}})
+
+    def _login(self, asked: Asked) -> Said:
+        body = asked.json()
+        if self.identities.get(body["identity"], "\0") not in body["token"]:
+            return _failure(401, "Invalid token")
+        token = f"dp.said.{len(self.tokens)}"
+        self.tokens[token] = None
+        expires = datetime.fromtimestamp(self.now() + TOKEN_SECONDS, UTC)
+        return Said(200, {"success": True, "token": token, "expires_at": expires.isoformat()})
+
+
+def transformed(name: str, transformer: str) -> str:
+    """Spell a name as Doppler does."""
+    words = name.lower().split("_")
+    match transformer:
+        case "upper-camel":
+            return "".join(word.capitalize() for word in words)
+        case "camel":
+            return words[0] + "".join(word.capitalize() for word in words[1:])
+        case "lower-snake":
+            return "_".join(words)
+        case "tf-var":
+            return f"TF_VAR_{'_'.join(words)}"
+        case "dotnet-env":
+            return re.sub(r"__(\w)", lambda found: f"__{found[1].upper()}", name.lower()).replace("_", "")
+        case "lower-kebab":
+            return "-".join(words)
+        case _:
+            return name
+
+
+def written(values: dict[str, str], form: str) -> bytes:
+    """Write a config in a format."""
+    if form in ("env", "docker"):
+        quote = '"' if form == "env" else ""
+        return "".join(f"{name}={quote}{text}{quote}\n" for name, text in sorted(values.items())).encode()
+    if form == "yaml":
+        return "".join(f"{name}: {json.dumps(text)}\n" for name, text in sorted(values.items())).encode()
+    return json.dumps(values, sort_keys=True).encode()
+
+
+def _user(asked: Asked) -> str:
+    """Return the user of basic authorization, which is the token."""
+    scheme, _, text = asked.headers.get("authorization", "").partition(" ")
+    try:
+        return base64.b64decode(text).decode().partition(":")[0] if scheme == "Basic" else ""
+    except (binascii.Error, UnicodeDecodeError):
+        return ""
+
+
+def _failure(status: int, message: str) -> Said:
+    return Said(status, {"messages": [message], "success": False})
