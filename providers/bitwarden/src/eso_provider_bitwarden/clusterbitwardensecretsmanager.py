@@ -27,5 +27,3 @@ class ClusterBitwardenSecretsManager(Object, kw_only=True):
 CLUSTER_BITWARDEN_SECRETS_MANAGER = cluster_config(
     ClusterBitwardenSecretsManager, STORE_CONFIG_GROUP, "clusterbitwardensecretsmanagers"
 )
-    ClusterBitwardenSecretsManager, STORE_CONFIG_GROUP, "clusterbitwardensecretsmanagers"
-)

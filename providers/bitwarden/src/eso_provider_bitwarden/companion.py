@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from eso_api.stores.bitwardensecretsmanager import BitwardenProvider
-from eso_provider_bitwarden.failures import MISSING, failure_of, status_in
+from eso_provider_bitwarden.failures import MISSING, failure_of
 from eso_provider_bitwarden.warden import Draft, Entry, Listed
 from eso_sdk.errors import backend_error, not_found
 from eso_sdk.rest import Rest, RestAnswer, RestRequest
@@ -22,8 +22,7 @@ AT_ONCE: Final = 8
 _ONE: Final = "rest/api/1/secret"
 _MANY: Final = "rest/api/1/secrets"
 _BY_IDS: Final = "rest/api/1/secrets-by-ids"
-_TOLD: Final = (400, 500)
-"""Statuses with a text of Bitwarden's SDK."""
+_NO_PATH: Final = b"404 page not found"
 
 
 class _List(msgspec.Struct, frozen=True):
@@ -60,28 +59,20 @@ class Companion:
         return answer.read(_List).data or []
 
     async def get(self, identifier: str) -> Entry | None:
-        if self._rest.is_missing(identifier):
-            return None
         async with self._gate:
             answer = await self._asked("GET", _ONE, "GetSecret", {"id": identifier})
-        if answer is None:
-            self._rest.note_missing(identifier)
-            return None
-        return answer.read(Entry)
+        return None if answer is None else answer.read(Entry)
 
     async def get_all(self, identifiers: Sequence[str]) -> list[Entry]:
         if len(identifiers) > 1 and not self._one_by_one:
             request = RestRequest(
-                "GET", _BY_IDS, "GetSecretsByIds", json={"ids": list(identifiers)}, allowed=(*_TOLD, MISSING, 405)
+                "GET", _BY_IDS, "GetSecretsByIds", json={"ids": list(identifiers)}, allowed=(MISSING, 405)
             )
             answer = await self._rest.send(request)
             if answer.status == 200:
                 return answer.read(_Entries).data or []
             # One that is gone makes Bitwarden refuse all; an old server does not have the path.
-            self._one_by_one = answer.status in (MISSING, 405)
-            text = answer.body.decode("utf-8", "replace")
-            if not self._one_by_one and status_in(text) != MISSING:
-                raise failure_of(text, self._rest.settings.subject)
+            self._one_by_one = answer.status == 405 or _NO_PATH in answer.body
         found = await asyncio.gather(*(self.get(each) for each in identifiers))
         return [entry for entry in found if entry is not None]
 
@@ -113,14 +104,8 @@ class Companion:
             raise not_found(draft.key)
 
     async def _asked(self, method: str, path: str, call: str, body: Any) -> RestAnswer | None:
-        """Send a request; return None if Bitwarden itself answers 404."""
-        answer = await self._rest.send(RestRequest(method, path, call, json=body, allowed=_TOLD))
-        if answer.status == 200:
-            return answer
-        text = answer.body.decode("utf-8", "replace")
-        if status_in(text) == MISSING:
-            return None
-        raise self._failure(text)
-
-    def _failure(self, text: str) -> Exception:
-        return failure_of(text, self._rest.settings.subject)
+        """Send a request; return None if Bitwarden answers 404."""
+        answer = await self._rest.send(RestRequest(method, path, call, json=body, allowed=(MISSING,)))
+        if answer.status == MISSING and _NO_PATH in answer.body:
+            raise backend_error(f"{self._rest.settings.subject} does not know the path {path}; check its address")
+        return None if answer.status == MISSING else answer

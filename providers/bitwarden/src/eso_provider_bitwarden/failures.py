@@ -1,6 +1,6 @@
 """What failed at Bitwarden, from the text of its SDK: the companion server passes that text on, with status 400.
 
-The text may quote the request, so only its status and a few fixed words are looked for, and nothing of it is repeated.
+The text may quote the request, so only a status and a few fixed words are looked for, and nothing of it is repeated.
 """
 
 from __future__ import annotations
@@ -8,36 +8,43 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from eso_sdk.errors import backend_error, error_for_status, rejected, unavailable
+from eso_sdk.errors import backend_error, error_for_status
+from eso_sdk.http import HttpAnswer
 from eso_wire.errors import ProviderError
 
 MISSING: Final = 404
+UNCLEAR: Final = 400
 
+_REJECTED: Final = 401
+_UNREACHED: Final = 503
+_TOLD: Final = frozenset({400, 500})
+"""Statuses of the companion server that come with a text of the SDK."""
 _STATUS: Final = re.compile(r"\[(\d{3})[ \]]")
-_UNREACHED: Final = ("error sending request", "dns error", "timed out", "connection", "builder error")
-_LOGIN: Final = ("login", "access token", "invalid_client", "decryption key", "not authenticated", "Identity")
+_NO_ANSWER: Final = ("error sending request", "dns error", "timed out", "onnection", "builder error")
+_LOGIN: Final = ("failed to login", "ccess token", "invalid_client", "decryption key", "not authenticated")
 
 
-def status_in(text: str) -> int:
-    """Return the status that Bitwarden itself answered with; 0 if the text has none."""
+def meaning(text: str, *, login: bool = False) -> int:
+    """Return the status that a text of the SDK means."""
     found = _STATUS.search(text)
-    return int(found[1]) if found else 0
+    status = int(found[1]) if found else 0
+    if status == 429 or status >= 500:
+        return status
+    if not status and any(word in text for word in _NO_ANSWER):
+        return _UNREACHED
+    if login or status == _REJECTED or any(word in text for word in _LOGIN):
+        return _REJECTED
+    return status or UNCLEAR
+
+
+def status_of(answer: HttpAnswer) -> int:
+    """Return the status of Bitwarden behind an answer of the companion server."""
+    if answer.status not in _TOLD:
+        return answer.status
+    return meaning(answer.body.decode("utf-8", "replace"))
 
 
 def failure_of(text: str, subject: str, *, login: bool = False) -> ProviderError:
     """Return the error for a text of the SDK."""
-    status = status_in(text)
-    login = login or any(word in text for word in _LOGIN)
-    if status == 429 or status >= 500:
-        return error_for_status(status, subject) or backend_error(f"{subject} answers with status {status}")
-    if status == 0 and any(word in text for word in _UNREACHED):
-        return unavailable(f"{subject} cannot reach Bitwarden; check apiURL and identityURL, and the network")
-    if login or status == 401:
-        return rejected(
-            f"{subject} refuses the access token of /auth/secretRef/credentials; check that it is the whole token of a"
-            " machine account that still exists, and identityURL",
-            backend_code=str(status or ""),
-        )
-    if status and (known := error_for_status(status, subject)) is not None:
-        return known
-    return backend_error(f"{subject} answers with an error; check organizationID, projectID and the keys")
+    status = meaning(text, login=login)
+    return error_for_status(status, subject) or backend_error(f"{subject} answers with status {status}")

@@ -52,10 +52,13 @@ class Reader:
         for name in names:
             here = [entries[each.id] for each in candidates if each.key == name and each.id in entries]
             found |= self._named(name, [entry for entry in here if entry.project_id == self._project])
-        if missing := [key for key in keys if key not in found]:
-            await self._prove(listed if names else None)
-            found |= {key: not_found(key) for key in missing}
-        return found
+        missing = [key for key in keys if key not in found]
+        try:
+            if missing:
+                await self._prove(listed if names else None)
+            return found | {key: not_found(key) for key in missing}
+        except ProviderError as unclear:
+            return found | dict.fromkeys(missing, unclear)
 
     async def one(self, key: str) -> Entry | None:
         """Return the secret of a key; None if it does not exist."""

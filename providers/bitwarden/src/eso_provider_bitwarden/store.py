@@ -9,6 +9,7 @@ from yarl import URL
 from eso_api.stores.bitwardensecretsmanager import BitwardenProvider
 from eso_api.values import SecretBytes
 from eso_provider_bitwarden.companion import Companion
+from eso_provider_bitwarden.failures import status_of
 from eso_provider_bitwarden.maps import members_in
 from eso_provider_bitwarden.native import Native
 from eso_provider_bitwarden.reading import Reader, is_id
@@ -17,6 +18,7 @@ from eso_provider_bitwarden.writing import Writer
 from eso_sdk.authorization import FixedHeaders, header_text
 from eso_sdk.drafts import Draft
 from eso_sdk.errors import invalid_config
+from eso_sdk.extract import property_in
 from eso_sdk.http import ca_bundle
 from eso_sdk.matching import Matcher
 from eso_sdk.provider import Check, Pushed, Store, Value, finds, pushes, reads
@@ -67,15 +69,14 @@ class BitwardenStore(Store[BitwardenProvider]):
 
     @reads("not_found")
     async def get_many(self, refs: Sequence[RemoteRef]) -> Sequence[Value | ProviderError]:
-        """Read all references; a property does not count, as ever."""
         found = await self._reader.read(list(dict.fromkeys(ref.key for ref in refs)))
-        return [_answer(found[ref.key]) for ref in refs]
+        return [_answer(ref, found[ref.key]) for ref in refs]
 
     async def get_map(self, ref: RemoteRef) -> Mapping[str, bytes]:
         entry = (await self._reader.read([ref.key]))[ref.key]
         if isinstance(entry, ProviderError):
             raise entry
-        return members_in(entry.value.encode(), ref.key)
+        return members_in(property_in(entry.value.encode(), ref), ref.key)
 
     async def check(self, ref: RemoteRef) -> Check:
         entry = await self._reader.one(ref.key)
@@ -105,7 +106,11 @@ class BitwardenStore(Store[BitwardenProvider]):
             bundle = self.ca(config.ca_provider)
         base = URL(config.bitwarden_server_sdk_url)
         settings = RestSettings(
-            f"the Bitwarden SDK server {base.host}", base, ca=bundle, field="/bitwardenServerSDKURL"
+            f"the Bitwarden SDK server {base.host}",
+            base,
+            ca=bundle,
+            field="/bitwardenServerSDKURL",
+            status_of=status_of,
         )
         headers = {
             "Warden-Access-Token": header_text(SecretBytes(token.reveal().strip()), _TOKEN),
@@ -123,5 +128,10 @@ def _bundle(config: BitwardenProvider) -> bytes:
     return text.encode() if "-----BEGIN" in text else ca_bundle(text)
 
 
-def _answer(found: Entry | ProviderError) -> Value | ProviderError:
-    return found if isinstance(found, ProviderError) else Value(SecretBytes(found.value.encode()))
+def _answer(ref: RemoteRef, found: Entry | ProviderError) -> Value | ProviderError:
+    if isinstance(found, ProviderError):
+        return found
+    try:
+        return Value(SecretBytes(property_in(found.value.encode(), ref)))
+    except ProviderError as refused:
+        return refused
