@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
+from importlib import import_module
 from typing import Any
 
-import bitwarden_py
 import pytest
 
 from eso_provider_bitwarden import channels
@@ -32,7 +32,7 @@ NO_SUCH_ID = "00000000-0000-4000-8000-000000000000"
 def core(monkeypatch: pytest.MonkeyPatch) -> type[Core]:
     """Replace the binary of the SDK, and nothing else of it."""
     Core.reset()
-    monkeypatch.setattr(bitwarden_py, "BitwardenClient", Core)
+    monkeypatch.setattr(import_module("bitwarden_py"), "BitwardenClient", Core)
     monkeypatch.setattr(channels, "Process", Direct)
     return Core
 

@@ -43,9 +43,7 @@ class Process:
             raise timed_out(f"Bitwarden did not answer within {self._seconds:g} s") from None
         except (OSError, ValueError):
             await self.close()
-            raise unavailable(
-                "the process with Bitwarden's SDK ended; it is started again with the next call"
-            ) from None
+            raise unavailable("the process of Bitwarden's SDK ended; the next call starts it again") from None
         except asyncio.CancelledError:
             # The answer of an abandoned request must not be taken for that of the next one.
             await self.close()
