@@ -130,7 +130,7 @@ async def test_versions_are_read_by_number(provider: InMemory, server: Infisical
     first, newest, missing, wrong = await read(provider, store(server), *refs)
 
     assert (first, newest) == (b"first", b"second")
-    assert (reason(missing), reason(wrong)) == (ErrorReason.VERSION_NOT_FOUND, ErrorReason.INVALID_REQUEST)
+    assert {reason(missing), reason(wrong)} == {ErrorReason.VERSION_NOT_FOUND}
 
 
 @pytest.mark.parametrize("alone", [pytest.param(True, id="alone"), pytest.param(False, id="with another key")])

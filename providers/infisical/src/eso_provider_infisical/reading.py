@@ -17,7 +17,7 @@ from typing import Final
 from eso_api.values import SecretBytes
 from eso_provider_infisical.places import Place, place_of
 from eso_provider_infisical.secrets import Secret, Secrets
-from eso_sdk.errors import invalid_request
+from eso_sdk.errors import version_not_found
 from eso_sdk.extract import property_in
 from eso_sdk.provider import Value
 from eso_wire.errors import ProviderError
@@ -97,7 +97,7 @@ class Reader:
 
 def _version(ref: RemoteRef) -> str:
     if ref.version and not ref.version.isdecimal():
-        raise invalid_request(f'version of "{ref.key}" must be a number, as Infisical counts versions')
+        raise version_not_found(ref.key, ref.version)  # Infisical counts versions
     return ref.version
 
 
