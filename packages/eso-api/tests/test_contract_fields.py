@@ -126,10 +126,6 @@ STORE_SPEC = " ".join(
         ),
         below("provider.azurekv", "customCloudConfig authSecretRef.clientId authSecretRef.clientSecret"),
         below("provider.azurekv", "authSecretRef.clientCertificate authSecretRef.tenantId"),
-        below("provider.infisical", "hostAPI caBundle caProvider"),
-        below("provider.infisical.secretsScope", "projectSlug environmentSlug organizationSlug secretsPath recursive"),
-        below("provider.infisical.secretsScope", "expandSecretReferences"),
-        below("provider.infisical.auth", INFISICAL_AUTH),
         below("provider.bitwardensecretsmanager", "apiURL identityURL bitwardenServerSDKURL caBundle caProvider"),
         below("provider.bitwardensecretsmanager", "organizationID projectID auth.secretRef.credentials"),
         below("provider.webhook", WEBHOOK),
@@ -280,6 +276,14 @@ FIELDS = {
         below("spec.auth", AWS_AUTH),
         "status.conditions[].type",
     ),
+    **{
+        f"{plural}.provider.secretstore.external-secrets.io": (
+            below("spec", "hostAPI caBundle caProvider secretsScope.projectSlug secretsScope.environmentSlug"),
+            below("spec.secretsScope", "organizationSlug secretsPath recursive expandSecretReferences"),
+            below("spec.auth", INFISICAL_AUTH),
+        )
+        for plural in ("infisicals", "clusterinfisicals")
+    },
     "passwords.provider.generator.external-secrets.io": (below("spec", PASSWORD),),
     "clustersecretsmanagers.aws.provider.external-secrets.io": (
         below("spec", "region role common.authenticationScope common.conditions[].namespaces"),

@@ -18,7 +18,6 @@ from eso_api.stores.crd import CrdProvider
 from eso_api.stores.doppler import DopplerProvider
 from eso_api.stores.fake import FakeProvider
 from eso_api.stores.gcpsm import GcpProvider
-from eso_api.stores.infisical import InfisicalProvider
 from eso_api.stores.kubernetes import KubernetesProvider
 from eso_api.stores.openbao import OpenBaoProvider
 from eso_api.stores.vault import VaultProvider
@@ -39,7 +38,6 @@ class ProviderBlock(Fragment, frozen=True, kw_only=True):
     doppler: DopplerProvider | None = None
     fake: FakeProvider | None = None
     gcpsm: GcpProvider | None = None
-    infisical: InfisicalProvider | None = None
     kubernetes: KubernetesProvider | None = None
     open_bao: OpenBaoProvider | None = None
     plugin: ProviderConfig | None = None
@@ -63,6 +61,7 @@ class ProviderBlock(Fragment, frozen=True, kw_only=True):
     github: JsonMap | None = None
     gitlab: JsonMap | None = None
     ibm: JsonMap | None = None
+    infisical: JsonMap | None = None
     keepersecurity: JsonMap | None = None
     nebiusmysterybox: JsonMap | None = None
     ngrok: JsonMap | None = None

@@ -1,4 +1,8 @@
-"""`spec.provider.infisical`: folders of an Infisical project."""
+"""`spec.provider.infisical`: folders of an Infisical project.
+
+The CRDs of v1 stores keep the block open: with its many references they would be too large for client-side apply. The
+provider checks it.
+"""
 
 from __future__ import annotations
 
