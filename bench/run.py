@@ -21,6 +21,7 @@ BENCHMARKS = (
     "client_writes",
     "externalsecrets",
     "gcp",
+    "infisical",
     "informer",
     "keyvault",
     "kubernetes",
