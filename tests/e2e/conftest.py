@@ -136,16 +136,7 @@ def manifests(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def up(tmp_path_factory: pytest.TempPathFactory, manifests: Path) -> Iterator[UpProcess]:
     folder = tmp_path_factory.mktemp("up")
     names = (
-        "aws",
-        "azure",
-        "bitwarden",
-        "doppler",
-        "fake",
-        "gcp",
-        "generators",
-        "infisical",
-        "kubernetes",
-        "vault",
+        *("aws", "azure", "bitwarden", "doppler", "fake", "gcp", "generators", "infisical", "kubernetes", "vault"),
         "webhook",
     )
     providers = [part for name in names for part in ("--provider", name)]
