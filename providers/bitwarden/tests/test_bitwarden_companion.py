@@ -272,6 +272,13 @@ async def test_deletions(
     assert server.values("db") == left
 
 
+@pytest.mark.parametrize("key", ["gone", NO_SUCH_ID])
+async def test_an_absent_secret_of_an_empty_project_is_deleted_too(
+    provider: InMemory, server: CompanionServer, key: str
+) -> None:
+    assert await delete(provider, store(server), (key, "")) == [False]
+
+
 async def test_a_secret_is_deleted_by_its_id(provider: InMemory, server: CompanionServer) -> None:
     made = server.put("db", "1")
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +21,12 @@ def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def server() -> Iterator[InfisicalServer]:
     with InfisicalServer.started() as running:
+        yield running
+
+
+@pytest.fixture
+def tls_server(tmp_path: Path) -> Iterator[InfisicalServer]:
+    with InfisicalServer.started(tls_folder=tmp_path) as running:
         yield running
 
 

@@ -127,15 +127,34 @@ async def test_a_binary_value_is_refused_without_quoting_it(provider: InMemory, 
     assert "CANARY" not in str(outcome)
 
 
-async def test_a_change_that_waits_for_approval_is_not_reported_as_written(
+async def test_a_change_that_waits_for_approval_is_not_reported_as_written_and_requested_once(
     provider: InMemory, server: InfisicalServer
 ) -> None:
     server.project().protected = True
+    call = store(server)
 
-    (outcome,) = await push(provider, store(server), ("A", "", "1"))
+    outcomes = [each for _ in range(3) for each in await push(provider, call, ("A", "", "1"))]
 
-    assert reason(outcome) is ErrorReason.PERMISSION_DENIED
-    assert "change request" in str(outcome)
+    assert {reason(each) for each in outcomes} == {ErrorReason.PERMISSION_DENIED}
+    assert "change request" in str(outcomes[0])
+    assert len(server.asked(WRITES)) == 1
+
+
+async def test_a_deletion_that_waits_for_approval_is_requested_once(
+    provider: InMemory, server: InfisicalServer
+) -> None:
+    server.project().put("/A", "1")
+    server.project().protected = True
+    call = store(server)
+
+    outcomes = [each for _ in range(3) for each in await delete(provider, call, ("A", ""))]
+
+    assert {reason(each) for each in outcomes} == {ErrorReason.PERMISSION_DENIED}
+    assert len(server.asked("DELETE *")) == 1
+
+
+async def test_a_deletion_in_a_project_that_is_gone_is_done(provider: InMemory, server: InfisicalServer) -> None:
+    assert await delete(provider, store(server, projectSlug="gone"), ("A", "")) == [False]
 
 
 @pytest.mark.parametrize(

@@ -44,30 +44,33 @@ class Reader:
 
     async def read(self, keys: Sequence[str]) -> dict[str, Entry | ProviderError]:
         """Return the secret or the error of each key."""
-        ids, names = {key for key in keys if is_id(key)}, {key for key in keys if not is_id(key)}
-        listed = await self._warden.listed() if names else []
-        candidates = [each for each in listed if each.key in names and each.may_be_in(self._project)]
-        entries = await self._entries([*ids, *(each.id for each in candidates if each.id not in ids)])
-        found: dict[str, Entry | ProviderError] = {key: entries[key.lower()] for key in ids if key.lower() in entries}
-        for name in names:
-            here = [entries[each.id] for each in candidates if each.key == name and each.id in entries]
-            found |= self._named(name, [entry for entry in here if entry.project_id == self._project])
+        found, listed = await self._found(keys)
         missing = [key for key in keys if key not in found]
         try:
             if missing:
-                await self._prove(listed if names else None)
+                await self._prove(listed)
             return found | {key: not_found(key) for key in missing}
         except ProviderError as unclear:
             return found | dict.fromkeys(missing, unclear)
 
     async def one(self, key: str) -> Entry | None:
-        """Return the secret of a key; None if it does not exist."""
-        entry = (await self.read([key]))[key]
+        """Return the secret of a key; None if the account sees none."""
+        entry = (await self._found([key]))[0].get(key)
         if isinstance(entry, ProviderError):
-            if entry.is_not_found:
-                return None
             raise entry
         return entry
+
+    async def _found(self, keys: Sequence[str]) -> tuple[dict[str, Entry | ProviderError], list[Listed] | None]:
+        """Return the secrets of keys that exist, and the list if one was needed."""
+        ids, names = {key for key in keys if is_id(key)}, {key for key in keys if not is_id(key)}
+        listed = await self._warden.listed() if names else None
+        candidates = [each for each in listed or () if each.key in names and each.may_be_in(self._project)]
+        entries = await self._entries([*ids, *(each.id for each in candidates if each.id not in ids)])
+        found: dict[str, Entry | ProviderError] = {key: entries[key.lower()] for key in ids if key.lower() in entries}
+        for name in names:
+            here = [entries[each.id] for each in candidates if each.key == name and each.id in entries]
+            found |= self._named(name, [entry for entry in here if entry.project_id == self._project])
+        return found, listed
 
     async def named(self, name: str) -> list[Entry]:
         """Return all secrets of a name in the project."""

@@ -17,12 +17,17 @@ import msgspec
 
 from eso_api.stores.infisical import InfisicalScope
 from eso_provider_infisical.places import Place
+from eso_sdk.authorization import digest
 from eso_sdk.errors import backend_error, denied, invalid_config, not_found, version_not_found
 from eso_sdk.rest import Rest, RestAnswer, RestRequest, segments
 from eso_wire.errors import ErrorReason, ProviderError
+from kubebase.bounded import ExpiringDict
 
 PROVEN_SECONDS: Final = 600.0
 """For how long an answer proves that the project and its environment exist."""
+
+REQUESTED_SECONDS: Final = 3600.0
+MAX_REQUESTED: Final = 256
 
 _RAW: Final = "v3/secrets/raw"
 _LOOKUPS: Final = ("v1/projects/slug", "v1/workspace/slug")
@@ -63,6 +68,10 @@ class _Project(msgspec.Struct, frozen=True):
     id: str
 
 
+class _UnapprovedError(Exception):
+    """A policy of the project made a request for approval of a change."""
+
+
 class Secrets:
     """Requests of one session."""
 
@@ -71,6 +80,8 @@ class Secrets:
         self._scope = scope
         self._project = ""
         self._proven = float("-inf")
+        self._requested: ExpiringDict[bytes, None] = ExpiringDict(MAX_REQUESTED, rest.clock)
+        """Digests of changes that wait for approval."""
 
     async def folder(self, folder: str, *, recursive: bool = False) -> list[Secret] | None:
         """Return the secrets of a folder, its imports included; None if the identity may not list it.
@@ -101,6 +112,7 @@ class Secrets:
             query["version"] = version
         answer = await self._asked(place, key, query)
         if answer is None:
+            await self._prove()
             raise version_not_found(key, version) if version else not_found(key)
         return answer.read(_One).secret
 
@@ -110,15 +122,30 @@ class Secrets:
         return None if answer is None else answer.read(_One).secret.value(key)
 
     async def write(self, place: Place, key: str, value: str, *, exists: bool) -> None:
+        """Create or update a secret. A change that waits for approval is not requested again for an hour."""
+        proof = digest(place.folder, place.name, value)
+        if proof in self._requested:
+            raise _unapproved(key)
         body = {"secretValue": value, "type": "shared", "skipMultilineEncoding": True}
         method, call = ("PATCH", "UpdateSecretV3") if exists else ("POST", "CreateSecretV3")
-        self._check_written(await self._change(method, call, place, body), key)
+        try:
+            self._check_written(await self._change(method, call, place, body), key)
+        except _UnapprovedError:
+            self._requested.put(proof, None, REQUESTED_SECONDS)
+            raise _unapproved(key) from None
 
     async def delete(self, place: Place, key: str) -> None:
-        """Delete a secret. One that somebody else deleted meanwhile is fine."""
+        """Delete a secret. One that was deleted meanwhile is fine."""
+        proof = digest(place.folder, place.name)
+        if proof in self._requested:
+            raise _unapproved(key)
         answer = await self._change("DELETE", "DeleteSecretV3", place, {"type": "shared"}, gone=True)
-        if answer.status != 404:
-            self._check_written(answer, key)
+        try:
+            if answer.status != 404:
+                self._check_written(answer, key)
+        except _UnapprovedError:
+            self._requested.put(proof, None, REQUESTED_SECONDS)
+            raise _unapproved(key) from None
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
@@ -151,7 +178,6 @@ class Secrets:
         if answer.status == 403:
             raise denied(key, backend_code="403")
         if answer.status == 404:
-            await self._prove()
             return None
         self._note()
         return answer
@@ -198,16 +224,12 @@ class Secrets:
         return await self._rest.send(RestRequest(method, path, call, json=whole, allowed=allowed))
 
     def _check_written(self, answer: RestAnswer, key: str) -> None:
-        """Raise if a policy of the project made a request for approval of the change."""
+        """Raise unless the answer says that the change was made."""
         told = answer.json()
         if not isinstance(told, dict):
             raise backend_error(f'Infisical does not say whether "{key}" was changed')
         if "approval" in told and "secret" not in told:
-            words = (
-                f'Infisical did not change "{key}" but opened a change request; approve it in Infisical, or take this'
-                " identity out of the change policy"
-            )
-            raise ProviderError(ErrorReason.PERMISSION_DENIED, words, retry_after=PROVEN_SECONDS)
+            raise _UnapprovedError
 
     async def _project_id(self) -> str:
         if self._project:
@@ -221,6 +243,14 @@ class Secrets:
         raise invalid_config(
             "/secretsScope/projectSlug", f'there is no project "{self._scope.project_slug}" that this identity can see'
         )
+
+
+def _unapproved(key: str) -> ProviderError:
+    words = (
+        f'Infisical did not change "{key}" but opened a change request; approve it in Infisical, or take this identity'
+        " out of the change policy"
+    )
+    return ProviderError(ErrorReason.PERMISSION_DENIED, words)
 
 
 def _merged(listed: _Listed) -> Iterator[Secret]:
