@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any
 
@@ -42,7 +42,7 @@ def test_a_login_by_ldap(server: InfisicalServer) -> None:
 
 @pytest.mark.parametrize("what", ["login", "secret", "project"])
 def test_errors_have_status_and_message(server: InfisicalServer, client: Any, what: str) -> None:
-    calls = {
+    calls: dict[str, tuple[int, Callable[[], Any]]] = {
         "login": (401, lambda: client.auth.universal_auth.login(CLIENT_ID, "wrong")),
         "secret": (404, lambda: client.secrets.get_secret_by_name("GONE", **place())),
         "project": (404, lambda: client.secrets.list_secrets(**place(project_slug="gone"))),

@@ -22,11 +22,14 @@ from eso_sdk.extract import property_in
 from eso_sdk.provider import Value
 from eso_wire.errors import ProviderError
 from eso_wire.values import RemoteRef
-from kubebase.bounded import BoundedDict
+from kubebase.bounded import ExpiringDict
+from kubebase.clock import Clock
 
 AT_ONCE: Final = 8
 """Calls of one session at a time."""
 MAX_UNLISTED: Final = 64
+UNLISTED_SECONDS: Final = 600.0
+"""A denied list is tried again after this time: rights may have been granted."""
 
 _Wanted = tuple[Place, str]
 """A place and a version."""
@@ -35,12 +38,12 @@ _Wanted = tuple[Place, str]
 class Reader:
     """Reads values for one session."""
 
-    def __init__(self, secrets: Secrets, scope_path: str) -> None:
+    def __init__(self, secrets: Secrets, scope_path: str, clock: Clock) -> None:
         self._secrets = secrets
         self._scope_path = scope_path
         self._gate = asyncio.Semaphore(AT_ONCE)
-        self._unlisted: BoundedDict[str, None] = BoundedDict(MAX_UNLISTED)
-        """Folders that this identity may not list."""
+        self._unlisted: ExpiringDict[str, None] = ExpiringDict(MAX_UNLISTED, clock)
+        """Folders that this identity could not list lately."""
 
     async def read(self, refs: Sequence[RemoteRef]) -> list[Value | ProviderError]:
         """Return one value or error for each reference."""
@@ -84,7 +87,7 @@ class Reader:
         async with self._gate:
             secrets = await self._secrets.folder(folder)
         if secrets is None:
-            self._unlisted[folder] = None
+            self._unlisted.put(folder, None, UNLISTED_SECONDS)
         return {each.secret_key: each for each in secrets or ()}
 
     async def _one(self, at: _Wanted, key: str) -> Secret | ProviderError:

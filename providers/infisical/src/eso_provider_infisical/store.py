@@ -55,7 +55,7 @@ class InfisicalStore(Store[InfisicalProvider]):
         self._auth = open_auth(self, settings)
         self._rest = Rest(self, settings, self._auth.authorization)
         self._secrets = Secrets(self._rest, self.config.secrets_scope)
-        self._reader = Reader(self._secrets, self.config.secrets_scope.secrets_path)
+        self._reader = Reader(self._secrets, self.config.secrets_scope.secrets_path, self.clock)
         self._writer = Writer(self._secrets, self.config.secrets_scope.secrets_path)
 
     async def close(self) -> None:
