@@ -43,20 +43,21 @@ def documents(url: str) -> list[JsonObject]:
     return [one for block in blocks for one in yaml.safe_load_all(block.partition("```")[0])]
 
 
-async def test_every_manifest_of_the_guide_works(site: Any, bitwarden: CompanionServer) -> None:
-    bitwarden.put("db-password", "first")
+async def test_every_manifest_of_the_guide_works(site: Any, up: UpProcess, bitwarden: CompanionServer) -> None:
+    bitwarden.put("db-password", "open-sesame-1")
     bitwarden.put("db-password", "of another project", project=OTHER)
     await site.namespace("team-a")
 
     await site.apply(*documents(bitwarden.url))
 
     await site.ready(SECRET_STORE.resource(), "bitwarden", "team-a")
-    await site.secret("database", "team-a", lambda text: text == {"password": "first"})
+    await site.secret("database", "team-a", lambda text: text == {"password": "open-sesame-1"})
     await site.ready(PUSH_SECRET.resource(), "to-bitwarden", "team-a")
-    assert bitwarden.values("copy-of-password") == ["first"]
+    assert bitwarden.values("copy-of-password") == ["open-sesame-1"]
     await site.delete(PUSH_SECRET.resource(), "to-bitwarden", "team-a")
 
     async def gone() -> bool:
         return not bitwarden.values("copy-of-password")
 
     await site.until(gone, "the pushed value is still there")
+    assert [word for word in ("open-sesame", "only-an-example") if word in up.output] == []

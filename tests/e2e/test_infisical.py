@@ -45,18 +45,18 @@ def documents(url: str) -> list[JsonObject]:
     return [one for block in blocks for one in yaml.safe_load_all(block.partition("```")[0])]
 
 
-async def test_every_manifest_of_the_guide_works(site: Any, infisical: InfisicalServer) -> None:
+async def test_every_manifest_of_the_guide_works(site: Any, up: UpProcess, infisical: InfisicalServer) -> None:
     project = infisical.project()
-    project.put("/app/DB_PASSWORD", "first")
+    project.put("/app/DB_PASSWORD", "open-sesame-1")
     project.put("/shared/DB", '{"port":5432}')
     await site.namespace("team-a")
 
     await site.apply(*documents(infisical.url))
 
     await site.ready(SECRET_STORE.resource(), "infisical", "team-a")
-    await site.secret("database", "team-a", lambda text: text == {"password": "first", "port": "5432"})
+    await site.secret("database", "team-a", lambda text: text == {"password": "open-sesame-1", "port": "5432"})
     await site.ready(PUSH_SECRET.resource(), "to-infisical", "team-a")
-    assert project.find("/app/COPY_OF_PASSWORD") == "first"
+    assert project.find("/app/COPY_OF_PASSWORD") == "open-sesame-1"
     await site.delete(PUSH_SECRET.resource(), "to-infisical", "team-a")
 
     async def gone() -> bool:
@@ -64,3 +64,5 @@ async def test_every_manifest_of_the_guide_works(site: Any, infisical: Infisical
 
     await site.until(gone, "the pushed value is still there")
     assert len(infisical.asked("POST /api/v1/auth/*/login")) == 1
+    said = ("open-sesame", "only-an-example", *infisical.tokens)
+    assert [word for word in said if word in up.output] == []

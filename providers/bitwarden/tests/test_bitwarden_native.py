@@ -163,7 +163,7 @@ async def test_a_server_that_stays_silent_is_given_up_and_blocks_nothing(
     monkeypatch: pytest.MonkeyPatch, server: CompanionServer
 ) -> None:
     """The binary blocks its interpreter for as long as the server is silent."""
-    monkeypatch.setattr(channels.Process.__init__, "__defaults__", (1.0,))
+    monkeypatch.setattr(channels, "SECONDS", 1.0)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"https://127.0.0.1:{silent.getsockname()[1]}"
         async with InMemory(PROVIDER, addresses=AddressPolicy.parse(["loopback"])) as provider:

@@ -13,7 +13,7 @@ from eso_sdk.errors import timed_out, unavailable
 from kubebase.clock import Clock
 from kubebase.deadline import Deadline
 
-SECONDS: Final = 30.0
+SECONDS = 30.0
 MAX_LINE: Final = 16 * 1024 * 1024
 COMMAND: Final = (sys.executable, "-m", "eso_provider_bitwarden.worker")
 
@@ -29,9 +29,9 @@ class Channel(Protocol):
 class Process:
     """A worker process, started with the first request. It receives credentials on its standard input only."""
 
-    def __init__(self, clock: Clock, seconds: float = SECONDS) -> None:
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._seconds = seconds
+        self._seconds = SECONDS
         self._running: asyncio.subprocess.Process | None = None
 
     async def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ from eso_api.stores.infisical import InfisicalAuth, InfisicalProvider
 from eso_api.values import SecretBytes
 from eso_provider_infisical.auth.amazon import amazon
 from eso_provider_infisical.auth.files import gcp_iam, kubernetes
-from eso_provider_infisical.auth.form import Form, text
+from eso_provider_infisical.auth.form import Form, Opened, text
 from eso_provider_infisical.auth.machine import azure, gcp_id_token
 from eso_provider_infisical.auth.oracle import oracle
 from eso_provider_infisical.auth.secrets import jwt, ldap, universal
@@ -24,7 +25,7 @@ from eso_sdk.rest import Rest, RestRequest, RestSettings
 
 _REFUSED: Final = (400, 401, 403, 404, 422)
 _TOKEN: Final = "token_auth_credentials"  # noqa: S105 - the name of a field
-_FORMS: Final[dict[str, Any]] = {
+_FORMS: Final[Mapping[str, Callable[[Any, Opened], Form]]] = {
     "universal_auth_credentials": universal,
     "azure_auth_credentials": azure,
     "gcp_id_token_auth_credentials": gcp_id_token,

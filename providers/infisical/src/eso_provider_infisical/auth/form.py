@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from eso_api.references import SecretKeySelector
+from eso_api.stores.infisical import InfisicalProvider
 from eso_api.values import SecretBytes
-from eso_sdk.addresses import AddressPolicy
 from eso_sdk.errors import invalid_config
 from kubebase.clock import Clock
 
@@ -19,8 +19,8 @@ MakeBody = Callable[[], Awaitable[Body]]
 class Opened(Protocol):
     """The part of an opened store that logins need."""
 
+    config: InfisicalProvider
     clock: Clock
-    addresses: AddressPolicy
 
     def secret(self, reference: SecretKeySelector) -> SecretBytes: ...
 

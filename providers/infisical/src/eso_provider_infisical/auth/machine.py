@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from yarl import URL
@@ -31,7 +31,7 @@ _GOOGLE: Final = "metadata.google.internal"
 _IDENTITY: Final = "/computeMetadata/v1/instance/service-accounts/default/identity"
 
 
-def azure(config: InfisicalAzureAuth, store: Any, environment: Mapping[str, str] = os.environ) -> Form:
+def azure(config: InfisicalAzureAuth, store: Opened, environment: Mapping[str, str] = os.environ) -> Form:
     place = "/auth/azureAuthCredentials"
     identity = text(store, config.identity_id, f"{place}/identityId")
     resource = optional_text(store, config.resource, f"{place}/resource") or RESOURCE
