@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
+from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
@@ -37,9 +38,15 @@ def core(monkeypatch: pytest.MonkeyPatch) -> type[Core]:
     return Core
 
 
-def native(listening: CompanionServer, **more: Any) -> Context:
-    """Return a store whose addresses lead to this machine; only a connection is made there."""
-    address = listening.url.replace("http://", "https://")
+@pytest.fixture
+def address() -> Iterator[str]:
+    """An address of this machine that accepts connections and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        yield f"https://127.0.0.1:{silent.getsockname()[1]}"
+
+
+def native(address: str, **more: Any) -> Context:
+    """Return a store that needs no companion server; its addresses lead to this machine."""
     return store(None, apiURL=address, identityURL=address, **more)
 
 
@@ -48,35 +55,31 @@ def reason(outcome: object) -> ErrorReason:
     return outcome.reason
 
 
-async def test_names_and_ids_are_read_with_one_login(
-    provider: InMemory, server: CompanionServer, core: type[Core]
-) -> None:
+async def test_names_and_ids_are_read_with_one_login(provider: InMemory, address: str, core: type[Core]) -> None:
     made = core.server.put("a", "1")
     core.server.put("b", "2")
     core.server.put("b", "other", project=OTHER)
-    call = native(server)
+    call = native(address)
 
     first = await read(provider, call, "a", "b", made)
-    second = await read(provider, native(server, namespace="another"), made)
+    second = await read(provider, native(address, namespace="another"), made)
 
     assert (first, second) == ([b"1", b"2", b"1"], [b"1"])
     assert core.commands == ["login", "list", "getByIds", "get"]
-    assert core.settings[0]["apiUrl"] == core.settings[0]["identityUrl"] == server.url.replace("http", "https")
+    assert core.settings[0]["apiUrl"] == core.settings[0]["identityUrl"] == address
 
 
-async def test_a_missing_secret_is_not_found(provider: InMemory, server: CompanionServer, core: type[Core]) -> None:
+async def test_a_missing_secret_is_not_found(provider: InMemory, address: str, core: type[Core]) -> None:
     core.server.put("there", "1")
 
-    outcomes = await read(provider, native(server), "gone", NO_SUCH_ID, "there")
+    outcomes = await read(provider, native(address), "gone", NO_SUCH_ID, "there")
 
     assert [reason(each) for each in outcomes[:2]] == [ErrorReason.SECRET_NOT_FOUND] * 2
     assert outcomes[2] == b"1"
 
 
-async def test_secrets_are_written_found_and_deleted(
-    provider: InMemory, server: CompanionServer, core: type[Core]
-) -> None:
-    call = native(server)
+async def test_secrets_are_written_found_and_deleted(provider: InMemory, address: str, core: type[Core]) -> None:
+    call = native(address)
 
     outcomes = [await push(provider, call, ("db", "", value)) for value in ("one", "one", "two")]
     values = await found(provider, call, FindQuery(name_regexp="^db$"))
@@ -89,9 +92,9 @@ async def test_secrets_are_written_found_and_deleted(
 
 
 async def test_a_wrong_token_costs_one_login_a_minute_and_quotes_nothing(
-    provider: InMemory, server: CompanionServer, core: type[Core], clock: VirtualClock
+    provider: InMemory, address: str, core: type[Core], clock: VirtualClock
 ) -> None:
-    call = native(server, token="0.wrong.CANARY:x")
+    call = native(address, token="0.wrong.CANARY:x")
 
     verdicts = [await provider.validate(call) for _ in range(3)]
     before = list(core.commands)
@@ -133,48 +136,45 @@ async def test_an_address_that_stores_may_not_reach_is_refused_before_the_login(
 
 
 async def test_without_the_sdk_a_companion_server_is_needed(
-    provider: InMemory, server: CompanionServer, monkeypatch: pytest.MonkeyPatch
+    provider: InMemory, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "bitwarden_sdk", None)
     monkeypatch.setattr(channels, "Process", Direct)
 
-    verdict = await provider.validate(native(server))
+    verdict = await provider.validate(native(address))
 
     assert reason(verdict.error) is ErrorReason.CONFIG_INVALID
     assert "eso-provider-bitwarden[native]" in str(verdict.error)
 
 
-async def test_a_store_is_valid_if_it_can_list(provider: InMemory, server: CompanionServer, core: type[Core]) -> None:
-    assert (await provider.validate(native(server))).state is ValidationState.READY
+async def test_a_store_is_valid_if_it_can_list(provider: InMemory, address: str, core: type[Core]) -> None:
+    assert (await provider.validate(native(address))).state is ValidationState.READY
     assert core.commands == ["login", "list"]
 
 
 # --- the real binary, in its process ---------------------------------------------------------------------------------
 
 
-async def test_the_real_binary_rejects_what_is_not_a_token(provider: InMemory, server: CompanionServer) -> None:
-    verdict = await provider.validate(native(server, token="CANARY"))
+async def test_the_real_binary_rejects_what_is_not_a_token(provider: InMemory, address: str) -> None:
+    verdict = await provider.validate(native(address, token="CANARY"))
 
     assert reason(verdict.error) is ErrorReason.CREDENTIALS_REJECTED
     assert "CANARY" not in str(verdict.error)
 
 
 async def test_a_server_that_stays_silent_is_given_up_and_blocks_nothing(
-    monkeypatch: pytest.MonkeyPatch, server: CompanionServer
+    monkeypatch: pytest.MonkeyPatch, server: CompanionServer, address: str
 ) -> None:
     """The binary blocks its interpreter for as long as the server is silent."""
     monkeypatch.setattr(channels, "SECONDS", 1.0)
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        address = f"https://127.0.0.1:{silent.getsockname()[1]}"
-        async with InMemory(PROVIDER, addresses=AddressPolicy.parse(["loopback"])) as provider:
-            call = store(None, apiURL=address, identityURL=address, token=REAL)
-            waiting = asyncio.ensure_future(provider.validate(call))
-            made = server.put("a", "1")
+    async with InMemory(PROVIDER, addresses=AddressPolicy.parse(["loopback"])) as provider:
+        waiting = asyncio.ensure_future(provider.validate(native(address, token=REAL)))
+        made = server.put("a", "1")
 
-            meanwhile = await read(provider, store(server), made)
+        meanwhile = await read(provider, store(server), made)
 
-            with pytest.raises(ProviderError) as failed:
-                await waiting
+        with pytest.raises(ProviderError) as failed:
+            await waiting
 
     assert meanwhile == [b"1"]
     assert failed.value.reason is ErrorReason.BACKEND_TIMEOUT
