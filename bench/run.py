@@ -22,6 +22,7 @@ BENCHMARKS = (
     "externalsecrets",
     "gcp",
     "gitlab",
+    "infisical",
     "informer",
     "keyvault",
     "kubernetes",

@@ -22,11 +22,16 @@ from eso_cli.testing.conformance import (
     judged,
 )
 from eso_cli.testing.providerprocess import serve_command
+from eso_provider_bitwarden.conformance import fixture as bitwarden_fixture
+from eso_provider_bitwarden.testing.server import ORGANIZATION, PROJECT, CompanionServer
+from eso_provider_bitwarden.testing.server import TOKEN as BITWARDEN_TOKEN
 from eso_provider_doppler.conformance import fixture as doppler_fixture
 from eso_provider_doppler.testing.server import TOKEN, DopplerServer
 from eso_provider_github.testing.conformance import WITHOUT as GITHUB_WITHOUT
 from eso_provider_github.testing.conformance import github_backend
 from eso_provider_gitlab.testing.conformance import gitlab_backend
+from eso_provider_infisical.conformance import fixture as infisical_fixture
+from eso_provider_infisical.testing.server import CLIENT_ID, CLIENT_SECRET, MAIN, InfisicalServer
 from eso_provider_tokens import conformance as tokens
 from eso_provider_tokens.testing.servers import BeyondtrustServer, CloudsmithServer, GrafanaServer, QuayServer
 
@@ -68,8 +73,55 @@ def tokens_backend() -> Iterator[Mapping[str, Any]]:
         yield {"kinds": kinds}
 
 
+@contextmanager
+def infisical_backend() -> Iterator[Mapping[str, Any]]:
+    with InfisicalServer.started() as infisical:
+        infisical.project().put("/LOGIN", '{"user":"first"}')
+        infisical.project().put("/LOGIN", LOGIN)
+        infisical.project().put("/app/GREETING", "hello")
+        scope = {"projectSlug": MAIN, "environmentSlug": "dev", "recursive": True}
+        known = {
+            "known": [
+                {"key": "LOGIN", "value": "anna", "property": "user"},
+                {"key": "app/GREETING", "value": "hello"},
+                {"key": "LOGIN", "value": "first", "property": "user", "version": "1"},
+            ],
+            "maps": [{"key": "LOGIN", "value": {"user": "anna", "realm": "test"}}],
+            "find": {"name": "^GREET", "keys": ["GREETING"]},
+        }
+        yield infisical_fixture(infisical.url, scope, (CLIENT_ID, CLIENT_SECRET), known)
+
+
+@contextmanager
+def bitwarden_backend() -> Iterator[Mapping[str, Any]]:
+    with CompanionServer.started() as bitwarden:
+        login = bitwarden.put("login", LOGIN)
+        place = {"organizationID": ORGANIZATION, "projectID": PROJECT, "bitwardenServerSDKURL": bitwarden.url}
+        known = {
+            "known": [{"key": "login", "value": "anna", "property": "user"}, {"key": login, "value": LOGIN}],
+            "maps": [{"key": "login", "value": {"user": "anna", "realm": "test"}}],
+            "find": {"name": "^log", "keys": [login]},
+        }
+        yield bitwarden_fixture(place, BITWARDEN_TOKEN, known)
+
+
 CANDIDATES = {
     "tokens": Candidate(lambda _: serve_command("tokens"), backend=tokens_backend, flags=LOOPBACK),
+    "bitwarden": Candidate(
+        lambda _: serve_command("bitwarden"),
+        without={
+            "read": frozenset({VERSIONS}),
+            "write": frozenset({*IF_ABSENT, *OWNERSHIP, BINARY}),
+        },
+        backend=bitwarden_backend,
+        flags=LOOPBACK,
+    ),
+    "infisical": Candidate(
+        lambda _: serve_command("infisical"),
+        without={"write": frozenset({*IF_ABSENT, *OWNERSHIP, BINARY})},
+        backend=infisical_backend,
+        flags=LOOPBACK,
+    ),
     "doppler": Candidate(
         lambda _: serve_command("doppler"),
         without={
@@ -109,6 +161,8 @@ def backends() -> Iterator[Backends]:
     ("name", "profile"),
     [
         *(("tokens", profile) for profile in ("generator", "tls")),
+        *(("bitwarden", profile) for profile in ("read", "write", "tls")),
+        *(("infisical", profile) for profile in ("read", "write", "tls")),
         *(("doppler", profile) for profile in ("read", "write", "tls")),
         *(("gitlab", profile) for profile in ("read", "generator", "tls")),
         *(("github", profile) for profile in ("read", "write", "generator", "tls")),

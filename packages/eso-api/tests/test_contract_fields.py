@@ -68,6 +68,16 @@ PUSH_SECRET_SPEC = " ".join(
         below("template", TEMPLATE),
     ]
 )
+INFISICAL_AUTH = """
+    universalAuthCredentials.clientId universalAuthCredentials.clientSecret azureAuthCredentials.identityId
+    azureAuthCredentials.resource gcpIdTokenAuthCredentials.identityId gcpIamAuthCredentials.identityId
+    gcpIamAuthCredentials.serviceAccountKeyFilePath jwtAuthCredentials.identityId jwtAuthCredentials.jwt
+    ldapAuthCredentials.identityId ldapAuthCredentials.ldapPassword ldapAuthCredentials.ldapUsername
+    ociAuthCredentials.identityId ociAuthCredentials.privateKey ociAuthCredentials.privateKeyPassphrase
+    ociAuthCredentials.fingerprint ociAuthCredentials.userId ociAuthCredentials.tenancyId ociAuthCredentials.region
+    kubernetesAuthCredentials.identityId kubernetesAuthCredentials.serviceAccountTokenPath
+    awsAuthCredentials.identityId tokenAuthCredentials.accessToken
+"""
 VAULT = """
     server path version namespace caBundle caProvider.type caProvider.name caProvider.key caProvider.namespace
     tls.certSecretRef tls.keySecretRef readYourWrites forwardInconsistent headers checkAndSet.required
@@ -123,6 +133,8 @@ STORE_SPEC = " ".join(
         below("provider.onepassword", "auth.secretRef.connectTokenSecretRef connectHost vaults"),
         below("provider.onepasswordSDK", "auth.serviceAccountSecretRef vault environment cache.ttl cache.maxSize"),
         below("provider.onepasswordSDK", "integrationInfo.name integrationInfo.version"),
+        below("provider.bitwardensecretsmanager", "apiURL identityURL bitwardenServerSDKURL caBundle caProvider"),
+        below("provider.bitwardensecretsmanager", "organizationID projectID auth.secretRef.credentials"),
         below("provider.webhook", WEBHOOK),
         below("provider.openBao", "server auth.appRole.roleId auth.appRole.roleRef auth.tokenSecretRef auth.userPass"),
         below("provider.openBao", "auth.namespace caBundle caProvider namespace path version"),
@@ -271,6 +283,14 @@ FIELDS = {
         below("spec.auth", AWS_AUTH),
         "status.conditions[].type",
     ),
+    **{
+        f"{plural}.provider.secretstore.external-secrets.io": (
+            below("spec", "hostAPI caBundle caProvider secretsScope.projectSlug secretsScope.environmentSlug"),
+            below("spec.secretsScope", "organizationSlug secretsPath recursive expandSecretReferences"),
+            below("spec.auth", INFISICAL_AUTH),
+        )
+        for plural in ("infisicals", "clusterinfisicals")
+    },
     "passwords.provider.generator.external-secrets.io": (below("spec", PASSWORD),),
     "clustersecretsmanagers.aws.provider.external-secrets.io": (
         below("spec", "region role common.authenticationScope common.conditions[].namespaces"),

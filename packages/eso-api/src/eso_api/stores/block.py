@@ -13,6 +13,7 @@ import msgspec
 from eso_api.shapes import Fragment, JsonMap, exactly_one
 from eso_api.stores.aws import AwsProvider
 from eso_api.stores.azurekv import AzureProvider
+from eso_api.stores.bitwardensecretsmanager import BitwardenProvider
 from eso_api.stores.crd import CrdProvider
 from eso_api.stores.doppler import DopplerProvider
 from eso_api.stores.fake import FakeProvider
@@ -36,6 +37,7 @@ class ProviderBlock(Fragment, frozen=True, kw_only=True):
     # typed
     aws: AwsProvider | None = None
     azurekv: AzureProvider | None = None
+    bitwardensecretsmanager: BitwardenProvider | None = None
     crd: CrdProvider | None = None
     doppler: DopplerProvider | None = None
     fake: FakeProvider | None = None
@@ -57,7 +59,6 @@ class ProviderBlock(Fragment, frozen=True, kw_only=True):
     barbican: JsonMap | None = None
     beyondtrust: JsonMap | None = None
     beyondtrustworkloadcredentials: JsonMap | None = None
-    bitwardensecretsmanager: JsonMap | None = None
     chef: JsonMap | None = None
     cloudrusm: JsonMap | None = None
     conjur: JsonMap | None = None

@@ -1,0 +1,204 @@
+"""Bitwarden without a companion server: its own SDK, in a worker process for each machine account (`worker.py`).
+
+The package `bitwarden-sdk` is optional (`pip install eso-provider-bitwarden[native]`). It connects by itself, over
+HTTPS only: the address rule of the process is applied before its login. Stores with the same token and addresses share
+one login, which the SDK renews, and send one request at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+from yarl import URL
+
+from eso_api.stores.bitwardensecretsmanager import BitwardenProvider
+from eso_api.values import SecretBytes
+from eso_provider_bitwarden import channels
+from eso_provider_bitwarden.failures import MISSING, failure_of, meaning
+from eso_provider_bitwarden.warden import Draft, Entry, Listed
+from eso_provider_bitwarden.worker import MISSING_PACKAGE
+from eso_sdk.authorization import digest, header_text
+from eso_sdk.backend import Backend
+from eso_sdk.errors import invalid_config, not_found, unsupported
+from eso_sdk.logins import REFUSED
+from eso_sdk.processwide import shared_table
+from eso_sdk.refusals import REFUSALS, Refusals
+from eso_wire.errors import ErrorReason, ProviderError
+from kubebase.clock import Clock
+
+SUBJECT: Final = "Bitwarden"
+API: Final = "https://api.bitwarden.com"
+IDENTITY: Final = "https://identity.bitwarden.com"
+MAX_CLIENTS: Final = 16
+"""Machine accounts, each with a worker process of some 30 MiB."""
+
+
+class _MissingError(Exception):
+    """Bitwarden itself answers 404."""
+
+
+class Client:
+    """One machine account: its worker process and its login."""
+
+    def __init__(self, key: bytes, clock: Clock) -> None:
+        self.users = 0
+        self._key = key
+        self._clock = clock
+        self._lock = asyncio.Lock()
+        self._channel: channels.Channel | None = None
+
+    async def ask(self, login: dict[str, str], call: str, *arguments: Any) -> Any:
+        """Make one call, after a login if there is none."""
+        refusals = shared_table("eso_provider_bitwarden.refusals", self._clock, Refusals)
+        async with self._lock:
+            refusals.check(self._key, self._clock.monotonic())
+            try:
+                if self._channel is None:
+                    await self._log_in(login)
+                return await self._asked({"call": call, "arguments": arguments})
+            except ProviderError as failed:
+                if failed.reason is ErrorReason.CREDENTIALS_REJECTED or failed.reason not in REFUSALS:
+                    await self.close()
+                if failed.reason is ErrorReason.CREDENTIALS_REJECTED:
+                    refusals.add(self._key, failed, REFUSED, self._clock.monotonic())
+                raise
+
+    async def close(self) -> None:
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            await channel.close()
+
+    async def _log_in(self, login: dict[str, str]) -> None:
+        self._channel = channels.Process(self._clock)
+        await self._asked({"login": login}, login=True)
+
+    async def _asked(self, request: dict[str, Any], *, login: bool = False) -> Any:
+        if self._channel is None:
+            raise unsupported("the login of this store is closed")
+        answer = await self._channel.ask(request)
+        if (text := answer.get("error")) is None:
+            return answer["data"]
+        if text == MISSING_PACKAGE:
+            await self.close()
+            raise invalid_config(
+                "/bitwardenServerSDKURL",
+                "is needed: this provider was installed without Bitwarden's SDK; name a companion server, or install"
+                " eso-provider-bitwarden[native]",
+            )
+        if not login and meaning(text) == MISSING:
+            raise _MissingError
+        if login:
+            await self.close()
+        raise failure_of(text, SUBJECT, login=login)
+
+
+class Native:
+    """Calls of one session."""
+
+    def __init__(self, store: Backend[BitwardenProvider], token: SecretBytes) -> None:
+        config = store.config
+        self._config = config
+        self._store = store
+        self._addresses = {
+            "/apiURL": config.api_url.rstrip("/") or API,
+            "/identityURL": config.identity_url.rstrip("/") or IDENTITY,
+        }
+        for field, address in self._addresses.items():
+            if URL(address).scheme != "https" or not URL(address).host:
+                raise invalid_config(field, "must be an https URL; Bitwarden's SDK connects to nothing else")
+        api, identity = self._addresses.values()
+        text = header_text(SecretBytes(token.reveal().strip()), "/auth/secretRef/credentials")
+        self._login = {"token": text, "apiUrl": api, "identityUrl": identity}
+        self._reached = False
+        self._key = digest(api, identity, text)
+        self._client = _join(self._key, store.clock)
+
+    def __repr__(self) -> str:
+        return "<Native>"
+
+    async def listed(self) -> list[Listed]:
+        return msgspec.convert(await self._ask("ListSecrets", "list", self._config.organization_id), list[Listed])
+
+    async def get(self, identifier: str) -> Entry | None:
+        try:
+            return msgspec.convert(await self._ask("GetSecret", "get", identifier), Entry)
+        except _MissingError:
+            return None
+
+    async def get_all(self, identifiers: Sequence[str]) -> list[Entry]:
+        if not identifiers:
+            return []
+        try:
+            return msgspec.convert(await self._ask("GetSecretsByIds", "get_by_ids", list(identifiers)), list[Entry])
+        except _MissingError:  # one of them is gone, and Bitwarden refuses all
+            found = [await self.get(each) for each in identifiers]
+            return [entry for entry in found if entry is not None]
+
+    async def create(self, draft: Draft) -> None:
+        await self._write("CreateSecret", "create", draft)
+
+    async def update(self, identifier: str, draft: Draft) -> None:
+        await self._write("UpdateSecret", "update", draft, identifier)
+
+    async def delete(self, identifier: str) -> None:
+        try:
+            errors = await self._ask("DeleteSecret", "delete", [identifier])
+        except _MissingError:
+            return
+        for error in filter(None, errors):
+            raise failure_of(error, SUBJECT)
+
+    async def close(self) -> None:
+        await _leave(self._key, self._store.clock)
+
+    async def _write(self, name: str, call: str, draft: Draft, *identifier: str) -> None:
+        parts = (self._config.organization_id, *identifier, draft.key, draft.value, draft.note)
+        try:
+            await self._ask(name, call, *parts, [self._config.project_id])
+        except _MissingError:
+            raise not_found(draft.key) from None
+
+    async def _ask(self, name: str, call: str, *arguments: Any) -> Any:
+        await self._reach()
+        with self._store.observe(name):
+            return await self._client.ask(self._login, call, *arguments)
+
+    async def _reach(self) -> None:
+        """Apply the address rule of the process to the addresses of the spec."""
+        if self._reached:
+            return
+        for field, address in self._addresses.items():
+            http = self._store.http_client(f"{SUBJECT} {URL(address).host}", field=field)
+            try:
+                await http.reach(URL(address))
+            finally:
+                await http.close()
+        self._reached = True
+
+
+def _clients(clock: Clock) -> dict[bytes, Client]:
+    return shared_table("eso_provider_bitwarden.clients", clock, dict[bytes, Client])
+
+
+def _join(key: bytes, clock: Clock) -> Client:
+    clients = _clients(clock)
+    if key not in clients:
+        if len(clients) >= MAX_CLIENTS:
+            raise unsupported(
+                f"this provider serves {MAX_CLIENTS} machine accounts without a companion server already; set"
+                " bitwardenServerSDKURL, or let stores share machine accounts"
+            )
+        clients[key] = Client(key, clock)
+    clients[key].users += 1
+    return clients[key]
+
+
+async def _leave(key: bytes, clock: Clock) -> None:
+    client = _clients(clock)[key]
+    client.users -= 1
+    if not client.users:
+        del _clients(clock)[key]
+        await client.close()

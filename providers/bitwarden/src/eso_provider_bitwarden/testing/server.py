@@ -1,0 +1,115 @@
+"""A companion server that stands in for the real one: its paths, its headers and its way to tell errors."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from eso_sdk.testing.standin import Asked, Said, StandIn
+
+TOKEN: Final = "0.4bdb2ab9-5d0f-4d2a-9d0c-0b1a8b1fa8d9.token-canary:c2lnbmVk"  # noqa: S105 - of a test server
+ORGANIZATION: Final = "7c0d21ec-10d9-4972-bdf8-ec52df99cc86"
+PROJECT: Final = "9c713cd6-728c-437a-a783-252b0773a0bb"
+OTHER: Final = "11111111-2222-4333-8444-555555555555"
+
+_API: Final = ("rest", "api", "1")
+
+
+class RefusedError(Exception):
+    """An answer with the text of an error."""
+
+    def __init__(self, text: str, status: int = 400) -> None:
+        super().__init__(text)
+        self.said = Said(status, text.encode())
+
+
+def told(status: str, message: str) -> RefusedError:
+    """Return an error of Bitwarden itself, as its SDK words it."""
+    return RefusedError(f"failed to get secret: API error: Received error message from server: [{status}] {message}")
+
+
+@dataclass(slots=True)
+class CompanionServer(StandIn):
+    """Secrets of one organization, and which token sees which projects."""
+
+    entries: dict[str, dict[str, Any]] = field(default_factory=dict, repr=False)
+    tokens: dict[str, frozenset[str]] = field(default_factory=lambda: {TOKEN: frozenset({PROJECT, OTHER})}, repr=False)
+    old: bool = False
+    """Whether the server cannot read many secrets at once, and lists tell no projects."""
+
+    def put(self, key: str, value: str, *, note: str = "", project: str | None = PROJECT) -> str:
+        """Store one more secret; return its id."""
+        made = str(uuid.uuid4())
+        self.entries[made] = {
+            "id": made,
+            "key": key,
+            "value": value,
+            "note": note,
+            "organizationId": ORGANIZATION,
+            "projectId": project,
+            "creationDate": "2026-01-01T00:00:00Z",
+            "revisionDate": "2026-01-01T00:00:00Z",
+        }
+        return made
+
+    def values(self, key: str) -> list[str]:
+        """Return the values of all secrets of a name."""
+        return [entry["value"] for entry in self.entries.values() if entry["key"] == key]
+
+    async def answer(self, asked: Asked) -> Said:
+        try:
+            return self._answered(asked)
+        except RefusedError as refused:
+            return refused.said
+
+    def _answered(self, asked: Asked) -> Said:
+        token = asked.headers.get("warden-access-token", "")
+        if not token:
+            raise RefusedError("Missing Warden access token", 401)
+        if token not in self.tokens:
+            text = f'API error: [400 Bad Request] {{"error":"invalid_client","token":"{token}"}}'
+            raise RefusedError(f"failed to login to bitwarden using access token: bitwarden login: {text}")
+        seen = {at: entry for at, entry in self.entries.items() if entry["projectId"] in self.tokens[token]}
+        match (asked.method, *asked.segments):
+            case ("GET", *path, "secret") if tuple(path) == _API:
+                return Said(200, self.one(seen, asked.json()["id"]))
+            case ("GET", *path, "secrets") if tuple(path) == _API:
+                return Said(200, {"data": self.listed(seen, asked.json()["organizationID"])})
+            case ("GET", *path, "secrets-by-ids") if tuple(path) == _API and not self.old:
+                return Said(200, {"data": [self.one(seen, at) for at in asked.json()["ids"]]})
+            case ("POST" | "PUT", *path, "secret") if tuple(path) == _API:
+                return Said(200, self._written(seen, asked))
+            case ("DELETE", *path, "secret") if tuple(path) == _API:
+                return Said(200, {"data": [self.deleted(seen, at) for at in asked.json()["ids"]]})
+            case _:
+                raise RefusedError("404 page not found", 404)
+
+    def one(self, seen: dict[str, dict[str, Any]], at: str) -> dict[str, Any]:
+        if at.lower() not in seen:
+            raise told("404 Not Found", '{"message":"Resource not found.","value":"CANARY"}')
+        return seen[at.lower()]
+
+    def listed(self, seen: dict[str, dict[str, Any]], organization: str) -> list[dict[str, Any]]:
+        if organization != ORGANIZATION:
+            raise told("404 Not Found", '{"message":"Resource not found."}')
+        return [
+            {"id": entry["id"], "key": entry["key"], "organizationId": ORGANIZATION}
+            | ({} if self.old else {"projectIds": [entry["projectId"]]})
+            for entry in seen.values()
+        ]
+
+    def _written(self, seen: dict[str, dict[str, Any]], asked: Asked) -> dict[str, Any]:
+        body = asked.json()
+        (project,) = body["projectIds"]
+        if asked.method == "PUT":
+            entry = self.one(seen, body["id"])
+            entry |= {"key": body["key"], "value": body["value"], "note": body["note"], "projectId": project}
+            return entry
+        return self.entries[self.put(body["key"], body["value"], note=body["note"], project=project)]
+
+    def deleted(self, seen: dict[str, dict[str, Any]], at: str) -> dict[str, Any]:
+        if at not in seen:
+            return {"id": at, "error": "access denied"}
+        del self.entries[at]
+        return {"id": at}

@@ -1,0 +1,1 @@
+"""The forms of `auth`: how each logs in as a machine identity."""

@@ -1,0 +1,103 @@
+"""Forms that prove the provider's own machine with a token of its metadata server: azure, gcpIdToken.
+
+A token of Azure is valid for every server that accepts its resource, and the author of a store chooses the server that
+receives it. Therefore it is sent only to Infisical's own hosts and to those that the administrator lists. A token of
+Google is valid for one machine identity only.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+from yarl import URL
+
+from eso_api.stores.infisical import InfisicalAzureAuth, InfisicalGcpIdTokenAuth
+from eso_provider_infisical.auth.form import Body, Form, Opened, optional_text, text
+from eso_sdk.cloudservices import ask_cloud
+from eso_sdk.errors import backend_error, credentials_not_found, invalid_config
+from eso_sdk.http import HttpRequest, status_error
+from kubebase.clock import Clock
+
+HOSTS: Final = "ESO_PROVIDER_INFISICAL_HOSTS"
+"""Environment variable with the hosts, besides Infisical's own, that may receive Azure tokens; separated by commas."""
+OWN_HOSTS: Final = frozenset({"app.infisical.com", "us.infisical.com", "eu.infisical.com"})
+RESOURCE: Final = "https://management.azure.com/"
+
+_AZURE: Final = "http://169.254.169.254"
+_GOOGLE: Final = "metadata.google.internal"
+_IDENTITY: Final = "/computeMetadata/v1/instance/service-accounts/default/identity"
+
+
+def azure(config: InfisicalAzureAuth, store: Opened, environment: Mapping[str, str] = os.environ) -> Form:
+    place = "/auth/azureAuthCredentials"
+    identity = text(store, config.identity_id, f"{place}/identityId")
+    resource = optional_text(store, config.resource, f"{place}/resource") or RESOURCE
+    host = URL(store.config.host_api).host or ""
+    if host not in OWN_HOSTS and host not in environment.get(HOSTS, "").split(","):
+        raise invalid_config(
+            place,
+            f"would send a token of the provider's machine to {host}; let the administrator of the provider list this"
+            f" host in the environment variable {HOSTS}",
+        )
+
+    async def body() -> Body:
+        base = environment.get("AZURE_POD_IDENTITY_AUTHORITY_HOST", "") or _AZURE
+        url = (URL(base) / "metadata/identity/oauth2/token").with_query(
+            {"api-version": "2018-02-01", "resource": resource}
+        )
+        answer = await _asked(url, {"Metadata": "true"}, "Azure's instance metadata", store.clock)
+        return {"identityId": identity, "jwt": _access_token(answer)}
+
+    return Form(
+        name="azureAuthCredentials",
+        method="azure-auth",
+        call="MachineIdentityLoginViaAzureAuth",
+        proof=(identity, resource),
+        body=body,
+        advice="check the identity id, the resource, and that its Azure auth allows the provider's managed identity",
+    )
+
+
+def gcp_id_token(config: InfisicalGcpIdTokenAuth, store: Opened, environment: Mapping[str, str] = os.environ) -> Form:
+    place = "/auth/gcpIdTokenAuthCredentials"
+    identity = text(store, config.identity_id, f"{place}/identityId")
+
+    async def body() -> Body:
+        host = environment.get("GCE_METADATA_HOST", "") or _GOOGLE
+        url = URL(f"http://{host}{_IDENTITY}").with_query(audience=identity, format="full")
+        token = await _asked(url, {"Metadata-Flavor": "Google"}, "Google's metadata server", store.clock)
+        return {"identityId": identity, "jwt": token.decode("ascii", "replace").strip()}
+
+    return Form(
+        name="gcpIdTokenAuthCredentials",
+        method="gcp-auth",
+        call="MachineIdentityLoginViaGcpIdTokenAuth",
+        proof=(identity,),
+        body=body,
+        advice="check the identity id, and that its GCP auth is of type gce and allows the provider's service account",
+    )
+
+
+async def _asked(url: URL, headers: Mapping[str, str], subject: str, clock: Clock) -> bytes:
+    answer = await ask_cloud(HttpRequest("GET", url, headers), subject, clock)
+    if answer.status in (400, 404):
+        raise credentials_not_found(
+            f"{subject} has no identity for the provider; assign one to its machine, or use another form of auth"
+        )
+    if problem := status_error(answer, subject, clock):
+        raise problem
+    return answer.body
+
+
+class _Azure(msgspec.Struct, frozen=True):
+    access_token: str
+
+
+def _access_token(body: bytes) -> str:
+    try:
+        return msgspec.json.decode(body, type=_Azure).access_token
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise backend_error("Azure's instance metadata answers without a token") from None

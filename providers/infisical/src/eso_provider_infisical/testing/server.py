@@ -1,0 +1,223 @@
+"""A server that stands in for Infisical: logins, secrets of the API v3, projects by slug."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from eso_provider_infisical.testing.model import (
+    HIDDEN,
+    Folder,
+    Identity,
+    Project,
+    StoredSecret,
+    described,
+    etag_of,
+)
+from eso_sdk.testing.standin import Asked, Said, StandIn
+
+CLIENT_ID: Final = "11111111-1111-4111-8111-111111111111"
+CLIENT_SECRET: Final = "client-secret-canary"  # noqa: S105 - of a test server
+MAIN: Final = "shop"
+
+_RAW: Final = ("api", "v3", "secrets", "raw")
+
+
+class RefusedError(Exception):
+    """An answer with an error, in the form of the API."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.said = Said(status, {"statusCode": status, "message": message, "error": "Error", "reqId": "req-1"})
+
+
+@dataclass(slots=True)
+class InfisicalServer(StandIn):
+    """Projects, identities and their tokens."""
+
+    projects: dict[str, Project] = field(default_factory=dict, repr=False)
+    logins: dict[str, Identity] = field(default_factory=dict, repr=False)
+    """Identities by what proves them: client id and secret, or the method and the identity id."""
+    tokens: dict[str, tuple[Identity, float]] = field(default_factory=dict, repr=False)
+    """Identity and end of life of each token."""
+    token_seconds: int = 7200
+    old_lookup: bool = False
+    """Whether projects are looked up in the place of older servers."""
+
+    def __post_init__(self) -> None:
+        self.project(MAIN).folder("dev", "/")
+        self.logins[f"{CLIENT_ID}:{CLIENT_SECRET}"] = Identity("identity-one", frozenset({MAIN}))
+
+    def project(self, slug: str = MAIN) -> Project:
+        return self.projects.setdefault(slug, Project(f"id-of-{slug}", slug))
+
+    def token(self, identity: Identity | None = None) -> str:
+        """Issue a token that was not asked for: an access token made in the UI."""
+        made = f"st.{secrets.token_hex(16)}"
+        self.tokens[made] = (identity or Identity("identity-token", frozenset({MAIN})), float("inf"))
+        return made
+
+    async def answer(self, asked: Asked) -> Said:
+        try:
+            return self._answered(asked)
+        except RefusedError as refused:
+            return refused.said
+
+    # --- logins ------------------------------------------------------------------------------------------------------
+
+    def _answered(self, asked: Asked) -> Said:
+        match (asked.method, *asked.segments):
+            case ("POST", "api", "v1", "auth", method, "login"):
+                return self._login(method, asked.json())
+            case ("GET", "api", "v1", "projects", "slug", slug) if not self.old_lookup:
+                return self._lookup(asked, slug)
+            case ("GET", "api", "v1", "workspace", "slug", slug) if self.old_lookup:
+                return self._lookup(asked, slug)
+            case ("GET", *path) if tuple(path) == _RAW:
+                return self._list(asked)
+            case ("GET", *path, name) if tuple(path) == _RAW:
+                return self._get(asked, name)
+            case (("POST" | "PATCH" | "DELETE") as method, *path, name) if tuple(path) == _RAW:
+                return self._change(asked, method, name)
+            case _:
+                raise RefusedError(404, f"Route {asked.line} not found")
+
+    def _login(self, method: str, body: Mapping[str, Any]) -> Said:
+        proof = f"{method}:{body.get('identityId')}"
+        if method == "universal-auth":
+            proof = f"{body.get('clientId')}:{body.get('clientSecret')}"
+        if proof not in self.logins:
+            raise RefusedError(401, f"Invalid credentials {body.get('clientSecret') or body.get('jwt') or ''}")
+        token = f"jwt.{secrets.token_hex(16)}"
+        self.tokens[token] = (self.logins[proof], self.now() + self.token_seconds)
+        answer = {
+            "accessToken": token,
+            "expiresIn": self.token_seconds,
+            "accessTokenMaxTTL": 10 * self.token_seconds,
+            "tokenType": "Bearer",
+        }
+        return Said(200, answer)
+
+    def _identity(self, asked: Asked) -> Identity:
+        token = asked.headers.get("authorization", "").removeprefix("Bearer ")
+        identity, ends = self.tokens.get(token, (None, 0.0))
+        if identity is None or ends <= self.now():
+            raise RefusedError(401, f"Token {token} is missing or expired")
+        return identity
+
+    # --- reads -------------------------------------------------------------------------------------------------------
+
+    def _lookup(self, asked: Asked, slug: str) -> Said:
+        project = self._project(asked, self._identity(asked), slug)
+        return Said(200, {"id": project.id, "_id": project.id, "slug": project.slug, "environments": []})
+
+    def _project(self, asked: Asked, identity: Identity, slug: str) -> Project:
+        if slug not in self.projects:
+            raise RefusedError(404, f"No project found with slug {slug}")
+        if slug not in identity.projects:
+            raise RefusedError(403, "You are not a member of this project")
+        del asked
+        return self.projects[slug]
+
+    def _folder(self, project: Project, environment: str, path: str) -> Folder:
+        if (environment, path) not in project.folders:
+            raise RefusedError(404, f"Folder with path '{path}' in environment '{environment}' was not found.")
+        return project.folders[environment, path]
+
+    def _list(self, asked: Asked) -> Said:
+        identity, query = self._identity(asked), asked.query
+        project = self._project(asked, identity, query.get("workspaceSlug", ""))
+        environment, path = query["environment"], query.get("secretPath", "/")
+        self._folder(project, environment, path)
+        below = path.rstrip("/") + "/"
+        paths = [
+            held
+            for at, held in sorted(project.folders)
+            if at == environment and (held == path or (query.get("recursive") == "true" and held.startswith(below)))
+        ]
+        body: dict[str, Any] = {
+            "secrets": [each for held in paths for each in self._shown(identity, project, query, environment, held)]
+        }
+        if query.get("include_imports") == "true":
+            body["imports"] = [
+                {
+                    "secretPath": source,
+                    "environment": environment,
+                    "secrets": self._shown(identity, project, query, environment, source),
+                }
+                for source in project.folders[environment, path].imports
+            ]
+        etag = etag_of(body)
+        if asked.headers.get("if-none-match") == etag:
+            return Said(304, None, {"ETag": etag})
+        return Said(200, body, {"ETag": etag})
+
+    def _shown(
+        self, identity: Identity, project: Project, query: Mapping[str, str], environment: str, path: str
+    ) -> list[dict[str, Any]]:
+        reads = query.get("viewSecretValue", "true") == "true"
+        held = [each for each in project.folders[environment, path].secrets.values() if each.key not in identity.unseen]
+        if reads and any(each.key in identity.unread for each in held):
+            raise RefusedError(403, "You do not have permission to read a secret value")
+        return [self._described(identity, project, query, environment, path, secret=each) for each in held]
+
+    def _described(
+        self,
+        identity: Identity,
+        project: Project,
+        query: Mapping[str, str],
+        environment: str,
+        path: str,
+        *,
+        secret: StoredSecret,
+    ) -> dict[str, Any]:
+        value = secret.value
+        if query.get("version"):
+            value = secret.versions[int(query["version"]) - 1]
+        if query.get("expandSecretReferences") == "true":
+            value = project.expanded(environment, path, value)
+        if query.get("viewSecretValue", "true") != "true" or secret.key in identity.masked:
+            value = HIDDEN
+        return described(project, environment, path, secret, value)
+
+    def _get(self, asked: Asked, name: str) -> Said:
+        identity, query = self._identity(asked), asked.query
+        project = self._project(asked, identity, query.get("workspaceSlug", ""))
+        environment, path = query["environment"], query.get("secretPath", "/")
+        folder = self._folder(project, environment, path)
+        if name in identity.unseen | identity.unread:
+            raise RefusedError(403, "You do not have permission to read this secret")
+        places = [path]
+        if query.get("include_imports") == "true":
+            places += reversed(folder.imports)
+        for place in places:
+            secret = project.folders[environment, place].secrets.get(name)
+            if secret is not None and int(query.get("version") or 1) <= len(secret.versions):
+                shown = self._described(identity, project, query, environment, place, secret=secret)
+                return Said(200, {"secret": shown})
+        raise RefusedError(404, f"Secret with name '{name}' not found")
+
+    # --- writes ------------------------------------------------------------------------------------------------------
+
+    def _change(self, asked: Asked, method: str, name: str) -> Said:
+        identity, body = self._identity(asked), asked.json()
+        slugs = {project.id: slug for slug, project in self.projects.items()}
+        slug = slugs.get(body.get("workspaceId", "")) or body.get("projectSlug", "")
+        project = self._project(asked, identity, slug)
+        environment, path = body["environment"], body.get("secretPath", "/")
+        held = self._folder(project, environment, path).secrets
+        place = f"{path.rstrip('/')}/{name}"
+        if (name in held) is (method == "POST"):
+            raise RefusedError(400 if method == "POST" else 404, "Secret already exists, or is not found")
+        if project.protected:
+            return Said(200, {"approval": {"id": "approval-1", "status": "open"}})
+        secret = held.get(name) or StoredSecret(name, [""])
+        if method == "DELETE":
+            project.remove(place, environment)
+        else:
+            text: str = body["secretValue"]
+            project.put(place, text.strip() + ("\n" if text.endswith("\n") else ""), environment)
+            secret = project.folders[environment, path].secrets[name]
+        return Said(200, {"secret": described(project, environment, path, secret, secret.value)})

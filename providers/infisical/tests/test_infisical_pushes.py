@@ -1,0 +1,195 @@
+"""Pushes and deletions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from eso_provider_infisical.testing.server import InfisicalServer
+from eso_provider_infisical.testing.sessions import store
+from eso_sdk.testing import InMemory
+from eso_sdk.testing.calls import delete, push, read
+from eso_wire.errors import ErrorReason, ProviderError
+from eso_wire.values import PushOutcome
+
+WRITES = "P[OA]*T* /api/v3/secrets/raw/*"
+
+
+def reason(outcome: object) -> ErrorReason:
+    assert isinstance(outcome, ProviderError)
+    return outcome.reason
+
+
+async def test_a_value_is_created_updated_and_left_alone_if_equal(provider: InMemory, server: InfisicalServer) -> None:
+    call = store(server, secretsPath="/app")
+    server.project().folder("dev", "/app")
+
+    outcomes = [await push(provider, call, ("KEY", "", value)) for value in ("one", "one", "two")]
+
+    assert outcomes == [[PushOutcome.CREATED], [PushOutcome.UNCHANGED], [PushOutcome.UPDATED]]
+    assert server.project().find("/app/KEY") == "two"
+    assert [asked.method for asked in server.asked(WRITES)] == ["POST", "PATCH"]
+
+
+async def test_a_write_names_the_project_by_its_id_which_is_looked_up_once(
+    provider: InMemory, server: InfisicalServer
+) -> None:
+    call = store(server)
+
+    await push(provider, call, ("A", "", "1"))
+    await push(provider, call, ("B", "", "2"))
+
+    assert {asked.json()["workspaceId"] for asked in server.asked(WRITES)} == {"id-of-shop"}
+    assert len(server.asked("GET /api/v1/projects/slug/shop")) == 1
+
+
+async def test_older_servers_look_projects_up_elsewhere(provider: InMemory, server: InfisicalServer) -> None:
+    server.old_lookup = True
+
+    assert await push(provider, store(server), ("A", "", "1")) == [PushOutcome.CREATED]
+
+
+async def test_a_project_made_anew_under_its_slug_is_looked_up_again(
+    provider: InMemory, server: InfisicalServer
+) -> None:
+    call = store(server)
+    await push(provider, call, ("A", "", "1"))
+    server.projects.clear()
+    server.project().id = "another-id"
+    server.project().put("/A", "0")
+
+    assert await push(provider, call, ("A", "", "2")) == [PushOutcome.UPDATED]
+    assert server.project().find("/A") == "2"
+
+
+async def test_a_whole_secret_is_a_sorted_json_object(provider: InMemory, server: InfisicalServer) -> None:
+    await push(provider, store(server), ("A", "", {"user": "<anna>", "password": "p"}))
+
+    assert server.project().find("/A") == '{"password":"p","user":"<anna>"}'
+
+
+async def test_properties_of_one_key_are_one_write_and_keep_the_rest(
+    provider: InMemory, server: InfisicalServer
+) -> None:
+    server.project().put("/DB", '{"keep":1,"user":"old"}')
+
+    outcomes = await push(provider, store(server), ("DB", "user", "anna"), ("DB", "deep.er", "x"))
+
+    assert outcomes == [PushOutcome.UPDATED] * 2
+    assert server.project().find("/DB") == '{"keep":1,"user":"anna","deep":{"er":"x"}}'
+    assert len(server.asked(WRITES)) == 1
+
+
+async def test_a_property_of_a_value_that_is_not_json_is_refused(provider: InMemory, server: InfisicalServer) -> None:
+    server.project().put("/A", "plain")
+
+    (outcome,) = await push(provider, store(server), ("A", "user", "anna"))
+
+    assert reason(outcome) is ErrorReason.INVALID_REQUEST
+    assert server.project().find("/A") == "plain"
+
+
+async def test_a_push_does_not_replace_references_of_the_stored_value(
+    provider: InMemory, server: InfisicalServer
+) -> None:
+    server.project().put("/HOST", "db")
+    server.project().put("/DB", '{"host":"${HOST}"}')
+
+    await push(provider, store(server), ("DB", "user", "anna"))
+
+    assert server.project().find("/DB") == '{"host":"${HOST}","user":"anna"}'
+
+
+async def test_an_imported_secret_is_not_mistaken_for_an_own_one(provider: InMemory, server: InfisicalServer) -> None:
+    server.project().put("/shared/A", "imported")
+    server.project().folder("dev", "/").imports.append("/shared")
+
+    assert await push(provider, store(server), ("A", "", "own")) == [PushOutcome.CREATED]
+    assert (server.project().find("/A"), server.project().find("/shared/A")) == ("own", "imported")
+
+
+@pytest.mark.parametrize("value", [" blanks ", "lines\n", "lines\n\n"])
+async def test_blanks_that_infisical_removes_do_not_cause_a_write_each_time(
+    provider: InMemory, server: InfisicalServer, value: str
+) -> None:
+    call = store(server)
+
+    outcomes = [await push(provider, call, ("A", "", value)) for _ in range(2)]
+
+    assert outcomes == [[PushOutcome.CREATED], [PushOutcome.UNCHANGED]]
+
+
+async def test_a_binary_value_is_refused_without_quoting_it(provider: InMemory, server: InfisicalServer) -> None:
+    (outcome,) = await push(provider, store(server), ("A", "", b"\xff\x00CANARY"))
+
+    assert reason(outcome) is ErrorReason.INVALID_REQUEST
+    assert "CANARY" not in str(outcome)
+
+
+async def test_a_change_that_waits_for_approval_is_not_reported_as_written_and_requested_once(
+    provider: InMemory, server: InfisicalServer
+) -> None:
+    server.project().protected = True
+    call = store(server)
+
+    outcomes = [each for _ in range(3) for each in await push(provider, call, ("A", "", "1"))]
+
+    assert {reason(each) for each in outcomes} == {ErrorReason.PERMISSION_DENIED}
+    assert "change request" in str(outcomes[0])
+    assert len(server.asked(WRITES)) == 1
+
+
+async def test_a_deletion_that_waits_for_approval_is_requested_once(
+    provider: InMemory, server: InfisicalServer
+) -> None:
+    server.project().put("/A", "1")
+    server.project().protected = True
+    call = store(server)
+
+    outcomes = [each for _ in range(3) for each in await delete(provider, call, ("A", ""))]
+
+    assert {reason(each) for each in outcomes} == {ErrorReason.PERMISSION_DENIED}
+    assert len(server.asked("DELETE *")) == 1
+
+
+async def test_a_deletion_in_a_project_that_is_gone_is_done(provider: InMemory, server: InfisicalServer) -> None:
+    assert await delete(provider, store(server, projectSlug="gone"), ("A", "")) == [False]
+
+
+@pytest.mark.parametrize(
+    ("stored", "items", "left", "existed"),
+    [
+        pytest.param("plain", [("A", "")], None, [True], id="a whole value"),
+        pytest.param('{"a":"1","b":"2"}', [("A", "a")], '{"b":"2"}', [True], id="a property keeps the rest"),
+        pytest.param('{"a":"1"}', [("A", "a")], None, [True], id="the last property takes the secret with it"),
+        pytest.param('{"a":"1","b":"2"}', [("A", "a"), ("A", "b")], None, [True, True], id="all properties at once"),
+        pytest.param('{"a":"1"}', [("A", "z")], '{"a":"1"}', [False], id="an absent property"),
+        pytest.param(None, [("A", "")], None, [False], id="an absent secret"),
+    ],
+)
+async def test_deletions(
+    provider: InMemory,
+    server: InfisicalServer,
+    stored: str | None,
+    items: list[tuple[str, str]],
+    *,
+    left: str | None,
+    existed: list[bool],
+) -> None:
+    if stored is not None:
+        server.project().put("/A", stored)
+
+    assert await delete(provider, store(server), *items) == existed
+    assert server.project().find("/A") == left
+
+
+async def test_a_pushed_value_is_read_at_once_although_it_was_missing(
+    provider: InMemory, server: InfisicalServer
+) -> None:
+    call: Any = store(server)
+    (missing,) = await read(provider, call, "A")
+    await push(provider, call, ("A", "", "1"))
+
+    assert reason(missing) is ErrorReason.SECRET_NOT_FOUND
+    assert await read(provider, call, "A") == [b"1"]
