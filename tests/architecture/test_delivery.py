@@ -126,7 +126,13 @@ def test_every_change_passes_checks_and_fast_tests_and_tests_on_a_real_api_serve
     """R107."""
     script = (ROOT / ".ci" / "run").read_text()
 
-    assert re.findall(r"^make (\S+)", script, re.MULTILINE) == ["check", "browser", "test", "test-cluster"]
+    assert re.findall(r"^make (\S+)", script, re.MULTILINE) == [
+        "check",
+        "browser",
+        "prometheus",
+        "test",
+        "test-cluster",
+    ]
     assert re.search(r"pytest .*packages providers tests", commands("test"))
     assert re.search(r"pytest .*--apiserver=kube -m live", commands("test-cluster"))
 

@@ -83,7 +83,7 @@ BLOCKS: Final[dict[str, dict[str, Run | Because]]] = {
         "eso provider list --needed": Because(
             "other tests run this command", "packages/eso-cli/tests/test_provider_list.py"
         ),
-        "docker build -f deploy/Containerfile --target providers": Because("docker and helm are needed", CHARTS),
+        "make image NAME=providers": Because("a container tool and helm are needed", CHARTS),
         "kubectl get providerclasses": Because("it only lists objects", "tests/kubectl/test_reading.py"),
         "helm upgrade external-secrets": HELM,
         "helm test external-secrets": Because(
