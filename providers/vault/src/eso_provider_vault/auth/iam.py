@@ -12,14 +12,14 @@ from collections.abc import Mapping
 from typing import Final
 
 from eso_api.stores.vault import VaultIam
-from eso_provider_vault.auth.awskeys import Sts, credential_source, sts_url
+from eso_provider_vault.auth.awskeys import SESSION_NAME, Sts, credential_source, sts_url
 from eso_provider_vault.auth.method import Body, Method, Secrets, mount_of, named
 from eso_provider_vault.auth.sigv4 import AwsCredentials, Scope, SignableRequest, signed_headers
+from eso_sdk.awsidentity import CALLER_IDENTITY
 from eso_sdk.errors import invalid_config
 from kubebase.clock import Clock
 
 _SERVER_ID: Final = "X-Vault-AWS-IAM-Server-ID"
-_BODY: Final = b"Action=GetCallerIdentity&Version=2011-06-15"
 
 
 def iam(config: VaultIam, secrets: Secrets, environment: Mapping[str, str] = os.environ) -> Method:
@@ -29,7 +29,7 @@ def iam(config: VaultIam, secrets: Secrets, environment: Mapping[str, str] = os.
     if not region.replace("-", "").isalnum():
         raise invalid_config(f"{place}/region", "is not the name of an AWS region, such as eu-central-1")
     source = credential_source(config, secrets, environment)
-    sts = Sts(sts_url(region, environment), Scope(region, "sts"), secrets.clock)
+    sts = Sts(sts_url(region, environment), Scope(region, "sts"), secrets.clock, SESSION_NAME, place)
 
     async def body() -> Body:
         credentials = await source.obtain(sts)
@@ -50,14 +50,19 @@ def iam(config: VaultIam, secrets: Secrets, environment: Mapping[str, str] = os.
 
 def login_request(sts: Sts, credentials: AwsCredentials, server_id: str, clock: Clock) -> Body:
     """Return the fields that carry the signed request."""
-    headers = {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8", "Content-Length": str(len(_BODY))}
+    headers = {
+        "Content-Type": "application/x-www-form-urlencoded; charset=utf-8",
+        "Content-Length": str(len(CALLER_IDENTITY)),
+    }
     if server_id:
         headers[_SERVER_ID] = server_id
-    signed = signed_headers(SignableRequest("POST", sts.url, headers, _BODY), credentials, sts.scope, clock.now())
+    signed = signed_headers(
+        SignableRequest("POST", sts.url, headers, CALLER_IDENTITY), credentials, sts.scope, clock.now()
+    )
     return {
         "iam_http_request_method": "POST",
         "iam_request_url": _encoded(str(sts.url).encode()),
-        "iam_request_body": _encoded(_BODY),
+        "iam_request_body": _encoded(CALLER_IDENTITY),
         "iam_request_headers": _encoded(json.dumps({name: [value] for name, value in signed.items()}).encode()),
     }
 

@@ -1,0 +1,164 @@
+"""AWS credentials from STS, and those of the provider's own pod. They live in a session, never in the environment.
+
+| environment of the provider | credentials |
+|---|---|
+| `AWS_WEB_IDENTITY_TOKEN_FILE`, `AWS_ROLE_ARN` | the role, assumed with the token file (IRSA) |
+| `AWS_CONTAINER_CREDENTIALS_FULL_URI` | EKS Pod Identity |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlencode
+from xml.etree import ElementTree as ET
+
+from yarl import URL
+
+from eso_api.values import SecretBytes
+from eso_sdk.authorization import digest
+from eso_sdk.cloudservices import ask_cloud
+from eso_sdk.errors import backend_error, credentials_not_found, rejected
+from eso_sdk.http import HttpRequest, status_error
+from eso_sdk.sigv4 import AwsCredentials, Scope, SignableRequest, signed_headers
+from kubebase.clock import Clock
+
+_VERSION: Final = "2011-06-15"
+_FORM: Final = {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}
+
+CALLER_IDENTITY: Final = b"Action=GetCallerIdentity&Version=2011-06-15"
+"""The body of the request that proves an AWS identity to a server which sends it to AWS itself."""
+
+
+def sts_url(region: str, environment: Mapping[str, str]) -> URL:
+    """Return the address of STS; `AWS_STS_ENDPOINT` of the provider's environment overrides it."""
+    if override := environment.get("AWS_STS_ENDPOINT", ""):
+        return URL(override if override.endswith("/") else f"{override}/")
+    if region == "us-east-1":
+        return URL("https://sts.amazonaws.com/")
+    suffix = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
+    return URL(f"https://sts.{region}.{suffix}/")
+
+
+@dataclass(frozen=True, slots=True)
+class Sts:
+    """The calls of STS that give credentials."""
+
+    url: URL
+    scope: Scope
+    clock: Clock
+    session_name: str
+    """The name of sessions of assumed roles, as AWS logs it."""
+    place: str
+    """The field of the configuration that leads here, for messages."""
+
+    async def assume_role(self, credentials: AwsCredentials, role: str, external_id: str) -> AwsCredentials:
+        parameters = {"RoleArn": role, "RoleSessionName": self.session_name}
+        if external_id:
+            parameters["ExternalId"] = external_id
+        body = _body("AssumeRole", parameters)
+        headers = signed_headers(
+            SignableRequest("POST", self.url, _FORM, body), credentials, self.scope, self.clock.now()
+        )
+        return await self._credentials(headers, body, "AssumeRole", role)
+
+    async def assume_role_with_token(self, role: str, token: str) -> AwsCredentials:
+        action = "AssumeRoleWithWebIdentity"
+        body = _body(action, {"RoleArn": role, "RoleSessionName": self.session_name, "WebIdentityToken": token})
+        return await self._credentials(_FORM, body, action, role)
+
+    async def _credentials(self, headers: Mapping[str, str], body: bytes, action: str, role: str) -> AwsCredentials:
+        answer = await ask_cloud(HttpRequest("POST", self.url, headers, body), "AWS STS", self.clock)
+        if answer.status in (400, 401, 403):
+            raise rejected(
+                f'AWS STS refuses {action} of role "{role}" ({_code(answer.body)});'
+                f" check the role, its trust policy and the credentials of {self.place}",
+                backend_code=_code(answer.body),
+            )
+        if problem := status_error(answer, "AWS STS", self.clock):
+            raise problem
+        found = {element.tag.rpartition("}")[2]: element.text or "" for element in _elements(answer.body)}
+        return _keys(found.get("AccessKeyId"), found.get("SecretAccessKey"), found.get("SessionToken"), "AWS STS")
+
+
+@dataclass(frozen=True, slots=True)
+class CredentialSource:
+    """The source of the first credentials, and their identity."""
+
+    who: tuple[str, ...]
+    proof: bytes = field(repr=False)
+    obtain: Callable[[Sts], Awaitable[AwsCredentials]] = field(repr=False)
+
+
+def process_source(environment: Mapping[str, str], clock: Clock) -> CredentialSource | None:
+    """Return the source of the provider's own credentials; None if it has no AWS identity."""
+    if environment.get("AWS_WEB_IDENTITY_TOKEN_FILE") and environment.get("AWS_ROLE_ARN"):
+        return _of_token_file(Path(environment["AWS_WEB_IDENTITY_TOKEN_FILE"]), environment["AWS_ROLE_ARN"])
+    if environment.get("AWS_CONTAINER_CREDENTIALS_FULL_URI"):
+        return _of_pod_identity(environment, clock)
+    return None
+
+
+def _of_token_file(path: Path, role: str) -> CredentialSource:
+    async def obtain(sts: Sts) -> AwsCredentials:
+        return await sts.assume_role_with_token(role, await asyncio.to_thread(_file, path))
+
+    return CredentialSource(("process", role), digest("web identity", role), obtain)
+
+
+def _of_pod_identity(environment: Mapping[str, str], clock: Clock) -> CredentialSource:
+    url = URL(environment["AWS_CONTAINER_CREDENTIALS_FULL_URI"])
+    path = environment.get("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "")
+
+    async def obtain(_sts: Sts) -> AwsCredentials:
+        token = await asyncio.to_thread(_file, Path(path)) if path else ""
+        subject = "the Pod Identity agent"
+        headers = {"Authorization": token} if token else {}
+        answer = await ask_cloud(HttpRequest("GET", url, headers), subject, clock)
+        if problem := status_error(answer, subject, clock):
+            raise problem
+        try:
+            found = json.loads(answer.body)
+            return _keys(found.get("AccessKeyId"), found.get("SecretAccessKey"), found.get("Token"), subject)
+        except (ValueError, AttributeError):
+            raise backend_error(f"the answer of {subject} is not JSON with credentials") from None
+
+    return CredentialSource(("process", "pod identity"), digest("pod identity"), obtain)
+
+
+def _keys(key_id: str | None, key: str | None, session: str | None, subject: str) -> AwsCredentials:
+    if not key_id or not key:
+        raise backend_error(f"the answer of {subject} holds no credentials")
+    return AwsCredentials(key_id, SecretBytes(key.encode()), SecretBytes(session.encode()) if session else None)
+
+
+def _body(action: str, parameters: Mapping[str, str]) -> bytes:
+    return urlencode({"Action": action, "Version": _VERSION, **parameters}).encode()
+
+
+def _file(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except (OSError, ValueError):
+        raise credentials_not_found("the provider's own AWS token file cannot be read; check its pod") from None
+
+
+def _elements(body: bytes) -> list[ET.Element]:
+    # STS declares no entities, and an answer is bounded: nothing to expand.
+    if b"<!" in body:
+        return []
+    try:
+        return list(ET.fromstring(body).iter())  # noqa: S314 - declarations are refused above
+    except ET.ParseError:
+        return []
+
+
+def _code(body: bytes) -> str:
+    """Return the error code of STS, such as AccessDenied. It is a fixed word; the message beside it may quote."""
+    codes = (element.text or "" for element in _elements(body) if element.tag.rpartition("}")[2] == "Code")
+    code = next(codes, "")
+    return code if code.isalnum() and len(code) <= 64 else "no error code"
