@@ -412,3 +412,30 @@ async def test_a_token_that_the_backend_rejects_is_replaced_once(
     assert (answer.status, refused.reason) == (200, ErrorReason.CREDENTIALS_REJECTED)
     assert (office.logins, len(shelf.calls)) == (2, 3)
     await rest.close()
+
+
+async def test_a_missing_answer_counts_only_for_requests_with_the_same_body(shelf: Shelf, store: Keep) -> None:
+    rest = Rest(store, RestSettings("the shelf", URL(shelf.url)), FixedHeaders({"Authorization": "Bearer good"}))
+
+    for body in ({"id": 1}, {"id": 2}, {"id": 1}):
+        answer = await rest.send(RestRequest("GET", "none", "Get", json=body, allowed=(404,)))
+        assert answer.status == 404
+
+    assert [asked.json() for asked in shelf.calls] == [{"id": 1}, {"id": 2}]
+    await rest.close()
+
+
+async def test_a_status_in_the_body_counts_like_one_of_the_backend(shelf: Shelf, store: Keep) -> None:
+    settings = RestSettings("the shelf", URL(shelf.url), status_of=lambda answer: int(answer.body or b"200"))
+    rest = Rest(store, settings, FixedHeaders({"Authorization": "Bearer good"}))
+    shelf.script("GET *", Said(400, b"401"))
+
+    reasons = []
+    for _ in range(2):
+        with pytest.raises(ProviderError) as failed:
+            await rest.get("values/a", call="Get")
+        reasons.append(failed.value.reason)
+
+    assert reasons == [ErrorReason.CREDENTIALS_REJECTED] * 2
+    assert len(shelf.calls) == 1
+    await rest.close()

@@ -76,6 +76,8 @@ class RestSettings:
     """Whether unchanged answers are kept, in at most 1 MiB for each identity."""
     repeats: Callable[[HttpAnswer], bool] | None = None
     """Tells answers of reads that a repetition mends: for backends that fail now and then without a reason."""
+    status_of: Callable[[HttpAnswer], int] | None = None
+    """Returns the status that an answer means: for servers that put the status of another server into a body."""
     max_answer: int = MAX_ANSWER
     seconds: float = REQUEST_SECONDS
 
@@ -171,13 +173,14 @@ class Rest:
         self._refusals.check(self._key, self.clock.monotonic())
         target = self._url(request)
         remembers = request.method == "GET" and _MISSING in request.allowed
-        if remembers and target in peer.missing:
+        name = target if request.json is _NOTHING else f"{target} {digest(msgspec.json.encode(request.json)).hex()}"
+        if remembers and name in peer.missing:
             return RestAnswer(_MISSING, {}, b"", subject)
         answer = await self._authorized(peer, request, target)
         if request.method not in ("GET", "HEAD"):
             self._forget_missing()
         elif remembers and answer.status == _MISSING:
-            peer.missing.put(target, None, MISSING_SECONDS)
+            peer.missing.put(name, None, MISSING_SECONDS)
         return RestAnswer(answer.status, answer.headers, answer.body, subject)
 
     async def pages(self, request: RestRequest, following: Following) -> AsyncIterator[RestAnswer]:
@@ -284,6 +287,8 @@ class Rest:
         kept = peer.unchanged.find(encoded) if self.settings.etags else None
         asked = encoded if kept is None else conditional(encoded, kept)
         answer = await self._repeated(peer, asked)
+        if self.settings.status_of is not None:
+            answer = replace(answer, status=self.settings.status_of(answer))
         if answer.status == _NOT_MODIFIED and kept is not None:
             return replace(answer, status=200, body=kept.body)
         if self.settings.etags and answer.status == 200:
