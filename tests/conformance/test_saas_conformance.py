@@ -21,6 +21,8 @@ from eso_cli.testing.conformance import (
     judged,
 )
 from eso_cli.testing.providerprocess import serve_command
+from eso_provider_akeyless.conformance import fixture as akeyless_fixture
+from eso_provider_akeyless.testing.server import ACCESS_ID, ACCESS_KEY, AkeylessServer
 from eso_provider_doppler.conformance import fixture as doppler_fixture
 from eso_provider_doppler.testing.server import TOKEN, DopplerServer
 from eso_provider_tokens import conformance as tokens
@@ -47,6 +49,24 @@ def doppler_backend() -> Iterator[Mapping[str, Any]]:
 
 
 @contextmanager
+def akeyless_backend() -> Iterator[Mapping[str, Any]]:
+    with AkeylessServer.started() as akeyless:
+        akeyless.put("/shop/greeting", "hello")
+        akeyless.put("/shop/login", '{"user":"first"}', LOGIN)
+        yield akeyless_fixture(
+            akeyless.url,
+            (ACCESS_ID, ACCESS_KEY),
+            "/shop",
+            known=[
+                {"key": "/shop/greeting", "value": "hello"},
+                {"key": "/shop/login", "value": "first", "property": "user", "version": "1"},
+            ],
+            maps=[{"key": "/shop/login", "value": {"user": "anna", "realm": "test"}}],
+            find={"name": "/greet", "keys": ["/shop/greeting"]},
+        )
+
+
+@contextmanager
 def tokens_backend() -> Iterator[Mapping[str, Any]]:
     with ExitStack() as running, tempfile.TemporaryDirectory() as folder:
         quay = running.enter_context(QuayServer.started(tls_folder=Path(folder), robots={"shop+ci": "jwt"}))
@@ -66,6 +86,12 @@ def tokens_backend() -> Iterator[Mapping[str, Any]]:
 
 CANDIDATES = {
     "tokens": Candidate(lambda _: serve_command("tokens"), backend=tokens_backend, flags=LOOPBACK),
+    "akeyless": Candidate(
+        lambda _: serve_command("akeyless"),
+        without={"write": frozenset({*IF_ABSENT, BINARY})},
+        backend=akeyless_backend,
+        flags=LOOPBACK,
+    ),
     "doppler": Candidate(
         lambda _: serve_command("doppler"),
         without={
@@ -96,6 +122,7 @@ def backends() -> Iterator[Backends]:
     ("name", "profile"),
     [
         *(("tokens", profile) for profile in ("generator", "tls")),
+        *(("akeyless", profile) for profile in ("read", "write", "tls")),
         *(("doppler", profile) for profile in ("read", "write", "tls")),
     ],
 )

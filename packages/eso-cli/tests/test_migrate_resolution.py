@@ -253,7 +253,7 @@ def manifests() -> Iterator[Any]:
 
 
 NOT_SERVED = {
-    "akeyless", "gitlab",
+    "gitlab",
     "BeyondtrustWorkloadCredentialsDynamicSecret", "CloudsmithAccessToken", "GithubAccessToken", "GitlabDeployToken",
     "Grafana", "QuayAccessToken",
 }  # fmt: skip
