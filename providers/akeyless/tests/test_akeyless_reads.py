@@ -94,7 +94,7 @@ async def test_a_reference_selects_a_version_and_a_property(
     [
         pytest.param(RemoteRef("/none"), ErrorReason.SECRET_NOT_FOUND, id="no item"),
         pytest.param(RemoteRef("/login", version="7"), ErrorReason.VERSION_NOT_FOUND, id="no version"),
-        pytest.param(RemoteRef("/login", version="new"), ErrorReason.INVALID_REQUEST, id="not a version"),
+        pytest.param(RemoteRef("/login", version="new"), ErrorReason.VERSION_NOT_FOUND, id="not a version"),
         pytest.param(RemoteRef("/login", property="none"), ErrorReason.PROPERTY_NOT_FOUND, id="no property"),
         pytest.param(RemoteRef("/key"), ErrorReason.INVALID_REQUEST, id="an item without a value"),
     ],

@@ -50,16 +50,18 @@ class Reader:
 
     async def values(self, places: Iterable[Place]) -> dict[Place, Outcome]:
         """Return the whole value of each place, or why it cannot be read."""
-        known = {place: _checked(place) for place in sorted(places)}
-        names = sorted({name for (name, _), problem in known.items() if problem is None})
+        wanted = sorted(set(places))
+        names = sorted({name for name, _ in wanted})
         types = dict(zip(names, await _each(names, self._type), strict=True))
         found: dict[Place, Outcome] = {}
         static: dict[str, list[str]] = {}
         single: list[tuple[Place, str]] = []
-        for place, problem in known.items():
-            kind = problem or types[place[0]]
+        for place in wanted:
+            kind = types[place[0]]
             if isinstance(kind, ProviderError):
                 found[place] = kind
+            elif not _is_version(place[1]):
+                found[place] = version_not_found(*place)
             elif kind == STATIC:
                 static.setdefault(place[1], []).append(place[0])
             else:
@@ -163,11 +165,9 @@ async def _each(items: Sequence[T], work: Callable[[T], Awaitable[R]]) -> list[R
     return [task.result() for task in tasks]
 
 
-def _checked(place: Place) -> ProviderError | None:
-    name, version = place
-    if version and not (version.isascii() and version.isdecimal() and len(version) < 10):
-        return invalid_request(f'version "{version}" of "{name}" is not a number; Akeyless counts versions from 1')
-    return None
+def _is_version(version: str) -> bool:
+    """Return whether an item can have this version: Akeyless counts them. Without one, the latest is meant."""
+    return not version or (version.isascii() and version.isdecimal() and len(version) < 10)
 
 
 def _part(value: Outcome, ref: RemoteRef) -> Outcome:
