@@ -135,19 +135,7 @@ def manifests(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def up(tmp_path_factory: pytest.TempPathFactory, manifests: Path) -> Iterator[UpProcess]:
     folder = tmp_path_factory.mktemp("up")
-    names = (
-        "akeyless",
-        "aws",
-        "azure",
-        "doppler",
-        "fake",
-        "gcp",
-        "generators",
-        "kubernetes",
-        "tokens",
-        "vault",
-        "webhook",
-    )
+    names = ("aws", "azure", "doppler", "fake", "gcp", "generators", "kubernetes", "tokens", "vault", "webhook")
     providers = [part for name in names for part in ("--provider", name)]
     with up_running(folder, *providers, "--file", str(manifests)) as running:
         yield running

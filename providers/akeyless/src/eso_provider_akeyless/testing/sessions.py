@@ -14,7 +14,7 @@ PLACE = "/authSecretRef/secretRef"
 
 
 def store(url: str, key: str = ACCESS_KEY, access_id: str = ACCESS_ID, **spec: Any) -> Context:
-    """Return the context of a store with an access key."""
+    """Return the context of a store with an access key; `namespace` is the one of the store."""
     return with_login(url, {"accessID": access_id, "accessType": "access_key", "accessTypeParam": key}, **spec)
 
 
@@ -25,7 +25,8 @@ def with_login(
     references = {part: {"name": "akeyless", "key": part} for part in parts}
     whole = {"akeylessGWApiURL": url, "authSecretRef": {"secretRef": references, **(auth or {})}, **spec}
     credentials = {f"{PLACE}/{part}": text for part, text in parts.items()}
-    return call_context(Akeyless, whole, {**credentials, **(more or {})})
+    namespace = whole.pop("namespace", "team")
+    return call_context(Akeyless, whole, {**credentials, **(more or {})}, namespace=namespace)
 
 
 def with_auth(url: str, auth: Mapping[str, Any], credentials: Mapping[str, Any], **spec: Any) -> Context:
