@@ -401,3 +401,21 @@ async def test_the_first_login_finds_the_api_of_a_gateway(
         assert await read(provider, store(server.url + path), "/a") == [b"1"]
 
     assert [each.path for each in server.calls if each.path.endswith("/auth")] == logins
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+async def test_a_gateway_needs_a_certificate_of_the_authority_that_the_store_names(
+    provider: InMemory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, trusted: bool
+) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with AkeylessServer.started(tls_folder=tmp_path) as server:
+        server.put("/a", "1")
+        bundle = {"caBundle": base64.b64encode(server.ca).decode()} if trusted else {}
+
+        (outcome,) = await read(provider, store(server.url, **bundle), "/a")
+
+    if trusted:
+        assert outcome == b"1"
+    else:
+        assert isinstance(outcome, ProviderError)
+        assert server.calls == []

@@ -9,7 +9,7 @@ import pytest
 from eso_provider_akeyless.testing.server import AkeylessServer
 from eso_provider_akeyless.testing.sessions import store
 from eso_sdk.testing import InMemory
-from eso_sdk.testing.calls import delete, push, read
+from eso_sdk.testing.calls import delete, exists, push, read
 from eso_sdk.testing.standin import Said
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import PushOutcome
@@ -126,3 +126,37 @@ async def test_a_pushed_key_is_found_although_it_was_missing_before(provider: In
 
     assert reason(missing) is ErrorReason.SECRET_NOT_FOUND
     assert await read(provider, store(server.url), "/a") == [b"1"]
+
+
+async def test_an_existing_key_costs_a_description_and_a_read(provider: InMemory, server: AkeylessServer) -> None:
+    server.put("/a", "1", tags=(MARK,))
+
+    await push(provider, store(server.url), ("/a", "", "1"))
+
+    assert [call.path.rpartition("/")[2] for call in server.commands()] == ["describe-item", "get-secret-value"]
+
+
+async def test_a_deletion_of_a_whole_item_reads_no_value(provider: InMemory, server: AkeylessServer) -> None:
+    server.put("/a", "1", tags=(MARK,))
+    server.unreadable.add("/a")
+
+    assert await delete(provider, store(server.url), ("/a", "")) == [True]
+    assert server.items == {}
+
+
+async def test_writes_and_checks_see_items_that_were_missing_a_moment_ago(
+    provider: InMemory, server: AkeylessServer
+) -> None:
+    await read(provider, store(server.url), "/a")
+    server.put("/a", "of another process", tags=(MARK,))
+
+    known = await exists(provider, store(server.url), "/a")
+    await read(provider, store(server.url), "/b")
+    server.put("/b", "of another process", tags=(MARK,))
+    outcomes = [
+        *await push(provider, store(server.url), ("/a", "", "2")),
+        *await delete(provider, store(server.url), ("/b", "")),
+    ]
+
+    assert known is True
+    assert outcomes == [PushOutcome.UPDATED, True]

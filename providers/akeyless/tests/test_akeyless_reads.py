@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 
@@ -131,20 +132,27 @@ async def test_a_missing_key_costs_one_request_a_minute(
     assert await read(provider, store(server.url), "/late") == [b"here"]
 
 
-async def test_one_deleted_or_denied_secret_does_not_spoil_the_others(
-    provider: InMemory, server: AkeylessServer
+@pytest.mark.parametrize(
+    ("spoil", "expected"),
+    [
+        pytest.param(lambda server: server.items.pop("/shop/5"), ErrorReason.SECRET_NOT_FOUND, id="deleted"),
+        pytest.param(lambda server: server.unreadable.add("/shop/5"), ErrorReason.PERMISSION_DENIED, id="denied"),
+    ],
+)
+async def test_one_secret_that_cannot_be_read_does_not_spoil_the_others(
+    provider: InMemory, server: AkeylessServer, spoil: Callable[[AkeylessServer], object], expected: ErrorReason
 ) -> None:
     names = [f"/shop/{number}" for number in range(8)]
     for name in names:
         server.put(name, "v")
     call = store(server.url)
     await read(provider, call, *names)
-    del server.items["/shop/5"]
+    spoil(server)
     server.calls.clear()
 
     outcomes = await read(provider, call, *names)
 
-    assert reason(outcomes[5]) is ErrorReason.SECRET_NOT_FOUND
+    assert reason(outcomes[5]) is expected
     assert [value for value in outcomes if value != outcomes[5]] == [b"v"] * 7
     assert len(server.calls) <= 9
 
@@ -302,11 +310,21 @@ async def test_throttling_pauses_every_store_of_the_identity(provider: InMemory,
     assert len(server.commands()) == 1
 
 
-@pytest.mark.parametrize("status", [400, 403, 500, 503])
-async def test_no_failure_counts_as_a_missing_key(provider: InMemory, server: AkeylessServer, status: int) -> None:
+@pytest.mark.parametrize(
+    "said",
+    [
+        *(pytest.param(Said(each, {"error": f"not found {CANARY}"}), id=f"{each}") for each in (400, 403, 500, 503)),
+        pytest.param(Said(404, b"<html>default backend - 404</html>"), id="404 of a proxy"),
+        pytest.param(Said(404), id="404 without a body"),
+        pytest.param(Said(404, {"error": "unknown command"}), id="404 of another path"),
+        pytest.param(Said(200, {}), id="an answer without an item"),
+    ],
+)
+async def test_no_failure_counts_as_a_missing_key(provider: InMemory, server: AkeylessServer, said: Said) -> None:
     server.put("/a", CANARY)
-    server.script("POST /v2/describe-item", Said(status, {"error": f"not found {CANARY}"}))
+    server.script("POST /v2/describe-item", said)
 
     (outcome,) = await read(provider, store(server.url), "/a")
 
     assert reason(outcome) is not ErrorReason.SECRET_NOT_FOUND
+    assert await read(provider, store(server.url), "/a") == [CANARY.encode()]

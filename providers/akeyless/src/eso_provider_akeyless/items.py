@@ -47,8 +47,10 @@ class Items:
         self._session = session
         self._fresh: dict[str, Any] = {"ignore-cache": "true"} if ignore_cache else {}
 
-    async def describe(self, name: str) -> Item | None:
-        answer = await self._read("describe-item", "DescribeItem", {"name": name}, name)
+    async def describe(self, name: str, *, remembered: bool = True) -> Item | None:
+        """Describe an item. Before a write, what was lately missing must be asked for again: `remembered=False`."""
+        send = self._read if remembered else self._write
+        answer = await send("describe-item", "DescribeItem", {"name": name}, name)
         if answer is None:
             return None
         item: Item = answer.read(Item)
@@ -68,7 +70,7 @@ class Items:
 
     async def dynamic(self, name: str) -> bytes | None:
         """Create credentials of a dynamic secret."""
-        answer = await self._read("get-dynamic-secret-value", "GetDynamicSecretValue", {"name": name}, name)
+        answer = await self._read("get-dynamic-secret-value", "GetDynamicSecretsValue", {"name": name}, name)
         return None if answer is None else _object(answer)
 
     async def rotated(self, name: str, version: str) -> bytes | None:

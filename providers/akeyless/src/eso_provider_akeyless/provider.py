@@ -11,9 +11,9 @@ from eso_sdk.provider import Maturity, Provider, store_kind
 
 NAME: Final = "akeyless"
 VERSION: Final = "0.1.0"
+API_NAME: Final = "AKEYLESSLESS/SecretsManager"
+"""The label that metrics of the operator in Go have: dashboards select by it."""
 
 Akeyless = store_kind(objects=(AKEYLESS, CLUSTER_AKEYLESS), v1_key="akeyless")(AkeylessStore)
 
-PROVIDER: Final = Provider(
-    name=NAME, version=VERSION, kinds=(Akeyless,), api_name="Akeyless", maturity=Maturity.UNPROVEN
-)
+PROVIDER: Final = Provider(name=NAME, version=VERSION, kinds=(Akeyless,), api_name=API_NAME, maturity=Maturity.UNPROVEN)

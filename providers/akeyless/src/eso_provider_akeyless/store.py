@@ -18,7 +18,7 @@ from eso_api.stores.akeyless import AkeylessProvider
 from eso_api.values import SecretBytes
 from eso_provider_akeyless.auth.choice import check_auth, chosen_form
 from eso_provider_akeyless.auth.session import Session
-from eso_provider_akeyless.gateways import FIELD, api_url
+from eso_provider_akeyless.gateways import FIELD, api_url, status_of
 from eso_provider_akeyless.items import STATIC, Items
 from eso_provider_akeyless.reading import Reader
 from eso_provider_akeyless.writing import Writer
@@ -81,7 +81,7 @@ class AkeylessStore(Store[AkeylessProvider]):
 
     async def check(self, ref: RemoteRef) -> Check:
         """Tell whether an item exists. The property counts for static secrets: reads of others can have effects."""
-        item = await self._items.describe(ref.key)
+        item = await self._items.describe(ref.key, remembered=False)
         if item is None or not ref.property or item.item_type != STATIC:
             return Check(exists=item is not None)
         return Check(exists=Draft(await self._writer.value(ref.key)).has(ref.property))
@@ -128,8 +128,15 @@ class AkeylessStore(Store[AkeylessProvider]):
         bundle = ca_bundle(config.ca_bundle) if config.ca_bundle else b""
         if not bundle and config.ca_provider is not None:
             bundle = self.ca(config.ca_provider)
+        subject = f"Akeyless {url.host}"
         return RestSettings(
-            f"Akeyless {url.host}", url, ca=bundle, field=FIELD, credentials_in_body=True, max_answer=MAX_ANSWER
+            subject,
+            url,
+            ca=bundle,
+            field=FIELD,
+            status_of=status_of(subject),
+            credentials_in_body=True,
+            max_answer=MAX_ANSWER,
         )
 
 

@@ -38,10 +38,10 @@ class Writer:
         """Write all items of one name; return one outcome for each."""
         name, mark = items[0].remote.key, mark_of(items[0].owner_token)
         async with self._locks.setdefault(name, asyncio.Lock()):
-            item = await self._items.describe(name)
+            item = await self._items.describe(name, remembered=False)
             if item is not None:
                 _check(item, name, mark)
-            present = None if item is None else await self.value(name)
+            present = None if item is None else await self._present(item, name)
             draft = Draft(present)
             refused = [_put(draft, each) for each in items]
             done = PushOutcome.UNCHANGED
@@ -54,21 +54,18 @@ class Writer:
         """Remove all items of one name; return for each whether it existed. What is not ours stays."""
         name, mark = items[0].remote.key, mark_of(items[0].owner_token)
         async with self._locks.setdefault(name, asyncio.Lock()):
-            item = await self._items.describe(name)
+            item = await self._items.describe(name, remembered=False)
             if item is None or mark not in (item.item_tags or ()):
                 return [False for _ in items]
             _check(item, name, mark)
-            whole = any(not each.remote.property for each in items)
-            # Without a property the value is not needed.
-            present = b"" if whole else await self.value(name)
+            # Without properties the value does not matter.
+            present = await self._present(item, name) if any(each.remote.property for each in items) else b""
             draft = Draft(present)
-            outcomes: list[bool | ProviderError] = (
-                [True for _ in items] if whole else [removed(draft, e) for e in items]
-            )
-            if whole or draft.value is None:
+            outcomes = [removed(draft, each) for each in items]
+            if present is not None and draft.value is None:
                 await self._items.delete(name)
                 self._reader.forget(name)
-            elif draft.value != present:
+            elif draft.value is not None and draft.value != present:
                 await self._write(name, draft.value, "")
         return outcomes
 
@@ -80,6 +77,11 @@ class Writer:
                 return None
             raise found
         return found
+
+    async def _present(self, item: Item, name: str) -> bytes | None:
+        """Return the value of an item that was just described."""
+        self._reader.note(Item(name, item.item_type))
+        return await self.value(name)
 
     async def _write(self, name: str, value: bytes, mark: str) -> None:
         """Create an item with a mark, or write a new version of one if no mark is given."""

@@ -10,7 +10,7 @@ import msgspec
 
 from eso_api.values import SecretBytes
 from eso_provider_akeyless.auth.form import Form, Opened
-from eso_provider_akeyless.gateways import prefixes
+from eso_provider_akeyless.gateways import UNKNOWN_PATH, prefixes
 from eso_sdk.authorization import Authorization, FixedHeaders, LoginHeaders, digest
 from eso_sdk.errors import backend_error, rejected
 from eso_sdk.logins import Grant, join_login
@@ -23,8 +23,6 @@ UNKNOWN_LIFE: Final = 15 * 60.0
 MAX_ADDRESSES: Final = 1024
 _REFUSED: Final = (400, 401, 403, 404, 405)
 _ABSENT: Final = (404, 405)
-_UNKNOWN_PATH: Final = b"unknown command"
-"""What the API answers to paths that it does not have."""
 
 
 class _Granted(msgspec.Struct, frozen=True):
@@ -43,7 +41,7 @@ class Session:
         # Logins have connections of their own: a rejected login must not stop those of other identities.
         anonymous = FixedHeaders()
         anonymous.proof = digest("login", self.proof)
-        self._rest = Rest(store, replace(settings, credentials_in_body=False), anonymous)
+        self._rest = Rest(store, replace(settings, credentials_in_body=False, status_of=None), anonymous)
         self._found: BoundedDict[str, str] = shared_table(
             "eso_provider_akeyless.prefixes", store.clock, lambda: BoundedDict(MAX_ADDRESSES)
         )
@@ -110,4 +108,4 @@ def seconds_left(expiration: str | int | None, now: datetime) -> float:
 
 def _is_absent(answer: RestAnswer) -> bool:
     """Return whether no API is at the path."""
-    return answer.status in _ABSENT or (answer.status == 400 and _UNKNOWN_PATH in answer.body)
+    return answer.status in _ABSENT or (answer.status == 400 and UNKNOWN_PATH.encode() in answer.body)

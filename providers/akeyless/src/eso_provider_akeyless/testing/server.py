@@ -61,6 +61,8 @@ class AkeylessServer(StandIn):
     items: dict[str, Stored] = field(default_factory=dict)
     identities: dict[str, Identity] = field(default_factory=lambda: {ACCESS_ID: Identity()})
     tokens: dict[str, tuple[Identity, float]] = field(default_factory=dict)
+    unreadable: set[str] = field(default_factory=set)
+    """Items that roles may list, but not read."""
     root: str = "/v2"
     """The path of the API."""
     page_size: int = 1000
@@ -110,6 +112,8 @@ class AkeylessServer(StandIn):
         return _description(body["name"], self._item(body["name"], identity))
 
     def _get_secret_value(self, body: dict[str, Any], identity: Identity) -> Any:
+        if self.unreadable & set(body["names"]):
+            raise _RefusedError(403, "access denied")
         return {name: self._typed(name, identity, "STATIC_SECRET").value(_version(body)) for name in body["names"]}
 
     def _get_rotated_secret_value(self, body: dict[str, Any], identity: Identity) -> Any:
