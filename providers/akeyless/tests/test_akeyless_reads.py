@@ -170,6 +170,20 @@ async def test_a_static_secret_that_became_a_rotated_one_is_read_at_the_next_try
     assert second == b"new"
 
 
+async def test_an_item_that_was_deleted_may_come_back_as_another_type(
+    provider: InMemory, server: AkeylessServer, clock: VirtualClock
+) -> None:
+    server.put("/a", "old")
+    await read(provider, store(server.url), "/a")
+    del server.items["/a"]
+    (missing,) = await read(provider, store(server.url), "/a")
+    server.put("/a", {"value": {"payload": "new"}}, item_type="ROTATED_SECRET")
+    await clock.advance(61)
+
+    assert reason(missing) is ErrorReason.SECRET_NOT_FOUND
+    assert await read(provider, store(server.url), "/a") == [b"new"]
+
+
 async def test_reads_pass_the_cache_of_the_gateway_if_the_store_says_so(
     provider: InMemory, server: AkeylessServer
 ) -> None:
