@@ -17,6 +17,7 @@ from report import Row, print_rows
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "performance.md"
 BENCHMARKS = (
+    "akeyless",
     "aws",
     "client_writes",
     "externalsecrets",

@@ -22,6 +22,8 @@ from eso_cli.testing.conformance import (
     judged,
 )
 from eso_cli.testing.providerprocess import serve_command
+from eso_provider_akeyless.conformance import fixture as akeyless_fixture
+from eso_provider_akeyless.testing.server import ACCESS_ID, ACCESS_KEY, AkeylessServer
 from eso_provider_bitwarden.conformance import fixture as bitwarden_fixture
 from eso_provider_bitwarden.testing.server import ORGANIZATION, PROJECT, CompanionServer
 from eso_provider_bitwarden.testing.server import TOKEN as BITWARDEN_TOKEN
@@ -52,6 +54,24 @@ def doppler_backend() -> Iterator[Mapping[str, Any]]:
             maps=[{"key": "LOGIN", "value": {"user": "anna", "realm": "test"}}],
             find={"name": "^GREET", "keys": ["GREETING"]},
             ownership=False,
+        )
+
+
+@contextmanager
+def akeyless_backend() -> Iterator[Mapping[str, Any]]:
+    with AkeylessServer.started() as akeyless:
+        akeyless.put("/shop/greeting", "hello")
+        akeyless.put("/shop/login", '{"user":"first"}', LOGIN)
+        yield akeyless_fixture(
+            akeyless.url,
+            (ACCESS_ID, ACCESS_KEY),
+            "/shop",
+            known=[
+                {"key": "/shop/greeting", "value": "hello"},
+                {"key": "/shop/login", "value": "first", "property": "user", "version": "1"},
+            ],
+            maps=[{"key": "/shop/login", "value": {"user": "anna", "realm": "test"}}],
+            find={"name": "/greet", "keys": ["/shop/greeting"]},
         )
 
 
@@ -122,6 +142,12 @@ CANDIDATES = {
         backend=infisical_backend,
         flags=LOOPBACK,
     ),
+    "akeyless": Candidate(
+        lambda _: serve_command("akeyless"),
+        without={"write": frozenset({*IF_ABSENT, BINARY})},
+        backend=akeyless_backend,
+        flags=LOOPBACK,
+    ),
     "doppler": Candidate(
         lambda _: serve_command("doppler"),
         without={
@@ -163,6 +189,7 @@ def backends() -> Iterator[Backends]:
         *(("tokens", profile) for profile in ("generator", "tls")),
         *(("bitwarden", profile) for profile in ("read", "write", "tls")),
         *(("infisical", profile) for profile in ("read", "write", "tls")),
+        *(("akeyless", profile) for profile in ("read", "write", "tls")),
         *(("doppler", profile) for profile in ("read", "write", "tls")),
         *(("gitlab", profile) for profile in ("read", "generator", "tls")),
         *(("github", profile) for profile in ("read", "write", "generator", "tls")),

@@ -222,7 +222,7 @@ AWS = {"service": "SecretsManager", "region": "eu"}
             "between 7 and 30",
             id="aws recovery window",
         ),
-        pytest.param({"provider": {"akeyless": {"any": {"thing": 1}}}}, ACCEPTED, id="a block kept as it is"),
+        pytest.param({"provider": {"chef": {"any": {"thing": 1}}}}, ACCEPTED, id="a block kept as it is"),
         pytest.param(
             {"provider": {"kubernetes": {"auth": {"serviceAccount": {"name": "a"}}, "authRef": {"name": "k"}}}},
             "at most one of auth, authRef",

@@ -291,6 +291,15 @@ FIELDS = {
         )
         for plural in ("infisicals", "clusterinfisicals")
     },
+    **{
+        f"{plural}.provider.secretstore.external-secrets.io": (
+            below("spec", "akeylessGWApiURL ignoreCache caBundle caProvider"),
+            below("spec.authSecretRef", "serviceAccountRef secretRef.accessID secretRef.accessType"),
+            below("spec.authSecretRef", "secretRef.accessTypeParam kubernetesAuth.accessID kubernetesAuth.k8sConfName"),
+            below("spec.authSecretRef.kubernetesAuth", "serviceAccountRef secretRef"),
+        )
+        for plural in ("akeylesses", "clusterakeylesses")
+    },
     "passwords.provider.generator.external-secrets.io": (below("spec", PASSWORD),),
     "clustersecretsmanagers.aws.provider.external-secrets.io": (
         below("spec", "region role common.authenticationScope common.conditions[].namespaces"),

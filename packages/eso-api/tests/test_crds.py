@@ -308,6 +308,8 @@ def test_external_secrets_can_be_selected_by_store_and_target() -> None:
                 "Fake",
                 "ClusterFake",
                 "AWSSecretManager",
+                "Akeyless",
+                "ClusterAkeyless",
                 "Doppler",
                 "ClusterDoppler",
                 "GCPSecretManager",

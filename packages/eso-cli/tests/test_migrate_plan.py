@@ -118,8 +118,8 @@ EMBEDDED = {"kind": "VaultDynamicSecret", "generator": {"vaultDynamicSecretSpec"
     ("objects", "words"),
     [
         pytest.param(
-            [store(provider={"akeyless": {}})],
-            "no installed provider serves spec.provider.akeyless",
+            [store(provider={"chef": {}})],
+            "no installed provider serves spec.provider.chef",
             id="R166 no package",
         ),
         pytest.param(
@@ -210,7 +210,7 @@ def test_a_child_follows_its_parent() -> None:
         pytest.param(
             [
                 store(),
-                store("s", "b", {"akeyless": {}}),
+                store("s", "b", {"chef": {}}),
                 template("ClusterExternalSecret", "externalSecretSpec", reader()),
             ],
             "SecretStore b/s is not migrated",

@@ -90,7 +90,7 @@ def test_options_that_contradict_each_other_are_refused(options: Options, words:
 def test_files_are_read_and_written_without_a_cluster(eso: Any, tmp_path: Path) -> None:
     """Exit code 1 says that something is left, which standard error names."""
     file = tmp_path / "in.yaml"
-    file.write_text(yaml.safe_dump_all([store(), store("t", "a", {"akeyless": {}}), reader()]))
+    file.write_text(yaml.safe_dump_all([store(), store("t", "a", {"chef": {}}), reader()]))
 
     done = eso("migrate", "-f", str(file))
 
@@ -100,7 +100,7 @@ def test_files_are_read_and_written_without_a_cluster(eso: Any, tmp_path: Path) 
         Id("secretstore.external-secrets.io", "SecretStore", "a", "s"),
         Id("external-secrets.io", "ExternalSecret", "a", "es"),
     ]
-    assert "SecretStore a/t: no installed provider serves spec.provider.akeyless" in done.stderr
+    assert "SecretStore a/t: no installed provider serves spec.provider.chef" in done.stderr
     assert eso("migrate", "-f", str(tmp_path / "none.yaml")).returncode == 2
 
 

@@ -33,7 +33,7 @@ def store(name: str, key: str) -> dict[str, Any]:
     return manifest(SECRET_STORE.resource(), name, {"provider": {key: {}}})
 
 
-VAULT, MORE_VAULT, UNKNOWN = store("v", "vault"), store("w", "vault"), store("u", "akeyless")
+VAULT, MORE_VAULT, UNKNOWN = store("v", "vault"), store("w", "vault"), store("u", "chef")
 GENERATED = manifest(PASSWORD.resource(), "p", {"length": 8})
 
 
@@ -74,8 +74,8 @@ def test_a_provider_that_does_not_exist_is_named_by_what_needs_it(eso: Eso, tmp_
     as_json = json.loads(eso("provider", "list", "--needed", "-o", "json", "-f", str(tmp_path)).stdout)
 
     assert needed.returncode == 1
-    assert needed.stdout.splitlines()[-1].split(maxsplit=3) == ["-", "no", "-", "spec.provider.akeyless (1 store)"]
-    assert "spec.provider.akeyless: this project has no provider for it" in needed.stderr
+    assert needed.stdout.splitlines()[-1].split(maxsplit=3) == ["-", "no", "-", "spec.provider.chef (1 store)"]
+    assert "spec.provider.chef: this project has no provider for it" in needed.stderr
     assert [(row["name"], row["installed"]) for row in as_json] == [("vault", True), ("", False)]
     assert as_json[1]["needs"][0]["objects"][0].startswith("SecretStore default/u")
 

@@ -463,3 +463,26 @@ async def test_a_status_in_the_body_counts_like_one_of_the_backend(shelf: Shelf,
     assert reasons == [ErrorReason.CREDENTIALS_REJECTED] * 2
     assert len(shelf.calls) == 1
     await rest.close()
+
+
+async def test_credentials_may_be_members_of_the_body_and_a_post_may_only_read(store: Keep) -> None:
+    @dataclass(slots=True)
+    class Desk(StandIn):
+        """Accepts a token in bodies; nothing exists."""
+
+        async def answer(self, asked: Asked) -> Said:
+            return Said(404 if asked.json().get("token") == "good" else 401)
+
+    with Desk.started() as desk:
+        settings = RestSettings("the desk", URL(desk.url), credentials_in_body=True)
+        rest = Rest(store, settings, FixedHeaders({"token": "good"}))
+        read = RestRequest("POST", "describe", "Describe", json={"name": "a"}, allowed=(404,), reads=True)
+        write = RestRequest("POST", "create", "Create", json={"name": "a"}, allowed=(404,))
+
+        for request in (read, read, write, read):
+            assert (await rest.send(request)).status == 404
+
+        await rest.close()
+    assert [call.path for call in desk.calls] == ["/describe", "/create", "/describe"]
+    assert desk.calls[0].json() == {"name": "a", "token": "good"}
+    assert "token" not in desk.calls[0].headers

@@ -17,7 +17,7 @@
 |---|---|
 | one connection pool and one throttle for each identity | `peers.py`; after 429 all sessions of the identity pause |
 | rejected credentials | the error is repeated for a minute without a call; a login's token is replaced once |
-| missing keys | a 404 of a GET is repeated for a minute without a call, until this identity writes something |
+| missing keys | a 404 of a read is repeated for a minute without a call, until this identity writes something |
 | unchanged answers | with `etags`, a GET sends If-None-Match and gets the earlier answer after a 304 |
 | address rule, deadlines, bounds, TLS | `http.py` |
 | errors | reason by status (`errors.error_for_status`), never a word of an answer |
@@ -81,6 +81,8 @@ class RestSettings:
     """Returns the seconds to wait if an answer means a limit although its status does not say so; None otherwise."""
     status_of: Callable[[HttpAnswer], int] | None = None
     """Returns the status that an answer means: for servers that put the status of another server into a body."""
+    credentials_in_body: bool = False
+    """Whether the authorization's texts are members of JSON bodies instead of headers."""
     max_answer: int = MAX_ANSWER
     seconds: float = REQUEST_SECONDS
 
@@ -100,6 +102,8 @@ class RestRequest:
     allowed: Collection[int] = ()
     subject: str = ""
     """What the request is about, for messages; if empty, the backend."""
+    reads: bool = False
+    """Whether the request only reads although its method is POST."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,12 +179,13 @@ class Rest:
         peer, subject = self._open_peer(), request.subject or self.settings.subject
         self._refusals.check(self._key, self.clock.monotonic())
         target = self._url(request)
-        remembers = request.method == "GET" and _MISSING in request.allowed
+        reads = request.reads or request.method in ("GET", "HEAD")
+        remembers = (request.reads or request.method == "GET") and _MISSING in request.allowed
         name = target if request.json is _NOTHING else f"{target} {digest(msgspec.json.encode(request.json)).hex()}"
         if remembers and name in peer.missing:
             return RestAnswer(_MISSING, {}, b"", subject)
         answer = await self._authorized(peer, request, target)
-        if request.method not in ("GET", "HEAD"):
+        if not reads:
             self._forget_missing()
         elif remembers and answer.status == _MISSING:
             peer.missing.put(name, None, MISSING_SECONDS)
@@ -264,11 +269,13 @@ class Rest:
         return error
 
     def _encoded(self, request: RestRequest, target: str, authorization: Mapping[str, str]) -> HttpRequest:
-        headers = {"Accept": "application/json", **self.settings.headers, **request.headers, **authorization}
+        in_body = self.settings.credentials_in_body
+        headers = {"Accept": "application/json", **self.settings.headers, **request.headers}
+        headers |= {} if in_body else authorization
         body = b""
         if request.json is not _NOTHING:
             headers["Content-Type"] = "application/json"
-            body = msgspec.json.encode(request.json)
+            body = msgspec.json.encode({**request.json, **authorization} if in_body else request.json)
         elif request.form is not None:
             headers["Content-Type"] = "application/x-www-form-urlencoded"
             body = urlencode(request.form).encode()

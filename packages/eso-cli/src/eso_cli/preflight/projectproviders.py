@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 STORES: Final[Mapping[str, str]] = {
+    "akeyless": "akeyless",
     "aws": "aws",
     "azurekv": "azure",
     "bitwardensecretsmanager": "bitwarden",

@@ -1,0 +1,1 @@
+"""A server that stands in for Akeyless, for tests."""

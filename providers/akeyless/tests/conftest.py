@@ -1,0 +1,34 @@
+"""The provider in memory, and a server that stands in for Akeyless."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from eso_provider_akeyless.provider import PROVIDER
+from eso_provider_akeyless.testing.server import AkeylessServer
+from eso_sdk.addresses import AddressPolicy
+from eso_sdk.testing import InMemory
+from kubebase.clock import SystemClock
+from kubebase.testing.clock import VirtualClock
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch, clock: VirtualClock) -> Iterator[AkeylessServer]:
+    skew = clock.now().timestamp() - SystemClock().now().timestamp()
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with AkeylessServer.started(skew=skew) as running:
+        yield running
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+async def provider(clock: VirtualClock) -> AsyncIterator[InMemory]:
+    """The provider, whose administrator allows addresses on this machine."""
+    async with InMemory(PROVIDER, clock, addresses=AddressPolicy.parse(["loopback"])) as made:
+        yield made
