@@ -20,6 +20,7 @@ BENCHMARKS = (
     "aws",
     "client_writes",
     "externalsecrets",
+    "footprint",
     "gcp",
     "informer",
     "keyvault",
