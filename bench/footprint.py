@@ -102,7 +102,7 @@ def _commands(kubeconfig: Path) -> list[Row]:
 
 
 def _spent(arguments: tuple[str, ...]) -> float:
-    with subprocess.Popen(  # noqa: S603 - our own command
+    with subprocess.Popen(
         [COMMANDS / "eso", *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as process:
         _, _, used = os.wait4(process.pid, 0)
