@@ -40,7 +40,6 @@ def measure() -> list[Row]:
         server = LocalServer(home / "kube")
         try:
             rows += asyncio.run(_operator(Stage(server, home)))
-            rows += _commands(server.kubeconfig)
         finally:
             server.stop()
         _up(home / "up-cold")
@@ -62,6 +61,7 @@ async def _operator(stage: Stage) -> list[Row]:
     try:
         await stage.install(TEAMS)
         await stage.create([(STORES, {"metadata": {"name": "bench"}, "spec": {"provider": {"fake": {"data": _DATA}}}})])
+        commands = await asyncio.to_thread(_commands, stage.kube.kubeconfig)
         with provider(stage) as served, operator(stage, served) as pid:
             await operator_is_ready()
             await until(stage.store_is_ready, "the store does not become ready")
@@ -76,6 +76,7 @@ async def _operator(stage: Stage) -> list[Row]:
         Row(f"operator, {FIRST:,} objects: resident memory", f"{first / MEGA:.1f} MB"),
         Row(f"operator, {FIRST + MORE:,} objects: resident memory", f"{last / MEGA:.1f} MB"),
         _at_most("operator: memory for each further object", (last - first) / MORE / 1000, 6, "kB"),
+        *commands,
     ]
 
 
