@@ -59,8 +59,9 @@ What limits the goals that are missed:
   `eso_wire` 31, `eso_api` 22, typer 20, yaml 14, asyncio 12. TLS and the lists take about 90.
 - `eso up`: the sum of the API server, the operator (0.9 s) and the command itself, which start side by side.
 
-`MALLOC_ARENA_MAX=1` and `malloc_trim` after the start changed nothing that could be measured. The log renderers are installed with the command
-`eso` only: in an image without it, the figures before were lower by what they took.
+`MALLOC_ARENA_MAX=1` and `malloc_trim` after the start changed nothing that could be measured. The log
+renderers are installed with the command `eso` only: in an image without it, the figures before were lower by what they
+took.
 """
 
 
