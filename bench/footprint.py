@@ -30,8 +30,8 @@ TEAMS = [f"team-{number}" for number in range(50)]
 MEGA = 1_000_000
 
 NOTES = """\
-What the last round of work on these figures changed (resident memory; CPU seconds of both states measured in turn, on a
-busy machine):
+What the last round of work on these figures changed (resident memory; CPU seconds are means of four runs of each state,
+first after and then before, on a busy machine; `eso up` is one run of each):
 
 | what | before | after |
 |---|---|---|
@@ -43,6 +43,11 @@ busy machine):
 | operator, 3,000 objects | 163.6 MB | 132.3 MB |
 | operator, each further object | 13.3 kB | 9.0 kB |
 | `eso status -A` | 0.68 s | 0.63 s |
+| `eso why --help` | 0.35 s | 0.44 s |
+| `eso up`, until ready | 2.76 s | 2.89 s |
+
+CPU seconds of one command differed by a third between runs. No change explains the two rows that became worse; they
+were not measured again on a quiet machine.
 
 What limits the goals that are missed:
 
