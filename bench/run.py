@@ -21,6 +21,7 @@ BENCHMARKS = (
     "aws",
     "client_writes",
     "externalsecrets",
+    "footprint",
     "gcp",
     "gitlab",
     "infisical",
@@ -41,20 +42,23 @@ def main() -> int:
     sys.path.insert(0, str(Path(__file__).resolve().parent))
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))  # log lines cost time
     measured: dict[str, list[Row]] = {}
+    notes: dict[str, str] = {}
     for name in sys.argv[1:] or BENCHMARKS:
         print(f"{name}:", flush=True)
-        measured[name] = importlib.import_module(name).measure()
+        module = importlib.import_module(name)
+        measured[name] = module.measure()
+        notes[name] = getattr(module, "NOTES", "")
         print_rows(measured[name])
     if not sys.argv[1:]:
-        PAGE.write_text(page(measured), encoding="utf-8")
+        PAGE.write_text(page(measured, notes), encoding="utf-8")
     rows = [row for each in measured.values() for row in each]
     missed = [row.name for row in rows if row.met is False]
     print(f"{len(rows)} rows, {len(missed)} targets missed")
     return 1 if missed else 0
 
 
-def page(measured: dict[str, list[Row]]) -> str:
-    """Return the figures as a page."""
+def page(measured: dict[str, list[Row]], notes: dict[str, str]) -> str:
+    """Return the figures as a page, those of each benchmark with its notes."""
     lines = [
         "# Performance",
         "",
@@ -65,6 +69,7 @@ def page(measured: dict[str, list[Row]]) -> str:
         lines += ["", f"## {name}", "| what | measured | target | |", "|---|---|---|---|"]
         verdicts = {True: "met", False: "missed", None: ""}
         lines += [f"| {row.name} | {row.value} | {row.target} | {verdicts[row.met]} |" for row in rows]
+        lines += ["", *notes[name].splitlines()] if notes[name] else []
     return "\n".join(lines) + "\n"
 
 

@@ -34,11 +34,11 @@ def measure() -> list[Row]:
             (folder / "tls" / name).symlink_to(local_certificates(folder / "made" / name, name).server)
         with ExitStack() as stack:
             apart = [
-                stack.enter_context(_running(folder, f"eso-provider-{name}", (), folder / "tls" / name))
+                stack.enter_context(running(folder, f"eso-provider-{name}", (), folder / "tls" / name))
                 for name in names
             ]
             each = sum(map(_mebibytes, apart))
-        with _running(folder, "eso-providers", names, folder / "tls") as together:
+        with running(folder, "eso-providers", names, folder / "tls") as together:
             shared = _mebibytes(together)
     return [
         ratio(f"memory of {len(names)} idle providers: a process each / one process", each / shared, at_least=2),
@@ -47,7 +47,7 @@ def measure() -> list[Row]:
 
 
 @contextmanager
-def _running(folder: Path, command: str, names: Sequence[str], tls: Path) -> Iterator[int]:
+def running(folder: Path, command: str, names: Sequence[str], tls: Path) -> Iterator[int]:
     """Run a command; the block begins when it serves, with the process id."""
     ready = folder / f"{command}.json"
     files = ("--tls-dir", str(tls), "--ready-file", str(ready))

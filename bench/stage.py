@@ -27,12 +27,12 @@ from eso_operator.certs.settings import CertificateSettings, identity_of
 from eso_operator.resolving.resolved import ServiceKey
 from kubebase.clock import SystemClock
 from kubebase.meta import JsonObject, Kind, ObjectKey, Resource, raw
+from kubebase.testing.servers import ApiServer
 from kuberun import config
 from kuberun.client import Client
 from kuberun.errors import ApiError
 from kuberun.informer import Informer
 from kuberun.source import ResourceSource
-from kuberun.testing.kubeapiserver import KubeApiserver
 from kuberun.transport import AiohttpTransport
 
 PARALLEL = 32
@@ -58,7 +58,7 @@ Requests = Counter[tuple[str, str]]
 class Stage:
     """One fresh cluster, with a provider for `fake` stores announced by its Service."""
 
-    def __init__(self, kube: KubeApiserver, home: Path) -> None:
+    def __init__(self, kube: ApiServer, home: Path) -> None:
         self.home = home
         self.kube = kube
         self.transport = AiohttpTransport(config.load(kube.kubeconfig))

@@ -17,9 +17,9 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from grpc import aio
 
-from eso_sdk.accounts import ServiceAccount, TokenPolicy
+from eso_sdk.accounts import JwksSettings, ServiceAccount, TokenPolicy
 from eso_sdk.callauth import CallAuth
-from eso_sdk.jwks import LEEWAY_SECONDS, JwksSettings
+from eso_sdk.jwks import LEEWAY_SECONDS
 from eso_sdk.logs import configure
 from eso_sdk.methods import UNARY
 from eso_sdk.testing import Client, ProviderServer, call_context

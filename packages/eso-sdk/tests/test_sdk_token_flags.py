@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from eso_sdk.accounts import TokenPolicy
+from eso_sdk.accounts import JwksSettings, TokenPolicy
 from eso_sdk.callauth import CallAuth, CallAuthError, add_flags, call_auth
-from eso_sdk.jwks import JwksSettings
 from eso_sdk.main import run
 from eso_sdk.testing.scripted import SCRIPTED
 from eso_sdk.testing.server import CLIENT_ID

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from eso_sdk.accounts import JwksSettings
 from eso_sdk.callauth import CallAuth
-from eso_sdk.jwks import KEEP_SECONDS, PAUSE_SECONDS, REFRESH_SECONDS, JwksSettings
+from eso_sdk.jwks import KEEP_SECONDS, PAUSE_SECONDS, REFRESH_SECONDS
 from eso_sdk.outbound import ANSWER_SECONDS, MAX_ANSWER_BYTES
 from eso_sdk.testing import Client, ProviderServer, call_context
 from eso_sdk.testing.issuer import AUDIENCE, ISSUER, Issuer

@@ -4,7 +4,8 @@ One provider runs as its own command `eso-provider-NAME` runs it, several as `es
 
 A provider needs certificates. If the command line names none, trial certificates are created in `.eso/serve`: `server/`
 for the provider, `client/` for its callers, such as `eso conformance`; for several providers in `.eso/serve/NAME`. The
-provider then listens on loopback only, unless the command line names an address.
+provider then listens on loopback only, unless the command line names an address. Only trial certificates need modules
+of the operator, so they are imported where they are made: a provider of `eso up` stays as small as its own command.
 """
 
 from __future__ import annotations
@@ -18,13 +19,7 @@ from typing import cast
 
 import typer
 
-from eso_cli.providers import CLIENT_IDENTITY, CORE_NAMESPACE
-from eso_operator.certs.bundle import Lifetimes
-from eso_operator.certs.local import maintain
-from eso_operator.certs.settings import CertificateSettings, identity_of
-from eso_operator.resolving.resolved import ServiceKey
 from eso_sdk.installed import ProviderNameError, load
-from kubebase.clock import SystemClock
 
 TRIAL_FOLDER = Path(".eso/serve")
 TRIAL_ADDRESS = "127.0.0.1:8080"
@@ -58,6 +53,8 @@ def trial_flags(name: str, arguments: Sequence[str], environment: Mapping[str, s
     """Create trial certificates and return flags for them and a loopback address; [] if certificates are given."""
     if _certificates_given(arguments, environment):
         return []
+    from eso_cli.providers import CLIENT_IDENTITY
+
     folder = _trial_certificates(name, TRIAL_FOLDER)
     return [*_trial_address(environment), "--tls-dir", str(folder), "--allowed-client", CLIENT_IDENTITY]
 
@@ -66,6 +63,8 @@ def several_trial_flags(names: Sequence[str], arguments: Sequence[str], environm
     """Do the same for several providers: each gets certificates of its own."""
     if _certificates_given(arguments, environment):
         return []
+    from eso_cli.providers import CLIENT_IDENTITY
+
     folders = [f"--{name}.tls-dir={_trial_certificates(name, TRIAL_FOLDER / name)}" for name in names]
     return [*_trial_address(environment), *folders, "--allowed-client", CLIENT_IDENTITY]
 
@@ -78,6 +77,13 @@ def _certificates_given(arguments: Sequence[str], environment: Mapping[str, str]
 
 
 def _trial_certificates(name: str, folder: Path) -> Path:
+    from eso_cli.providers import CORE_NAMESPACE
+    from eso_operator.certs.bundle import Lifetimes
+    from eso_operator.certs.local import maintain
+    from eso_operator.certs.settings import CertificateSettings, identity_of
+    from eso_operator.resolving.resolved import ServiceKey
+    from kubebase.clock import SystemClock
+
     settings = CertificateSettings(core_namespace=CORE_NAMESPACE)
     identity = identity_of(ServiceKey(CORE_NAMESPACE, f"provider-{name}"), settings, local=("127.0.0.1",))
     return maintain(folder, identity, SystemClock().now(), Lifetimes()).server

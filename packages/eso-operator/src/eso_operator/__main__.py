@@ -20,6 +20,7 @@ from eso_operator.process.settings import Settings, SettingsError
 from eso_operator.process.wiring import wire
 from eso_operator.telemetry import logs
 from kubebase.clock import SystemClock
+from kubebase.tlsbuffers import shrink_tls_buffers
 from kuberun import config
 from kuberun.client import Client
 from kuberun.errors import ConfigError
@@ -39,6 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logs.configure(settings.logs, SystemClock())
     logs.log_uncaught_errors()
     disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for each counter, which no query uses
+    shrink_tls_buffers()
     return asyncio.run(run(settings))
 
 

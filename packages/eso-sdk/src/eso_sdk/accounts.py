@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Final, Protocol
 
 import structlog
@@ -47,6 +48,15 @@ class TokenPolicy(StrEnum):
 
     REQUIRED = "required"
     OPTIONAL = "optional"
+
+
+@dataclass(frozen=True, slots=True)
+class JwksSettings:
+    """The trusted issuer. `source` is an address or a file path. Here, because `jwks.py` loads cryptography."""
+
+    source: str
+    issuer: str
+    ca_file: Path | None = None
 
 
 class Verifier(Protocol):

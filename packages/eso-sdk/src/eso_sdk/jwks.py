@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,7 +17,7 @@ import jwt
 import msgspec
 import structlog
 
-from eso_sdk.accounts import ServiceAccount, account_of, refused, undecided
+from eso_sdk.accounts import JwksSettings, ServiceAccount, account_of, refused, undecided
 from eso_sdk.outbound import MAX_ANSWER_BYTES, Outbound, UnreachedError
 from kubebase.clock import Clock
 
@@ -44,15 +43,6 @@ _CHECKS: Final[Options] = {
 _log = structlog.get_logger("eso_sdk.jwks")
 
 ReadKeys = Callable[[], Awaitable[bytes]]
-
-
-@dataclass(frozen=True, slots=True)
-class JwksSettings:
-    """The trusted issuer. `source` is an address or a file path."""
-
-    source: str
-    issuer: str
-    ca_file: Path | None = None
 
 
 class JwksVerifier:

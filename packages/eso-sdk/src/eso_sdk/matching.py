@@ -9,29 +9,40 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Final
-
-import re2
+from functools import cache
+from typing import TYPE_CHECKING, Final
 
 from eso_sdk.considered import CONSIDERED
 from eso_sdk.errors import invalid_request
 from eso_wire.values import FindQuery
 from kubebase.patterns import problem_in
 
+if TYPE_CHECKING:
+    import re2
+
 SLICE_STEPS: Final = 1_000_000
 """Instructions of the pattern times characters of the keys: at worst some 20 ms of work."""
 _MAX_MEMORY: Final = 256 * 1024
-_OPTIONS = re2.Options()
-_OPTIONS.max_mem = _MAX_MEMORY
-_OPTIONS.log_errors = False
+
+
+@cache
+def _options() -> re2.Options:
+    import re2
+
+    options = re2.Options()
+    options.max_mem = _MAX_MEMORY
+    options.log_errors = False
+    return options
 
 
 class Matcher:
     """A compiled query. Patterns are RE2, as in Go: no look-around, no catastrophic backtracking."""
 
     def __init__(self, query: FindQuery) -> None:
+        import re2  # not with the module: many providers are never asked to find anything
+
         try:
-            self._name = re2.compile(query.name_regexp, _OPTIONS)
+            self._name = re2.compile(query.name_regexp, _options())
         except re2.error as failed:
             if b"too large" in failed.args[0]:
                 raise invalid_request(

@@ -4,3 +4,5 @@ Layers, from the top: testing > manager > controller | leader | health > trigger
 > status | ownership | events > client > source > transport > requests | config > conditions | backoff > meta | errors |
 clock. The whole list is in the workspace's import contracts.
 """
+
+import kubebase.plainlogs  # noqa: F401 - before the first import of structlog

@@ -191,16 +191,22 @@ class _Index(Generic[T]):
     def __init__(self, name: str, values_of: IndexFunction[T]) -> None:
         self._name = name
         self._values_of = values_of
-        self._keys: dict[Hashable, dict[ObjectKey, None]] = {}  # dicts serve as ordered sets
+        # Most values have one object, and its key alone takes no further memory. Dicts serve as ordered sets.
+        self._keys: dict[Hashable, ObjectKey | dict[ObjectKey, None]] = {}
 
     def keys_of(self, value: Hashable) -> Iterable[ObjectKey]:
-        return self._keys.get(value, ())
+        found = self._keys.get(value, ())
+        return (found,) if isinstance(found, ObjectKey) else found
 
     def add(self, key: ObjectKey, obj: T | Malformed) -> None:
         if isinstance(obj, Malformed):
             return
         for value in tuple(self._values_of(obj)):
-            self._keys.setdefault(value, {})[key] = None
+            found = self._keys.setdefault(value, key)
+            if isinstance(found, dict):
+                found[key] = None
+            elif found != key:
+                self._keys[value] = {found: None, key: None}
 
     def remove(self, key: ObjectKey, obj: T | Malformed | None) -> None:
         if obj is None or isinstance(obj, Malformed):
@@ -210,8 +216,8 @@ class _Index(Generic[T]):
         except Exception:  # noqa: BLE001 - then it was never added either
             return
         for value in values:
-            keys = self._keys.get(value)
-            if keys is not None:
-                keys.pop(key, None)
-                if not keys:
-                    del self._keys[value]
+            found = self._keys.get(value)
+            if isinstance(found, dict):
+                found.pop(key, None)
+            if not found or found == key:
+                self._keys.pop(value, None)

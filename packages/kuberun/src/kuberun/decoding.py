@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from sys import intern
 from typing import Generic, TypeVar
 
 import msgspec
@@ -36,12 +37,25 @@ class ObjectDecoder(Generic[T]):
         return self.labelled(found)
 
     def labelled(self, found: T) -> T:
-        """Set the kind's own apiVersion and kind on the object."""
+        """Set the kind's own apiVersion and kind on the object, and share what many objects have in common."""
         if isinstance(found, Object):
             found.api_version, found.kind = self._api_version, self._kind
+            _share(found.metadata)
         elif isinstance(found, dict):
             found["apiVersion"], found["kind"] = self._api_version, self._kind
         return found
+
+
+def _share(meta: ObjectMeta) -> None:
+    """Let equal strings of all objects be one: caches keep thousands of objects with the same few labels and owners."""
+    meta.namespace = intern(meta.namespace)
+    if meta.labels:
+        meta.labels = {intern(name): intern(value) for name, value in meta.labels.items()}
+    if meta.annotations:
+        meta.annotations = {intern(name): value for name, value in meta.annotations.items()}
+    for owner in meta.owner_references:
+        msgspec.structs.force_setattr(owner, "api_version", intern(owner.api_version))
+        msgspec.structs.force_setattr(owner, "kind", intern(owner.kind))
 
 
 def error_text(error: msgspec.DecodeError) -> str:

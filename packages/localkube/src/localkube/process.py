@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from kubebase.meta import JsonObject
+from kubebase.tlsbuffers import shrink_tls_buffers
 from localkube.access.files import write_private
 from localkube.manifests import ManifestError, install
 from localkube.server import LocalKube
@@ -60,6 +61,7 @@ async def run(
     stop: asyncio.Event | None = None,
 ) -> None:
     """Serve, with these objects applied, until SIGINT or SIGTERM; both set `stop`, also while it starts."""
+    shrink_tls_buffers()
     _forget_readiness(files)
     stop = stop or asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -86,7 +86,8 @@ class Followers:
             self._leave(key, place)
         self._note(key, now - before, reading)
         record.hears_all = bool(now) and now == wanted and reading is Reading.WHOLE
-        record.follows = frozenset(now)
+        if now != before:
+            record.follows = frozenset(now)
         if not now:
             record.told_at = None
         self._count += bool(now) - bool(before)
@@ -196,7 +197,7 @@ class Followers:
         if stream is None:
             if len(self._streams) >= self._limits.streams or not sight.versions:
                 return set()
-            stream = self._streams[name] = _Stream(sight.bound)
+            stream = self._streams[name] = _Stream(name, sight.bound)
         stream.bound = sight.bound
         joined = set()
         for topic, version in sight.versions.items():
@@ -209,7 +210,7 @@ class Followers:
             if reading is not Reading.UNREAD or key not in watch.versions:
                 watch.versions.pop(key, None)
                 watch.versions[key] = version
-            joined.add(Place(name, topic))
+            joined.add(watch.place)
         return joined
 
     def _leave(self, key: ObjectKey, place: Place) -> None:
@@ -228,6 +229,8 @@ class Followers:
 @dataclass(slots=True, eq=False)
 class _Watch:
     watch_id: str
+    place: Place
+    """Shared by the records of all followers."""
     versions: dict[ObjectKey, str] = field(default_factory=dict)
     """The version that each follower has read, oldest read first."""
 
@@ -238,6 +241,7 @@ class _Watch:
 
 @dataclass(slots=True, eq=False)
 class _Stream:
+    key: StreamKey
     bound: BoundStore
     watches: dict[Topic, _Watch] = field(default_factory=dict)
     topics: dict[str, Topic] = field(default_factory=dict)
@@ -245,7 +249,7 @@ class _Stream:
 
     def add(self, topic: Topic, watch_id: str) -> _Watch:
         self.topics[watch_id] = topic
-        watch = self.watches[topic] = _Watch(watch_id)
+        watch = self.watches[topic] = _Watch(watch_id, Place(self.key, topic))
         return watch
 
     def remove(self, topic: Topic) -> None:

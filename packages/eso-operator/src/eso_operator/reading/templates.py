@@ -17,6 +17,7 @@ from kuberun.errors import NotFound
 
 _SECRETS: Final = raw(Resource("", "v1", "secrets", "Secret"))
 _CONFIG_MAPS: Final = raw(Resource("", "v1", "configmaps", "ConfigMap"))
+_NO_VERSIONS: Final[frozenset[TemplateVersion]] = frozenset()  # one for all objects: each is kept with its object
 
 
 class TemplateMissingError(Exception):
@@ -49,7 +50,8 @@ async def read_templates(client: Client, template: Template | None, namespace: s
         secrets={name: _revealed(found) for name, found in secrets.items()},
     )
     read = [("ConfigMap", each) for each in maps.values()] + [("Secret", each) for each in secrets.values()]
-    return Templates(objects, frozenset(_version(kind, found) for kind, found in read))
+    versions = frozenset(_version(kind, found) for kind, found in read) if read else _NO_VERSIONS
+    return Templates(objects, versions)
 
 
 def template_sources(template: Template | None, namespace: str) -> Iterator[Dependency]:

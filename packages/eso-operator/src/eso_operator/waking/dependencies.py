@@ -79,7 +79,7 @@ class Dependencies:
 
     def __init__(self, memories: Mapping[Subsystem, Memory[Depends]]) -> None:
         self._memories = memories
-        self._dependants: dict[Dependency, set[Dependant]] = {}
+        self._dependants: dict[Dependency, _Known] = {}
         self._listeners: list[Callable[[Connection], None]] = []
         for controller, memory in memories.items():
             memory.on_forget(partial(self._forgotten, controller))
@@ -92,9 +92,11 @@ class Dependencies:
         """Replace the dependencies of an object. Return the connections that became unused."""
         now, before = frozenset(on), self.of(dependant)
         for new in now - before:
-            self._dependants.setdefault(new, set()).add(dependant)
+            self._dependants.setdefault(new, _Known(new)).dependants.add(dependant)
         if now or before:
-            self._memories[dependant.controller].at(dependant.key).depends_on = now
+            record = self._memories[dependant.controller].at(dependant.key)
+            if now != before:
+                record.depends_on = frozenset(self._dependants[each].dependency for each in now)
         return self._release(dependant, before - now)
 
     def of(self, dependant: Dependant) -> frozenset[Dependency]:
@@ -103,11 +105,12 @@ class Dependencies:
         return frozenset() if found is None else found.depends_on
 
     def dependants(self, dependency: Dependency) -> list[Dependant]:
-        return sorted(self._dependants.get(dependency, ()))
+        known = self._dependants.get(dependency)
+        return sorted(known.dependants) if known else []
 
     def __len__(self) -> int:
         """Return the number of objects that depend on something."""
-        return len({dependant for dependants in self._dependants.values() for dependant in dependants})
+        return len({dependant for known in self._dependants.values() for dependant in known.dependants})
 
     def _forgotten(self, controller: Subsystem, key: ObjectKey, record: Depends) -> None:
         self._release(Dependant(controller, key), record.depends_on)
@@ -122,9 +125,17 @@ class Dependencies:
 
     def _drop(self, dependency: Dependency, dependant: Dependant) -> bool:
         """Remove a dependant; return whether it was the last one of this dependency."""
-        dependants = self._dependants[dependency]
+        dependants = self._dependants[dependency].dependants
         dependants.discard(dependant)
         if dependants:
             return False
         del self._dependants[dependency]
         return True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Known:
+    """A dependency with its dependants, whose records share this one value of it."""
+
+    dependency: Dependency
+    dependants: set[Dependant] = field(default_factory=set)
