@@ -100,7 +100,7 @@ $(STAMP)/apart-%: requirements/%.txt $(STAMP)/uv
 
 test: setup $(APART:%=$(STAMP)/apart-%) ## every test that needs no Go toolchain
 	$(call say,tests on the embedded API server)
-	@$(BIN)/pytest $(SPREAD) packages providers tests
+	@$(BIN)/pytest $(SPREAD) -m 'not cluster' packages providers tests
 
 browser: ## Debian's Chromium with its driver, for the tests of the dashboard; without them these tests are skipped
 	@{ command -v chromium && command -v chromedriver; } > /dev/null || { echo 'installing Chromium'; \

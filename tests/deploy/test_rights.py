@@ -158,6 +158,7 @@ def recorded(objects: list[JsonObject], server: str, folder: Path) -> Record:
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.cluster
 def test_the_rights_are_enough_for_the_operators_own_tests_and_an_unused_one_has_a_reason(
     request: pytest.FixtureRequest, operator_chart: Chart, tmp_path: Path
 ) -> None:

@@ -25,7 +25,7 @@ from eso_operator.testing.operators import BACKEND, MAKER, SERVICE, Bench, event
 from kubebase.meta import Condition, JsonObject, Resource
 from kuberun.testing.builders import SECRETS
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.cluster]
 
 ES, PUSHES, STATES = EXTERNAL_SECRET.resource(), PUSH_SECRET.resource(), GENERATOR_STATE.resource()
 V1, V2, GENERATORS = SECRET_STORE.resource(), SECRET_STORE_V2.resource(), GENERATOR.resource()

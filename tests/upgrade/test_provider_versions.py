@@ -25,7 +25,7 @@ from eso_wire.tls import client_id
 from kubebase.meta import Condition, JsonObject
 from kuberun.testing.builders import SECRETS
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.cluster]
 
 ES, PUSHES, CLASSES = EXTERNAL_SECRET.resource(), PUSH_SECRET.resource(), PROVIDER_CLASS.resource()
 V1, V2 = SECRET_STORE.resource(), SECRET_STORE_V2.resource()
