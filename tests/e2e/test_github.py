@@ -64,8 +64,9 @@ async def test_every_manifest_of_the_guide_works(site: Any, github: GitHubServer
 async def test_a_value_is_written_again_only_if_it_is_not_ours_any_more(site: Any, github: GitHubServer) -> None:
     """Relies on the manifests of the guide. An edit of the PushSecret pushes once more; later refreshes only ask."""
     pushes, reads = "PUT *secrets/DB_PASSWORD", "GET *secrets/DB_PASSWORD"
+    pushed_again = _more(github, pushes, 1)
     await site.patch(PUSH_SECRETS, "database", {"spec": {"refreshInterval": "1s"}}, TEAM)
-    await site.until(_more(github, pushes, 1), "the edit did not push")
+    await site.until(pushed_again, "the edit did not push")
     pushed = len(github.asked(pushes))
 
     await site.until(_more(github, reads, 3), "GitHub is not asked")

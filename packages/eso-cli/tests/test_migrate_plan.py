@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from eso_cli.migrate.bridges import Bridges
 from eso_cli.migrate.convert import LABEL, MADE_BY, ORIGIN
 from eso_cli.migrate.inventory import USERS, Inventory, id_of
 from eso_cli.migrate.plan import Plan, plan_forth
@@ -122,9 +123,6 @@ EMBEDDED = {"kind": "VaultDynamicSecret", "generator": {"vaultDynamicSecretSpec"
             "no installed provider serves spec.provider.chef",
             id="R166 no package",
         ),
-        pytest.param(
-            [password(kind="Grafana")], "no installed provider serves generator Grafana", id="R166 no generator"
-        ),
         pytest.param([store(provider={"aws": {"service": "Other"}})], "no installed provider", id="an unknown service"),
         pytest.param([store(provider={**FAKE, "aws": {}})], "exactly one member", id="two providers"),
         pytest.param(
@@ -148,6 +146,14 @@ def test_refusals(objects: list[JsonObject], words: str) -> None:
     assert plan.made == []
     assert plan.switches == []
     assert words in why(plan)
+
+
+def test_a_generator_whose_provider_is_not_installed_is_named() -> None:
+    """R166."""
+    plan = plan_forth(Inventory([password(kind="Grafana")]), Bridges([]), regenerate=False)
+
+    assert plan.made == []
+    assert "no installed provider serves generator Grafana" in why(plan)
 
 
 # --- which references switch ------------------------------------------------------------------------------------------

@@ -32,6 +32,7 @@ from eso_api.references import (
     StoreRef,
 )
 from eso_api.stores.crd import CrdRule
+from eso_api.stores.onepasswordsdk import OnePasswordIntegration
 from eso_api.stores.openbao import OpenBaoAuth, OpenBaoProvider
 from eso_api.stores.vault import VaultAuth, VaultProvider
 from eso_api.stores.webhook import WebhookSecret
@@ -79,6 +80,7 @@ OF_THE_BACKEND: dict[type, str] = {
     CrdRule: "expressions for names and namespaces of the remote cluster",
     GrafanaServiceAccount: "a service account of Grafana",
     GitlabDeployTokenSpec: "the name of a token at GitLab",
+    OnePasswordIntegration: "the name under which calls appear at 1Password",
     WebhookSecret: "the name under which templates see a Secret; the Secret is in secretRef",
     Find: "an expression for names of remote secrets",
     Target: "the object that is written, always in the namespace of the ExternalSecret",
