@@ -150,6 +150,7 @@ class Rest:
         self.settings = settings
         self.clock = backend.clock
         self._backend = backend
+        self._is_anonymous = authorization is None
         self._authorization = authorization or FixedHeaders()
         self._key = digest(settings.subject, str(settings.base), settings.ca, self._authorization.proof)
         self._refusals = shared_refusals(self.clock)
@@ -262,10 +263,12 @@ class Rest:
             raise self._refused(request) from None
 
     def _refused(self, request: RestRequest) -> ProviderError:
-        """Return the error for rejected credentials, and repeat it for a minute without a call."""
+        """Return the error for rejected credentials; an identity gets it again for a minute without a call."""
         subject = request.subject or self.settings.subject
         error = rejected(f"{subject} does not accept the credentials: status 401", backend_code="401")
-        self._refusals.add(self._key, error, REFUSED, self.clock.monotonic())
+        # Without an authorization, tenants share the key, and the rejected credentials are those of this request alone.
+        if not self._is_anonymous:
+            self._refusals.add(self._key, error, REFUSED, self.clock.monotonic())
         return error
 
     def _encoded(self, request: RestRequest, target: str, authorization: Mapping[str, str]) -> HttpRequest:
