@@ -237,7 +237,6 @@ async def test_another_token_is_not_held_up_by_a_rejected_one(store: Keep, shelf
 
 
 async def test_a_rejected_login_without_authorization_holds_up_no_other_tenant(store: Keep, shelf: Shelf) -> None:
-    """The credentials of a login are in its request, so all tenants send it through one anonymous kit."""
     one, other = (Rest(store, RestSettings("keep", URL(shelf.url), field="/server")) for _ in range(2))
     good = RestRequest("GET", "values/a", "Login", headers=bearer(SecretBytes(b"good")))
 
@@ -245,8 +244,8 @@ async def test_a_rejected_login_without_authorization_holds_up_no_other_tenant(s
 
     assert refused.reason is ErrorReason.CREDENTIALS_REJECTED
     assert (await other.send(good)).status == 200
-    await one.close()
-    await other.close()
+    for each in (one, other):
+        await each.close()
 
 
 async def test_a_missing_key_costs_one_call_a_minute(rest: Rest, shelf: Shelf, clock: VirtualClock) -> None:
