@@ -1,6 +1,10 @@
 """Deadlines on a clock: which code is interrupted, and which is not."""
 
 import asyncio
+import gc
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -133,3 +137,28 @@ async def test_happens_within(when: float, expected: bool) -> None:
     await clock.settle()
 
     assert await waiting is expected
+
+
+async def test_a_deadline_is_freed_when_its_body_ends_and_not_by_the_garbage_collector() -> None:
+    clock = VirtualClock()
+
+    async def work() -> weakref.ref[Deadline]:
+        deadline = Deadline(clock, 5)
+        async with deadline:
+            await asyncio.sleep(0)
+        return weakref.ref(deadline)
+
+    with collector_off():
+        left = await work()
+        await clock.advance(1)
+
+        assert left() is None
+
+
+@contextmanager
+def collector_off() -> Iterator[None]:
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

@@ -9,11 +9,16 @@ import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Final
 
 Random = Callable[[], float]
 """Returns numbers in [0, 1); tests pass their own."""
 
 system_random: Random = random.random
+
+_PATIENCE: Final = 4.0
+"""A server that names a delay is asked again after at most this many times that delay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +40,21 @@ class Backoff:
 
     def up_to(self, longest: float) -> Backoff:
         """Return this back-off with its cap raised to `longest` seconds if that is higher."""
-        return replace(self, cap=longest) if longest > self.cap else self
+        return _with_cap(self, longest) if longest > self.cap else self
 
     def delay(self, failures: int, draw: Random) -> float:
         """Return the seconds to wait after `failures` consecutive failures; 0 without failures."""
         if failures <= 0:
             return 0.0
         return self.ceiling(failures) * (1 - self.jitter * draw())
+
+    def delay_as_told(self, failures: int, draw: Random, told: float) -> float:
+        """Return the delay after a refusal that names one (`told`, or 0): that delay at least, and soon after it.
+
+        A server that starts refuses with a short delay. A long back-off would outlast its start.
+        """
+        delay = self.delay(failures, draw)
+        return max(min(delay, _PATIENCE * told), told) if told else delay
 
     def ceiling(self, failures: int) -> float:
         """Return the longest delay after `failures` consecutive failures."""
@@ -51,3 +64,9 @@ class Backoff:
         if failures - 1 >= doublings_to_cap:  # also keeps the power below from overflowing
             return self.cap
         return self.first * self.factor ** (failures - 1)
+
+
+@lru_cache(maxsize=128)
+def _with_cap(backoff: Backoff, cap: float) -> Backoff:
+    """Return the back-off with another cap. Cached: each reconcile asks, and most objects have the same interval."""
+    return replace(backoff, cap=cap)

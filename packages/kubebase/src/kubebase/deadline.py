@@ -47,6 +47,7 @@ class Deadline:
         # The guard is not awaited: a cancellation that arrived meanwhile would interrupt that await instead of the
         # body.
         self._guard.cancel()
+        del self._guard  # its cancellation refers to this object: a cycle that only the garbage collector would free
         if self._expired and self._task.uncancel() <= self._cancelling and exc_type is asyncio.CancelledError:
             raise TimeoutError from exc
 

@@ -38,6 +38,11 @@ class Shares:
     def held(self, share: Hashable) -> int:
         return self._held[share]
 
+    @property
+    def is_full(self) -> bool:
+        """Return whether no share at all may take a place."""
+        return 0 < self.taken >= self._places
+
     def may_take(self, share: Hashable, number: int = 1) -> bool:
         """Return whether a share may take that many more places. If no places are taken, it always may."""
         free = self._places - self.taken - (number - 1)
@@ -130,10 +135,16 @@ class FairSlots:
         self._shares.resize(self._slots)
         self._hand_out()
 
+    def take_now(self, share: Hashable) -> bool:
+        """Take a place if that needs no wait; return whether it did."""
+        if self._waiting or not self._is_free_for(share):
+            return False
+        self._shares.take(share)
+        return True
+
     async def acquire(self, share: Hashable) -> None:
         """Wait for a place. A caller that is cancelled while it waits holds none."""
-        if not self._waiting and self._is_free_for(share):
-            self._shares.take(share)
+        if self.take_now(share):
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(share, deque()).append(turn)
