@@ -20,7 +20,7 @@ from eso_sdk.addresses import AddressPolicy
 from eso_sdk.authorization import FixedHeaders, LoginHeaders, basic, bearer, digest
 from eso_sdk.backend import Opening
 from eso_sdk.credentials import Credentials
-from eso_sdk.logins import Grant, Login, join_login
+from eso_sdk.logins import Grant, join_login
 from eso_sdk.metrics import Metrics
 from eso_sdk.rest import Rest, RestRequest, RestSettings, next_link, next_page, segments
 from eso_sdk.testing.standin import Asked, Said, StandIn
@@ -356,97 +356,26 @@ async def test_a_server_with_its_own_authority_is_trusted_through_its_bundle(sto
         await other.close()
 
 
-class Office:
-    """Grants tokens, or refuses."""
-
-    def __init__(self, seconds: float = 600.0) -> None:
-        self.seconds = seconds
-        self.logins = 0
-        self.refusal: ProviderError | None = None
-
-    async def log_in(self) -> Grant:
-        self.logins += 1
-        if self.refusal is not None:
-            raise self.refusal
-        return Grant(SecretBytes(f"t-{self.logins}".encode()), self.seconds)
-
-    def join(self, clock: VirtualClock) -> Login:
-        return join_login(digest("office"), clock, self.log_in)
-
-
-async def test_all_sessions_of_an_identity_share_one_login(clock: VirtualClock) -> None:
-    office = Office()
-    sessions = [office.join(clock) for _ in range(20)]
-
-    tokens = {(await session.token()).reveal() for session in sessions}
-
-    assert (tokens, office.logins) == ({b"t-1"}, 1)
-
-
-async def test_a_token_is_renewed_before_it_expires(clock: VirtualClock) -> None:
-    office = Office(seconds=600)
-    login = office.join(clock)
-    await login.token()
-
-    await clock.advance(539)
-    still = await login.token()
-    await clock.advance(2)
-    renewed = await login.token()
-
-    assert (still.reveal(), renewed.reveal()) == (b"t-1", b"t-2")
-
-
-async def test_a_token_that_seems_expired_is_used_for_some_seconds(clock: VirtualClock) -> None:
-    office = Office(seconds=-3600)
-    login = office.join(clock)
-
-    tokens = [(await login.token()).reveal() for _ in range(3)]
-
-    assert tokens == [b"t-1"] * 3
-
-
-async def test_a_valid_token_is_used_while_no_new_one_can_be_obtained(clock: VirtualClock) -> None:
-    office = Office(seconds=600)
-    login = office.join(clock)
-    await login.token()
-    office.refusal = ProviderError(ErrorReason.BACKEND_UNAVAILABLE, "down")
-
-    await clock.advance(550)
-    old = await login.token()
-    await clock.advance(51)
-
-    assert old.reveal() == b"t-1"
-    assert (await error_of(login.token())).reason is ErrorReason.BACKEND_UNAVAILABLE
-
-
-async def test_refused_logins_are_repeated_once_a_minute(clock: VirtualClock) -> None:
-    office = Office()
-    office.refusal = ProviderError(ErrorReason.CREDENTIALS_REJECTED, "wrong")
-    login = office.join(clock)
-
-    for _ in range(5):
-        await error_of(login.token())
-    before = office.logins
-    await clock.advance(61)
-    await error_of(login.token())
-
-    assert (before, office.logins) == (1, 2)
-
-
 async def test_a_token_that_the_backend_rejects_is_replaced_once(
     store: Keep, shelf: Shelf, clock: VirtualClock
 ) -> None:
-    office, proof = Office(), digest("office")
+    logins: list[bytes] = []
+
+    async def log_in() -> Grant:
+        logins.append(f"t-{len(logins) + 1}".encode())
+        return Grant(SecretBytes(logins[-1]), 600.0)
+
+    proof = digest("office")
     shelf.token = "t-2"
     settings = RestSettings("keep", URL(shelf.url), field="/server")
-    rest = Rest(store, settings, LoginHeaders(office.join(clock), proof, bearer))
+    rest = Rest(store, settings, LoginHeaders(join_login(proof, clock, log_in), proof, bearer))
 
     answer = await rest.get("values/a", call="GetValue")
     shelf.token = "another"
     refused = await error_of(rest.get("values/a", call="GetValue"))
 
     assert (answer.status, refused.reason) == (200, ErrorReason.CREDENTIALS_REJECTED)
-    assert (office.logins, len(shelf.calls)) == (2, 3)
+    assert (len(logins), len(shelf.calls)) == (2, 3)
     await rest.close()
 
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import grpc
 import pytest
-import structlog
 from grpc import aio
 from grpc_health.v1 import health_pb2  # type: ignore[import-untyped]  # the wheel carries no types
+from structlog.testing import capture_logs
 
 from eso_api.values import SecretBytes
 from eso_sdk.methods import UNARY
@@ -206,9 +206,13 @@ async def test_an_expired_certificate_is_served_until_a_new_one_comes(tmp_path: 
     write_material(tmp_path, Authority.make().leaf(SERVER_ID, until=datetime(2021, 1, 1, tzinfo=UTC)))
     server = Server(SCRIPTED, ServeOptions(tmp_path, (CLIENT_ID,)))
 
-    await server.start()
+    with capture_logs() as logs:
+        await server.start()
 
     assert server.address
+    assert [each["event"] for each in logs if each["log_level"] == "warning"] == [
+        "the certificate has expired or is not valid yet; clients will refuse it"
+    ]
     await server.drain()
 
 
@@ -405,7 +409,7 @@ async def test_metrics_count_calls_by_method_code_and_reason(served: ProviderSer
 async def test_the_log_names_the_request_by_its_metadata(served: ProviderServer, raw: bytes) -> None:
     channel: Any = await served.channel(served.authority.leaf(CLIENT_ID))
 
-    with structlog.testing.capture_logs() as lines, contextlib.suppress(aio.AioRpcError):
+    with capture_logs() as lines, contextlib.suppress(aio.AioRpcError):
         await channel.unary_unary(UNARY[0].path)(raw, metadata=(("x-eso-request-id", "r" * 300),), timeout=SECONDS)
 
     assert [line["request_id"] for line in lines if line["event"] == "call handled"] == ["r" * 128]

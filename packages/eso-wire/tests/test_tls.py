@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from pathlib import Path
@@ -215,6 +217,29 @@ def test_files_that_cannot_be_used_are_named(
 
     with pytest.raises(TlsMaterialError, match=problem):
         load_material(tmp_path)
+
+
+_SERVES = """
+import pathlib, sys
+from eso_wire.tls import ServerCertificates, load_material
+certificates = ServerCertificates(lambda: load_material(pathlib.Path(sys.argv[1])))
+certificates.credentials()
+assert not certificates.current.is_outside_validity()
+print(*sys.modules)
+"""
+
+
+def test_a_server_checks_its_certificates_without_cryptography_which_takes_much_memory(
+    authority: Issuer, tmp_path: Path
+) -> None:
+    write(tmp_path, authority.issue())
+
+    told = subprocess.run(
+        [sys.executable, "-c", _SERVES, str(tmp_path)], capture_output=True, text=True, check=True, timeout=60
+    )
+
+    assert "eso_wire.tls" in told.stdout.split()
+    assert "cryptography" not in told.stdout.split()
 
 
 def write(folder: Path, material: TlsMaterial) -> None:

@@ -172,7 +172,7 @@ class Server:
         source = TlsFolder(folder, lambda result: self.metrics.tls_reloads.labels(result).inc())
         try:
             first = await wait_for_certificates(source, self.clock, self.options.tls_wait_seconds)
-            self._warn_if_expired(first)
+            self._warn_of_dates(first)
             return ServerCertificates(source)
         except TlsMaterialError as exc:
             raise ServeError(
@@ -180,9 +180,12 @@ class Server:
                 " it needs ca.crt, tls.crt and tls.key, which the operator issues for the provider's Service"
             ) from exc
 
-    def _warn_if_expired(self, material: TlsMaterial) -> None:
-        if material.expires_at <= self.clock.now():
-            _log.warning("the certificate has expired; clients will refuse it", folder=str(self.options.tls_dir))
+    def _warn_of_dates(self, material: TlsMaterial) -> None:
+        if material.is_outside_validity():
+            _log.warning(
+                "the certificate has expired or is not valid yet; clients will refuse it",
+                folder=str(self.options.tls_dir),
+            )
 
     def _grpc_options(self) -> list[tuple[str, Any]]:
         options: dict[str, Any] = dict(SERVER_OPTIONS)

@@ -6,6 +6,7 @@ The operator uses them to resolve references, a provider to recognise the config
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from eso_wire.values import CallerDependence, SpecCondition
@@ -27,7 +28,7 @@ def expand(document: Any, patterns: Sequence[str]) -> list[list[Place]]:
     All patterns share one walk, which visits only matching places; TooLargeError after MAX_STEPS.
     """
     walk = _Walk([[] for _ in patterns])
-    walk.below(document, [_trie(patterns)], "")
+    walk.below(document, [_trie(tuple(patterns))], "")
     return walk.found
 
 
@@ -78,7 +79,9 @@ class _Node:
         self.ends: list[int] = []
 
 
-def _trie(patterns: Sequence[str]) -> _Node:
+@lru_cache(maxsize=256)
+def _trie(patterns: tuple[str, ...]) -> _Node:
+    """Return the trie of the patterns. Cached: each read of a store walks its configuration with the same patterns."""
     root = _Node()
     for index, pattern in enumerate(patterns):
         node = root

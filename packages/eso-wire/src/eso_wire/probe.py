@@ -15,7 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from eso_wire.tls import TlsMaterial, TlsMaterialError, in_memory_file
+from eso_wire.tls import TlsMaterial, TlsMaterialError
+from eso_wire.tlspair import in_memory_file
 
 
 class TlsProblemKind(StrEnum):

@@ -7,22 +7,20 @@ opens a new channel when the fingerprint changes. This module does not issue cer
 from __future__ import annotations
 
 import hashlib
-import os
-import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
-
-import grpc
-from cryptography import x509
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
+from typing import TYPE_CHECKING, Any, Protocol
 
 from eso_api.values import SecretBytes
+from eso_wire.tlspair import Fit, are_certificates, fit, is_outside_validity
+
+if TYPE_CHECKING:  # a provider needs no cryptography for its own certificate, and `eso up` calls no provider
+    import grpc
+    from cryptography import x509
 
 CA_FILE = "ca.crt"
 CERTIFICATE_FILE = "tls.crt"
@@ -57,23 +55,30 @@ class TlsMaterial:
 
     @cached_property
     def leaf(self) -> x509.Certificate:
-        """Return this end's own certificate, the first of its chain."""
-        return _certificates(self.certificate, CERTIFICATE_FILE)[0]
+        """Return this end's own certificate, the first of its chain. Loads `cryptography`, which a provider omits."""
+        from cryptography import x509
+
+        try:
+            return x509.load_pem_x509_certificates(self.certificate)[0]
+        except ValueError as error:
+            raise TlsMaterialError(f"{CERTIFICATE_FILE} holds no certificate in PEM") from error
+
+    def is_outside_validity(self) -> bool:
+        """Return whether peers refuse the certificate now because of its dates. For checked material."""
+        return is_outside_validity(self.certificate, self.key.reveal())
 
     def check(self) -> None:
         """Raise unless all three parse and the key belongs to the certificate. Expiry is not checked."""
-        _certificates(self.ca, CA_FILE)
-        try:
-            public = load_pem_private_key(self.key.reveal(), password=None).public_key()
-        except (ValueError, TypeError):
-            message = f"{KEY_FILE} is not an unencrypted private key in PEM"
-        else:
-            message = ""
-        if message:
-            # Raised here, so that its cause cannot carry a piece of the key.
-            raise TlsMaterialError(message)
-        if _spki(public) != _spki(self.leaf.public_key()):
-            raise TlsMaterialError(f"{KEY_FILE} does not belong to {CERTIFICATE_FILE}")
+        for pem, name in ((self.ca, CA_FILE), (self.certificate, CERTIFICATE_FILE)):
+            if not are_certificates(pem):
+                raise TlsMaterialError(f"{name} holds no certificate in PEM")
+        match fit(self.certificate, self.key.reveal()):
+            case Fit.UNREADABLE:
+                raise TlsMaterialError(f"{KEY_FILE} is not an unencrypted private key in PEM")
+            case Fit.MISMATCH:
+                raise TlsMaterialError(f"{KEY_FILE} does not belong to {CERTIFICATE_FILE}")
+            case Fit.FITS:
+                pass
 
 
 def load_material(folder: Path) -> TlsMaterial:
@@ -92,6 +97,8 @@ def load_material(folder: Path) -> TlsMaterial:
 
 def channel_credentials(material: TlsMaterial) -> grpc.ChannelCredentials:
     """Create the operator's credentials: it presents its certificate and trusts only `ca`."""
+    import grpc
+
     return grpc.ssl_channel_credentials(
         root_certificates=material.ca,
         private_key=material.key.reveal(),
@@ -120,6 +127,8 @@ class ServerCertificates:
 
     def credentials(self) -> grpc.ServerCredentials:
         """Create the server credentials. The handshake refuses clients without a certificate of the trusted CA."""
+        import grpc
+
         return grpc.dynamic_ssl_server_credentials(
             _server_configuration(self._current), self._fetch, require_client_authentication=True
         )
@@ -185,19 +194,9 @@ def _read(path: Path) -> bytes:
     return content
 
 
-def _certificates(pem: bytes, name: str) -> list[x509.Certificate]:
-    try:
-        return x509.load_pem_x509_certificates(pem)
-    except ValueError as error:
-        raise TlsMaterialError(f"{name} holds no certificate in PEM") from error
-
-
-def _spki(public: Any) -> bytes:
-    encoded: bytes = public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-    return encoded
-
-
 def _server_configuration(material: TlsMaterial) -> grpc.ServerCertificateConfiguration:
+    import grpc
+
     return grpc.ssl_server_certificate_configuration(
         [(material.key.reveal(), material.certificate)], root_certificates=material.ca
     )
@@ -205,20 +204,3 @@ def _server_configuration(material: TlsMaterial) -> grpc.ServerCertificateConfig
 
 def _text(name: bytes | str) -> str:
     return name.decode(errors="replace") if isinstance(name, bytes) else name
-
-
-@contextmanager
-def in_memory_file(content: bytes) -> Iterator[str]:
-    """Provide the content as a file, because OpenSSL loads keys from files only; in memory where the system can."""
-    if hasattr(os, "memfd_create"):
-        descriptor = os.memfd_create("eso-key", os.MFD_CLOEXEC)
-        try:
-            os.write(descriptor, content)
-            yield f"/proc/self/fd/{descriptor}"
-        finally:
-            os.close(descriptor)
-    else:  # pragma: no cover - systems without memfd
-        with tempfile.NamedTemporaryFile() as file:
-            file.write(content)
-            file.flush()
-            yield file.name

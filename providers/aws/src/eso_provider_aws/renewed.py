@@ -135,18 +135,20 @@ class Own(Renewed):
 
     def __init__(self, clock: Clock, attempts: Attempts) -> None:
         super().__init__(("own",), clock, attempts)
-        self._session = OwnSession()
+        self._session: OwnSession | None = None
+        """Created by the first login: with keys in every store there is none, and a session is expensive."""
 
     def discard(self, rejected: ReadOnlyCredentials) -> bool:
         others = super().discard(rejected)
         if self._held is None:
-            self._session = OwnSession()  # the former session would return the same keys
+            self._session = None  # the former session would return the same keys
         return others
 
     async def _obtain(self) -> Held:
+        self._session = session = self._session or OwnSession()
         try:
             async with Deadline(self._clock, LOGIN_SECONDS):
-                found = await self._session.get_credentials()
+                found = await session.get_credentials()
                 frozen: ReadOnlyCredentials | None = await found.get_frozen_credentials() if found else None
         except ClientError as refused:
             raise refusal(refused, Asked(STS, "AssumeRoleWithWebIdentity", "the region of the provider")) from None

@@ -22,10 +22,11 @@ from yarl import URL
 
 from eso_api.references import ServiceAccountSelector
 from eso_provider_akeyless.auth.cloud import Cloud, asked
-from eso_provider_akeyless.auth.form import Body, Form
+from eso_provider_akeyless.auth.form import Form
 from eso_sdk.cloudservices import ask_cloud
 from eso_sdk.errors import backend_error, credentials_not_found, invalid_config, rejected
 from eso_sdk.http import HttpRequest, status_error
+from eso_sdk.loginbodies import Body
 from kubebase.clock import Clock
 
 CLIENT_ANNOTATION: Final = "azure.workload.identity/client-id"

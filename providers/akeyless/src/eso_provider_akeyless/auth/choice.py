@@ -16,8 +16,9 @@ from typing import Final
 from eso_api.stores.akeyless import AkeylessAuth, AkeylessKubernetesAuth
 from eso_provider_akeyless.auth.azure import azure
 from eso_provider_akeyless.auth.cloud import Cloud, amazon, google
-from eso_provider_akeyless.auth.form import Body, Form, Opened, fixed, optional_text, text
+from eso_provider_akeyless.auth.form import Form, Opened
 from eso_sdk.errors import invalid_config
+from eso_sdk.loginbodies import Body, fixed, optional_text, text
 
 _PLACE: Final = "/authSecretRef/secretRef"
 _KUBERNETES: Final = "/authSecretRef/kubernetesAuth"

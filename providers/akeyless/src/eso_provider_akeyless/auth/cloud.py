@@ -15,12 +15,13 @@ from typing import Final
 import msgspec
 from yarl import URL
 
-from eso_provider_akeyless.auth.form import Body, Form, Opened
+from eso_provider_akeyless.auth.form import Form, Opened
 from eso_provider_akeyless.gateways import api_url, is_own
 from eso_sdk.awsidentity import CALLER_IDENTITY, Sts, process_source, sts_url
 from eso_sdk.cloudservices import ask_cloud
 from eso_sdk.errors import credentials_not_found, invalid_config
 from eso_sdk.http import HttpRequest, status_error
+from eso_sdk.loginbodies import Body
 from eso_sdk.sigv4 import Scope, SignableRequest, signed_headers
 from kubebase.clock import Clock
 

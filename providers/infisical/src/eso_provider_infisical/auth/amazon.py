@@ -14,9 +14,10 @@ import msgspec
 from yarl import URL
 
 from eso_api.stores.infisical import InfisicalAwsAuth
-from eso_provider_infisical.auth.form import Body, Form, Opened, text
+from eso_provider_infisical.auth.form import Form, Opened
 from eso_sdk.awsidentity import CALLER_IDENTITY, Sts, process_source, sts_url
 from eso_sdk.errors import credentials_not_found, invalid_config
+from eso_sdk.loginbodies import Body, text
 from eso_sdk.sigv4 import Scope, SignableRequest, signed_headers
 
 SESSION_NAME: Final = "external-secrets-provider-infisical"

@@ -13,13 +13,14 @@ from eso_api.stores.infisical import InfisicalAuth, InfisicalProvider
 from eso_api.values import SecretBytes
 from eso_provider_infisical.auth.amazon import amazon
 from eso_provider_infisical.auth.files import gcp_iam, kubernetes
-from eso_provider_infisical.auth.form import Form, Opened, text
+from eso_provider_infisical.auth.form import Form, Opened
 from eso_provider_infisical.auth.machine import azure, gcp_id_token
 from eso_provider_infisical.auth.oracle import oracle
 from eso_provider_infisical.auth.secrets import jwt, ldap, universal
 from eso_sdk.authorization import Authorization, FixedHeaders, LoginHeaders, bearer, digest
 from eso_sdk.backend import Backend
 from eso_sdk.errors import backend_error, invalid_config, rejected
+from eso_sdk.loginbodies import text
 from eso_sdk.logins import Grant, LogIn, Login, join_login
 from eso_sdk.rest import Rest, RestRequest, RestSettings
 

@@ -17,8 +17,9 @@ from typing import Any, Final
 import jwt
 
 from eso_api.stores.infisical import InfisicalGcpIamAuth, InfisicalKubernetesAuth
-from eso_provider_infisical.auth.form import Body, Form, Opened, optional_text, text
+from eso_provider_infisical.auth.form import Form, Opened
 from eso_sdk.errors import credentials_not_found, invalid_config
+from eso_sdk.loginbodies import Body, optional_text, text
 from kubebase.clock import Clock
 
 FILES: Final = "ESO_PROVIDER_INFISICAL_FILES"

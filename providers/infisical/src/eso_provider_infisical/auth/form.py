@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from eso_api.references import SecretKeySelector
 from eso_api.stores.infisical import InfisicalProvider
 from eso_api.values import SecretBytes
-from eso_sdk.errors import invalid_config
+from eso_sdk.loginbodies import MakeBody
 from kubebase.clock import Clock
-
-Body = Mapping[str, Any]
-MakeBody = Callable[[], Awaitable[Body]]
 
 
 class Opened(Protocol):
@@ -44,29 +40,3 @@ class Form:
     @property
     def path(self) -> str:
         return f"v1/auth/{self.method}/login"
-
-
-def text(store: Opened, reference: SecretKeySelector, place: str) -> str:
-    """Return a part of the credentials, without the line break that editors leave at its end."""
-    if not reference.name:
-        raise invalid_config(place, "is needed: name the Secret and the key")
-    try:
-        found = store.secret(reference).reveal().decode().rstrip("\r\n")
-    except UnicodeDecodeError:
-        raise invalid_config(place, "names a value that is not UTF-8 text") from None
-    if not found:
-        raise invalid_config(place, "names an empty value")
-    return found
-
-
-def optional_text(store: Opened, reference: SecretKeySelector | None, place: str) -> str:
-    return text(store, reference, place) if reference is not None and reference.name else ""
-
-
-def fixed(body: Body) -> MakeBody:
-    """Return a maker of a body that does not change."""
-
-    async def make() -> Body:
-        return body
-
-    return make

@@ -15,10 +15,11 @@ import msgspec
 from yarl import URL
 
 from eso_api.stores.infisical import InfisicalAzureAuth, InfisicalGcpIdTokenAuth
-from eso_provider_infisical.auth.form import Body, Form, Opened, optional_text, text
+from eso_provider_infisical.auth.form import Form, Opened
 from eso_sdk.cloudservices import ask_cloud
 from eso_sdk.errors import backend_error, credentials_not_found, invalid_config
 from eso_sdk.http import HttpRequest, status_error
+from eso_sdk.loginbodies import Body, optional_text, text
 from kubebase.clock import Clock
 
 HOSTS: Final = "ESO_PROVIDER_INFISICAL_HOSTS"

@@ -17,8 +17,9 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from eso_api.stores.infisical import InfisicalOciAuth
-from eso_provider_infisical.auth.form import Body, Form, Opened, optional_text, text
+from eso_provider_infisical.auth.form import Form, Opened
 from eso_sdk.errors import invalid_config
+from eso_sdk.loginbodies import Body, optional_text, text
 
 _REGION: Final = re.compile(r"[a-z]{2}-[a-z]+-[1-9]")
 _OCID: Final = re.compile(r"[A-Za-z0-9._-]+")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from eso_api.stores.infisical import InfisicalJwtAuth, InfisicalLdapAuth, InfisicalUniversalAuth
-from eso_provider_infisical.auth.form import Form, Opened, fixed, text
+from eso_provider_infisical.auth.form import Form, Opened
+from eso_sdk.loginbodies import fixed, text
 
 
 def universal(config: InfisicalUniversalAuth, store: Opened) -> Form:
