@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kubebase.meta import Malformed, Object, ObjectKey, ObjectMeta
 from kuberun.cache import Cache, Change, Origin
-from kuberun.watch import Applied, Deleted, Event, Listed
+from kuberun.watch import Applied, Deleted, Event, Listed, PageListed, PagesEnded
 
 
 def thing(name: str, version: int, *, uid: str = "", **labels: str) -> Object:
@@ -43,6 +43,32 @@ def test_the_first_list_fills_the_store_and_reports_every_object_as_there_before
     assert changes == [Change(key("a"), None, a, Origin.LISTED), Change(key("b"), None, b, Origin.LISTED)]
     assert store.keys() == (key("a"), key("b"))
     assert len(store) == 2
+
+
+def test_a_list_in_pages_fills_the_store_and_drops_what_was_on_no_page() -> None:
+    same, old, gone = thing("same", 1), thing("changed", 2), thing("gone", 3)
+    store = store_with(same, old, gone)
+    new, fresh = thing("changed", 5), thing("fresh", 6)
+
+    first = store.apply(PageListed([thing("same", 1), new]))
+    second = store.apply(PageListed([fresh]))
+    kept = store.get(key("gone"))
+    end = store.apply(PagesEnded((frozenset({key("same"), key("changed")}), frozenset({key("fresh")}))))
+
+    assert (first, second) == ([Change(key("changed"), old, new)], [Change(key("fresh"), None, fresh)])
+    assert kept is gone, "it may be on a page that is still to come"
+    assert end == [Change(key("gone"), gone, None)]
+    assert store.keys() == (key("same"), key("changed"), key("fresh"))
+
+
+def test_the_pages_of_the_first_list_report_objects_that_were_there_before() -> None:
+    store: Cache[Object] = Cache()
+
+    (change,) = store.apply(PageListed([thing("a", 1)]))
+    store.apply(PagesEnded((frozenset({key("a")}),)))
+    (later,) = store.apply(PageListed([thing("a", 2)]))
+
+    assert (change.origin, later.origin) == (Origin.LISTED, Origin.WATCHED)
 
 
 def test_a_later_list_reports_the_difference_only_and_what_vanished_as_deleted() -> None:
@@ -166,6 +192,8 @@ EVENTS = st.one_of(
     st.builds(Applied, THINGS),
     st.builds(Deleted, THINGS),
     st.builds(Listed, st.lists(THINGS, unique_by=lambda obj: obj.key)),
+    st.builds(PageListed, st.lists(THINGS, unique_by=lambda obj: obj.key)),
+    st.builds(lambda names: PagesEnded((frozenset(map(key, names)),)), st.lists(NAMES)),
 )
 
 

@@ -256,6 +256,23 @@ async def test_overdue_keys_are_reported_the_worst_first() -> None:
     ]
 
 
+async def test_no_key_is_overdue_in_a_long_queue_that_moves() -> None:
+    """A liveness probe must not restart an operator that works through 50,000 objects."""
+    clock = VirtualClock()
+
+    async def slow(_: ObjectKey) -> Outcome:
+        await clock.sleep(9)
+        return Done()
+
+    async with controlling(clock, slow, workers=1) as controller:
+        for number in range(10):
+            controller.queue.add(Request(key(str(number))))
+        await clock.advance(50)
+
+        assert max(controller.queue.waiting().values()) == 50
+        assert controller.overdue(limit=10) == []
+
+
 async def test_changes_reach_the_queue_through_the_mapping_and_a_mapping_that_fails_is_tried_again() -> None:
     clock, collection = VirtualClock(), FakeCollection()
     informer = Informer(collection, clock=clock, name="things")

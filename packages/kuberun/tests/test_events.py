@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
 
 import pytest
 
@@ -11,6 +12,7 @@ from kuberun.client import Client
 from kuberun.connection import Connection, Credential
 from kuberun.credentials import FixedCredentials
 from kuberun.events import MAX_MESSAGE_BYTES, Counts, EventLimits, EventRecorder, EventType
+from kuberun.requests import Request
 from kuberun.testing import scriptedserver as script
 from kuberun.testing.builders import NAMESPACES, WIDGETS, metadata
 from kuberun.testing.scriptedserver import ScriptedServer, scripted_server
@@ -172,13 +174,24 @@ async def test_one_noisy_object_is_filtered_and_the_others_are_not(
 
 
 async def test_a_full_queue_drops_and_never_waits(recorder: Recorder) -> None:
-    events = recorder(queued=2)
+    events = recorder(queued=2, for_warnings=0)
 
     for _ in range(5):
         synced(events)
 
     assert events.counts == Counts(dropped=3)
     assert await written(events) == Counts(written=2, dropped=3)
+
+
+async def test_many_events_without_a_warning_leave_room_for_warnings(recorder: Recorder) -> None:
+    events = recorder(queued=3, for_warnings=1)
+
+    for _ in range(5):
+        synced(events)
+    events.record(WIDGETS, metadata(), EventType.WARNING, "Failed", "it failed")
+
+    assert events.counts == Counts(dropped=3)
+    assert await written(events) == Counts(written=3, dropped=3)
 
 
 async def test_the_number_of_remembered_events_is_bounded(server: ScriptedServer, recorder: Recorder) -> None:
@@ -248,3 +261,60 @@ async def test_the_recorder_lives_in_the_callers_task_group(server: ScriptedServ
         running.cancel()
 
     assert running.cancelled()
+
+
+class SlowServer:
+    """A `Transport` to an API server that needs the same time for each answer."""
+
+    def __init__(self, clock: VirtualClock, seconds: float) -> None:
+        self._clock = clock
+        self._seconds = seconds
+        self.asked_at: list[float] = []
+
+    async def request(self, _: Request) -> bytes:
+        self.asked_at.append(self._clock.monotonic())
+        await self._clock.sleep(self._seconds)
+        return b'{"metadata": {"name": "e"}}'
+
+    def stream(self, _: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        raise NotImplementedError
+
+    async def close(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        pytest.param(0.0, [0, 0, 0], id="a server that answers at once gets them without a pause"),
+        pytest.param(0.05, [0, 0.25, 0.5], id="a pause is four times as long as the write"),
+        pytest.param(10.0, [0, 11, 22], id="a pause lasts at most a second"),
+    ],
+)
+async def test_events_leave_a_busy_server_to_the_reconciles(
+    clock: VirtualClock, seconds: float, expected: list[float]
+) -> None:
+    server = SlowServer(clock, seconds)
+    events = EventRecorder(Client(server), clock, component="tester")
+    running = asyncio.ensure_future(events.run())
+
+    for name in ("one", "two", "three"):
+        synced(events, metadata(name))
+    await clock.advance(60)
+
+    assert server.asked_at == pytest.approx(expected)
+    running.cancel()
+
+
+async def test_a_recorder_that_stops_writes_the_rest_without_pauses(clock: VirtualClock) -> None:
+    server = SlowServer(clock, 0.2)
+    events = EventRecorder(Client(server), clock, component="tester")
+    running = asyncio.ensure_future(events.run())
+    for name in ("one", "two", "three"):
+        synced(events, metadata(name))
+    await clock.advance(0.3)
+
+    events.stop()
+    await clock.advance(10)
+
+    assert server.asked_at == pytest.approx([0, 0.3, 0.5])
+    assert running.done()

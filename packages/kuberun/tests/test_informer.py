@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubebase.meta import Object, ObjectKey, version_of
+from kubebase.meta import Object, ObjectKey, Page, version_of
 from kubebase.testing.clock import VirtualClock
 from kuberun.cache import Change, Origin
 from kuberun.errors import ApiError, Details, Gone, ServerError, Throttled, Unreachable
@@ -81,6 +81,29 @@ async def test_a_consumer_that_comes_late_gets_everything_first() -> None:
         [change] = await late.take()
 
     assert (change.key, change.old, change.origin) == (key("a"), None, Origin.LISTED)
+
+
+async def test_a_new_object_is_delivered_before_the_many_that_existed_already() -> None:
+    clock, collection = VirtualClock(), FakeCollection()
+    for number in range(1200):
+        collection.put(f"old-{number}")
+
+    async with informing(collection, clock) as informer:
+        consumer = informer.subscribe()
+        await clock.settle()
+        first = await consumer.take()
+        collection.put("new")
+        collection.put("old-1199")
+        collection.delete("old-1198")
+        await clock.settle()
+        second = await consumer.take()
+        third = await consumer.take_within(1.0)
+
+        assert second[0].key == key("new")
+        assert [len(first), len(second), len(third)] == [500, 501, 199]
+        assert {change.key for change in (*first, *second, *third)} == set(informer.cache.keys())
+        assert third[-1] == Change(key("old-1199"), None, informer.cache.get(key("old-1199")), Origin.LISTED)
+        assert await consumer.take_within(0.0) == []
 
 
 async def test_a_slow_consumer_finds_one_change_per_key_and_delays_no_other() -> None:
@@ -276,3 +299,27 @@ def test_after_any_interleaving_of_writes_and_faults_store_and_consumers_equal_t
     actions: list[tuple[str, object]],
 ) -> None:
     asyncio.run(play(actions))
+
+
+class Shrinking(FakeCollection):
+    """Loses an object after its first page was delivered."""
+
+    async def list_page(self, *, limit: int, continue_token: str, resource_version: str) -> Page[Object]:
+        if continue_token:
+            self.delete("thing-0")
+        return await super().list_page(limit=limit, continue_token=continue_token, resource_version=resource_version)
+
+
+async def test_objects_of_a_list_that_was_started_over_are_dropped_if_they_are_gone_by_then() -> None:
+    clock, collection = VirtualClock(), Shrinking()
+    for number in range(7):
+        collection.put(f"thing-{number}")
+    collection.refusals.extend([None, Gone(410, "Expired", "the continue token has expired")])
+
+    async with informing(collection, clock) as informer:
+        seen = informer.subscribe()
+        await clock.settle()
+
+        assert informer.synced
+        assert informer.cache.keys() == tuple(key(f"thing-{number}") for number in range(1, 7))
+        assert len(await seen.take()) == 6

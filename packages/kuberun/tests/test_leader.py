@@ -1,85 +1,38 @@
 """Leader election on virtual time: taking, renewing, losing, handing over."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubebase.meta import JsonObject, Kind, ObjectKey
+from kubebase.meta import JsonObject, ObjectKey
 from kubebase.testing.clock import VirtualClock
-from kuberun.errors import AlreadyExists, Conflict, NotFound, Unreachable
 from kuberun.leader import LeaderElection, LeadershipLostError, LeaseSettings, new_identity
+from kuberun.testing.leases import LeaseClient, LeaseServer
 
 KEY = ObjectKey("default", "operator")
 DURATION, RENEW_DEADLINE, RETRY = 15, 10.0, 2.0
 
 
-class FakeLeases:
-    """One lease on a server, with optimistic locking, as seen by one client whose network can fail."""
+class OneLease(LeaseServer):
+    """A cluster whose only Lease is the one that is contended."""
 
-    def __init__(self, server: "LeaseServer", clock: VirtualClock) -> None:
-        self._server = server
-        self._clock = clock
-        self.reachable = True
-        self.hangs = False
-        self.loses_answers = False
-
-    async def get(self, _: Kind[JsonObject], key: ObjectKey) -> JsonObject:
-        return await self._call(lambda: self._server.get(key), lossy=False)
-
-    async def create(self, _: Kind[JsonObject], obj: JsonObject) -> JsonObject:
-        return await self._call(lambda: self._server.write(obj, create=True), lossy=True)
-
-    async def update(self, _: Kind[JsonObject], obj: JsonObject) -> JsonObject:
-        return await self._call(lambda: self._server.write(obj, create=False), lossy=True)
-
-    async def _call(self, call: Callable[[], JsonObject], *, lossy: bool) -> JsonObject:
-        await self._clock.sleep(0.01)
-        if not self.reachable:
-            raise Unreachable("connection refused")
-        if self.hangs:
-            await asyncio.Event().wait()
-        answer = call()
-        if lossy and self.loses_answers:
-            raise Unreachable("the connection broke before the answer")
-        return answer
-
-
-class LeaseServer:
-    def __init__(self) -> None:
-        self.lease: JsonObject | None = None
-        self._version = 0
-
-    def get(self, key: ObjectKey) -> JsonObject:
-        if self.lease is None:
-            raise NotFound(404, "NotFound", f"lease {key} not found")
-        return self.lease
-
-    def write(self, obj: JsonObject, *, create: bool) -> JsonObject:
-        if create and self.lease is not None:
-            raise AlreadyExists(409, "AlreadyExists", "lease exists")
-        if not create:
-            if self.lease is None:
-                raise NotFound(404, "NotFound", "lease not found")
-            if obj["metadata"]["resourceVersion"] != self.lease["metadata"]["resourceVersion"]:
-                raise Conflict(409, "Conflict", "the object has been modified")
-        self._version += 1
-        self.lease = {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(self._version)}}
-        return self.lease
+    @property
+    def lease(self) -> JsonObject | None:
+        return self.leases.get(KEY)
 
     @property
     def spec(self) -> JsonObject:
-        assert self.lease is not None
-        spec: JsonObject = self.lease["spec"]
+        spec: JsonObject = self.get(KEY)["spec"]
         return spec
 
 
 class Candidate:
-    def __init__(self, server: LeaseServer, clock: VirtualClock, identity: str) -> None:
-        self.leases = FakeLeases(server, clock)
+    def __init__(self, server: OneLease, clock: VirtualClock, identity: str) -> None:
+        self.leases = LeaseClient(server, clock)
         self.election = LeaderElection(
             self.leases,
             KEY,
@@ -103,8 +56,8 @@ class Candidate:
 
 
 @asynccontextmanager
-async def candidates(clock: VirtualClock, *names: str) -> AsyncIterator[tuple[LeaseServer, list[Candidate]]]:
-    server = LeaseServer()
+async def candidates(clock: VirtualClock, *names: str) -> AsyncIterator[tuple[OneLease, list[Candidate]]]:
+    server = OneLease()
     standing = [Candidate(server, clock, name) for name in names]
     try:
         yield server, standing
@@ -232,7 +185,7 @@ async def test_a_leader_whose_lease_is_taken_or_deleted_stops_at_its_next_write(
         if what == "taken":
             server.write({**server.lease, "spec": {**server.spec, "holderIdentity": "thief"}}, create=False)
         else:
-            server.lease = None
+            server.delete(KEY)
 
         await clock.advance(RETRY + 1)
 
@@ -251,7 +204,7 @@ async def test_a_change_of_the_lease_by_hand_that_keeps_the_holder_costs_nothing
         await clock.advance(30)
 
         assert a.leads()
-        assert server.lease["metadata"]["labels"] == {"team": "red"}, "what others wrote stays"
+        assert server.get(KEY)["metadata"]["labels"] == {"team": "red"}, "what others wrote stays"
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,7 @@ import asyncio
 import itertools
 import os
 import signal
-import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -24,6 +21,7 @@ from kuberun.client import Client
 from kuberun.controller import After, Controller, Outcome
 from kuberun.leader import LeaderElection, LeaseSettings
 from kuberun.manager import ComponentFailedError, Manager
+from kuberun.testing.contenders import Contenders
 from kuberun.transport import AiohttpTransport
 from kuberun.workqueue import Request
 
@@ -31,61 +29,18 @@ SETTINGS = LeaseSettings(duration=6, renew_deadline=4.0, retry_period=0.5)
 TICK = 0.1
 
 
-class Contest:
-    """Two contenders for one lease, each replaced when it ends."""
-
-    def __init__(self, kubeconfig: Path, namespace: str, folder: Path) -> None:
-        self._arguments = [str(kubeconfig), namespace, str(folder / "journal")]
-        self._journal = folder / "journal"
-        self._journal.touch()
-        self._log = folder / "contenders.log"
-        self._names = (f"contender-{number}" for number in itertools.count(1))
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
-
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        try:
-            yield
-        finally:
-            for process in self._processes.values():
-                process.kill()
-                process.wait()
-
-    def enter(self) -> str:
-        name = next(self._names)
-        with self._log.open("ab") as log:
-            command = [sys.executable, __file__, *self._arguments, name]
-            self._processes[name] = subprocess.Popen(command, stdout=log, stderr=log)
-        return name
-
-    def send(self, name: str, number: signal.Signals) -> None:
-        self._processes[name].send_signal(number)
-
-    def exit_code(self, name: str) -> int | None:
-        return self._processes[name].poll()
-
-    def journal(self) -> list[str]:
-        return self._journal.read_text().split()
-
-    def log(self) -> str:
-        return self._log.read_text()
+class Contest(Contenders):
+    """Contenders for one lease. Each line of the journal is the name of the process that worked."""
 
     async def leader_other_than(self, *names: str) -> str:
         """Wait until new lines of the journal have a name other than these, and return it."""
-        seen = len(self.journal())
+        seen = len(self.lines())
 
         def newcomer() -> bool:
-            return any(name not in names for name in self.journal()[seen:])
+            return any(name not in names for name in self.lines()[seen:])
 
         await self.until(newcomer, "no contender took over")
-        return next(name for name in self.journal()[seen:] if name not in names)
-
-    async def until(self, happened: Callable[[], bool], complaint: str) -> None:
-        for _ in range(1200):
-            if happened():
-                return
-            await asyncio.sleep(0.05)
-        pytest.fail(f"{complaint}\n{self.log()[-2000:]}")
+        return next(name for name in self.lines()[seen:] if name not in names)
 
 
 @pytest.mark.live
@@ -94,7 +49,7 @@ class Contest:
 async def test_leadership_passes_on_whatever_happens_to_the_leader_and_never_two_lead(
     api_server: ApiServer, namespace: str, tmp_path: Path
 ) -> None:
-    contest = Contest(api_server.kubeconfig, namespace, tmp_path)
+    contest = Contest(__file__, [str(api_server.kubeconfig), namespace], tmp_path)
     with contest.running():
         contest.enter()
         contest.enter()
@@ -118,7 +73,7 @@ async def test_leadership_passes_on_whatever_happens_to_the_leader_and_never_two
         await contest.until(lambda: contest.exit_code(successor) is not None, "a stopped leader does not end")
         stopped = contest.exit_code(successor)
 
-    terms = [name for name, _ in itertools.groupby(contest.journal())]
+    terms = [name for name, _ in itertools.groupby(contest.lines())]
     assert len(terms) == len(set(terms)), "a contender worked after another had taken over"
     assert len(terms) >= 5
     assert (overslept, stopped) == (3, 0)

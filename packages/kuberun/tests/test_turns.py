@@ -26,6 +26,10 @@ class Steps:
     def begin(self, share: str, *, tasks: int = 1, steps: int, seconds: float = 2 * SLICE) -> list[asyncio.Task[None]]:
         return [asyncio.create_task(self.turns.take(share, self.work(share, steps, seconds))) for _ in range(tasks)]
 
+    def begin_urgent(self, share: str, *, steps: int) -> asyncio.Task[None]:
+        work = self.work(share, steps, SLICE / 10)
+        return asyncio.create_task(self.turns.take(share, work, urgent=True))
+
 
 async def test_a_neighbour_waits_for_a_step_or_two_of_a_crowd_and_not_for_all_of_it() -> None:
     steps = Steps()
@@ -38,6 +42,31 @@ async def test_a_neighbour_waits_for_a_step_or_two_of_a_crowd_and_not_for_all_of
     await asyncio.gather(*crowd)
     assert between <= 20, "nine rounds of the whole crowd would be 450 steps"
     assert steps.done.count("crowd") == 1000
+
+
+async def test_urgent_work_does_not_wait_for_a_round_of_many_namespaces() -> None:
+    """No single namespace is above its share, so none would wait without the urgent work."""
+    steps = Steps()
+    others = [task for number in range(50) for task in steps.begin(f"team-{number}", steps=20)]
+    await asyncio.sleep(0)  # they start first
+
+    await steps.begin_urgent("new", steps=10)
+
+    between = steps.done[steps.done.index("new") :]
+    await asyncio.gather(*others)
+    assert len(between) - between.count("new") <= 70, "nine rounds of all of them would be 450 steps"
+    assert len(between) > between.count("new"), "they go on meanwhile"
+    assert len(steps.done) == 1010
+
+
+async def test_urgent_work_without_end_leaves_the_others_their_turns() -> None:
+    steps = Steps()
+    urgent = steps.begin_urgent("new", steps=10_000)
+
+    await asyncio.gather(*steps.begin("a", tasks=5, steps=5), *steps.begin("b", tasks=5, steps=5))
+
+    assert not urgent.done()
+    urgent.cancel()
 
 
 async def test_a_namespace_that_is_alone_never_waits() -> None:

@@ -1,6 +1,7 @@
 """Listing and watching as a pure state machine: every step and every frame, in tables."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -18,6 +19,8 @@ from kuberun.watch import (
     Garbled,
     Listed,
     Listing,
+    PageListed,
+    PagesEnded,
     Refused,
     Removed,
     Signal,
@@ -38,6 +41,7 @@ A, B, C = thing("a", "5"), thing("b", "6"), thing("c", "7")
 MALFORMED = Malformed(ObjectMeta(name="bad", namespace="default", resource_version="9"), "spec.x: expected an integer")
 FIRST_PAGE: Page[Object] = Page([A], "10", "more")
 LAST_PAGE: Page[Object] = Page([B], "10")
+PART = Listing(pages=(frozenset({A.key}),), continue_token=FIRST_PAGE.continue_token)
 
 
 @pytest.mark.parametrize(
@@ -47,31 +51,35 @@ LAST_PAGE: Page[Object] = Page([B], "10")
             Listing(), LAST_PAGE, (Listed([B]),), Streaming("10"), id="the only page of a list is delivered at once"
         ),
         pytest.param(
-            Listing(), FIRST_PAGE, (), Listing(pages=(FIRST_PAGE,)), id="a page with a token waits for the others"
+            Listing(),
+            FIRST_PAGE,
+            (PageListed([A]),),
+            PART,
+            id="a page with a token is delivered, and the next one follows",
         ),
         pytest.param(
-            Listing(pages=(FIRST_PAGE,)),
+            PART,
             LAST_PAGE,
-            (Listed([A, B]),),
+            (PageListed([B]), PagesEnded((frozenset({A.key}), frozenset({B.key})))),
             Streaming("10"),
-            id="the last page delivers all pages as one list",
+            id="after the last page it is known which objects exist",
         ),
         pytest.param(
-            Listing(pages=(FIRST_PAGE,)),
+            PART,
             Refused(410),
             (),
             Listing(expiries=1),
             id="an expired continue token starts the list over",
         ),
         pytest.param(
-            Listing(pages=(FIRST_PAGE,)),
+            PART,
             Broken("reset"),
             (),
-            Waiting(Listing(pages=(FIRST_PAGE,), failures=1)),
+            Waiting(replace(PART, failures=1), outage=True),
             id="a broken connection repeats the same page after a back-off",
         ),
         pytest.param(
-            Listing(pages=(FIRST_PAGE,)),
+            PART,
             Garbled("noise"),
             (),
             Waiting(Listing(failures=1)),
@@ -81,7 +89,7 @@ LAST_PAGE: Page[Object] = Page([B], "10")
             Listing(failures=1),
             Refused(429, "TooManyRequests", 7),
             (),
-            Waiting(Listing(failures=2), 7),
+            Waiting(Listing(failures=2), 7, outage=True),
             id="a throttled list waits as long as it was told",
         ),
         pytest.param(
@@ -147,14 +155,14 @@ LAST_PAGE: Page[Object] = Page([B], "10")
             Streaming("3", failures=9),
             Refused(503, "ServiceUnavailable", 2),
             (),
-            Waiting(Streaming("3", failures=10), 2),
+            Waiting(Streaming("3", failures=10), 2, outage=True),
             id="a busy server is asked for the same position however long it takes",
         ),
         pytest.param(
             Streaming("3", failures=9),
             Broken("refused"),
             (),
-            Waiting(Streaming("3", failures=10)),
+            Waiting(Streaming("3", failures=10), outage=True),
             id="a server that is away is asked for the same position however long it takes",
         ),
         pytest.param(
@@ -184,9 +192,7 @@ LAST_PAGE: Page[Object] = Page([B], "10")
         ),
     ],
 )
-def test_step(
-    state: State[Object], signal: Signal[Object], events: Sequence[Event[Object]], after: State[Object]
-) -> None:
+def test_step(state: State, signal: Signal[Object], events: Sequence[Event[Object]], after: State) -> None:
     assert step(state, signal) == (events, after)
 
 
@@ -198,7 +204,7 @@ def test_step(
         pytest.param(Waiting(Streaming("1")), Bookmarked("2"), id="nothing while waiting"),
     ],
 )
-def test_a_signal_that_cannot_happen_is_a_bug_and_says_so(state: State[Object], signal: Signal[Object]) -> None:
+def test_a_signal_that_cannot_happen_is_a_bug_and_says_so(state: State, signal: Signal[Object]) -> None:
     with pytest.raises(AssertionError, match="cannot happen while"):
         step(state, signal)
 

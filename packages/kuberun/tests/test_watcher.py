@@ -9,9 +9,10 @@ import pytest
 
 from kubebase.meta import Malformed, Object, Page
 from kubebase.testing.clock import VirtualClock
+from kuberun.answers import Answers
 from kuberun.errors import ApiError, BadAnswer, Details, Forbidden, Gone, ServiceUnavailable, Throttled, Unreachable
 from kuberun.testing.source import Call, FakeCollection, Fault
-from kuberun.watch import Applied, Deleted, Event, Listed, Watcher, WatchSettings
+from kuberun.watch import Applied, Deleted, Event, Listed, PageListed, PagesEnded, Watcher, WatchSettings
 
 SETTINGS = WatchSettings(page_size=2, request_timeout=60, stream_seconds=300, inactivity=150)
 
@@ -19,17 +20,21 @@ SETTINGS = WatchSettings(page_size=2, request_timeout=60, stream_seconds=300, in
 class Watched:
     """A running watcher and the events it has delivered."""
 
-    def __init__(self, collection: FakeCollection, clock: VirtualClock) -> None:
+    def __init__(self, collection: FakeCollection, clock: VirtualClock, answers: Answers | None) -> None:
         self.events: list[Event[Object]] = []
-        self.watcher = Watcher(collection, clock=clock, settings=SETTINGS, draw=lambda: 0.5)
+        self.watcher = Watcher(collection, clock=clock, settings=SETTINGS, draw=lambda: 0.5, answers=answers)
 
     def names(self) -> list[Any]:
-        """Return lists as lists of names, changes as +name, deletions as -name."""
+        """Return lists as lists of names, pages as +name+name, changes as +name, deletions as -name."""
 
         def named(event: Event[Object]) -> Any:
             match event:
                 case Listed(objects=objects):
                     return [obj.key.name for obj in objects]
+                case PageListed(objects=objects):
+                    return "+".join(["", *(obj.key.name for obj in objects)])
+                case PagesEnded(pages=pages):
+                    return sorted(key.name for page in pages for key in page)
                 case Applied(object=obj):
                     return f"+{obj.key.name}"
                 case Deleted(object=obj):
@@ -39,8 +44,10 @@ class Watched:
 
 
 @asynccontextmanager
-async def watched(collection: FakeCollection, clock: VirtualClock) -> AsyncIterator[Watched]:
-    seen = Watched(collection, clock)
+async def watched(
+    collection: FakeCollection, clock: VirtualClock, answers: Answers | None = None
+) -> AsyncIterator[Watched]:
+    seen = Watched(collection, clock, answers)
     running = asyncio.ensure_future(seen.watcher.run(seen.events.append))
     await clock.settle()
     try:
@@ -63,7 +70,7 @@ async def test_a_collection_is_listed_in_pages_and_then_followed() -> None:
         collection.delete("a")
         await clock.settle()
 
-    assert seen.names() == [["a", "b", "c", "d", "e"], "+f", "-a"]
+    assert seen.names() == ["+a+b", "+c+d", "+e", ["a", "b", "c", "d", "e"], "+f", "-a"]
     assert [call.limit for call in collection.calls if call.verb == "list"] == [2, 2, 2]
     assert collection.calls[-1] == Call("watch", resource_version="105")
 
@@ -172,8 +179,20 @@ async def test_a_continue_token_that_expires_once_restarts_the_pages_and_twice_a
     async with watched(collection, clock) as seen:
         pass
 
-    assert seen.names() == [["a", "b", "c", "d", "e"]]
+    assert seen.names() == ["+a+b", "+a+b", ["a", "b", "c", "d", "e"]]
     assert [call.limit for call in collection.calls if call.verb == "list"] == [2, 2, 2, 2, 0]
+
+
+async def test_a_server_that_says_when_to_come_back_is_asked_soon_however_often_it_has_refused() -> None:
+    clock, collection = VirtualClock(), FakeCollection()
+    collection.put("a")
+    starting = Throttled(429, "TooManyRequests", "storage is initializing", Details(retry_after=1))
+    collection.refusals.extend([starting] * 12)
+
+    async with watched(collection, clock) as seen:
+        await clock.advance(12 * 4)
+
+        assert seen.names() == [["a"]]
 
 
 async def test_a_list_that_fails_is_retried_with_growing_delays() -> None:
@@ -282,3 +301,48 @@ class _Hanging(FakeCollection):
             self.hung = 1
             await asyncio.Event().wait()
         return await super().list_page(limit=limit, continue_token=continue_token, resource_version=resource_version)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "resumes"),
+    [
+        pytest.param(Unreachable("connection refused"), True, id="a server that was away"),
+        pytest.param(ServiceUnavailable(503, "ServiceUnavailable", "starting"), True, id="a server that was starting"),
+        pytest.param(Forbidden(403, "Forbidden", "no"), False, id="a kind that we may not read has to wait its time"),
+    ],
+)
+async def test_the_first_watch_that_reaches_the_server_ends_the_back_off_of_the_others(
+    refusal: ApiError, resumes: bool
+) -> None:
+    clock, answers = VirtualClock(), Answers()
+    early, late = FakeCollection(), FakeCollection()
+    early.put("early")
+    late.put("late")
+    early.refusals.extend(Unreachable("connection refused") for _ in range(5))
+    late.refusals.extend(refusal for _ in range(6))
+
+    async with watched(late, clock, answers) as other, watched(early, clock, answers) as first:
+        for _ in range(600):
+            await clock.advance(0.1)
+            if first.events:
+                break
+
+        assert first.names() == [["early"]]
+        assert (other.names() == [["late"]]) is resumes
+        await clock.advance(60)
+        assert other.names() == [["late"]]
+
+
+async def test_a_server_that_says_when_to_come_back_is_not_asked_before() -> None:
+    clock, answers = VirtualClock(), Answers()
+    collection = FakeCollection()
+    collection.refusals.append(Throttled(429, "TooManyRequests", "wait", Details(retry_after=20)))
+
+    async with watched(collection, clock, answers) as seen:
+        answers.again()
+        await clock.advance(19)
+        assert seen.names() == []
+        answers.again()
+        await clock.advance(1)
+
+        assert seen.names() == [[]]

@@ -6,3 +6,7 @@ clock. The whole list is in the workspace's import contracts.
 """
 
 import kubebase.plainlogs  # noqa: F401 - before the first import of structlog
+from kubebase.lateauthorities import late_authorities
+
+with late_authorities():
+    import aiohttp  # noqa: F401 - before another module imports it

@@ -6,13 +6,13 @@ opaque and compared for equality only; the order of delivery is the order of the
 Objects are shared, not copied: readers must treat them as frozen and copy them (`msgspec.structs.replace`,
 `copy.deepcopy`) before they change them. Lists and tuples that a method returns are snapshots; later events do not
 change them. The size of the cache is bounded by the server's collection: deleted objects are dropped, and the typed
-forms omit managedFields, which are most of an object's bytes.
+forms omit managedFields, which are most of an object's bytes. A cache of many objects keeps them packed (`packing.py`).
 """
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from typing import Generic, TypeVar, assert_never
@@ -20,7 +20,8 @@ from typing import Generic, TypeVar, assert_never
 import msgspec
 
 from kubebase.meta import Malformed, ObjectKey, key_of, meta_of, version_of
-from kuberun.watch import Applied, Deleted, Event, Listed
+from kuberun.packing import PackedDict, Packing
+from kuberun.watch import Applied, Deleted, Event, Listed, PageListed, PagesEnded
 
 T = TypeVar("T")
 
@@ -72,8 +73,10 @@ class Change(msgspec.Struct, Generic[T], frozen=True, gc=False):
 
 
 class Cache(Generic[T]):
-    def __init__(self, indexes: Mapping[str, IndexFunction[T]] | None = None) -> None:
-        self._objects: dict[ObjectKey, T | Malformed] = {}
+    def __init__(
+        self, indexes: Mapping[str, IndexFunction[T]] | None = None, packing: Packing[T] | None = None
+    ) -> None:
+        self._objects: MutableMapping[ObjectKey, T | Malformed] = {} if packing is None else PackedDict(packing)
         self._indexes = {name: _Index(name, values_of) for name, values_of in (indexes or {}).items()}
         self._listed = False
         self.revision = 0
@@ -112,6 +115,10 @@ class Cache(Generic[T]):
         match event:
             case Listed(objects=objects):
                 return self._replace(objects)
+            case PageListed(objects=objects):
+                return self._add_page(objects)
+            case PagesEnded(pages=pages):
+                return self._keep_only(frozenset().union(*pages))
             case Applied(object=obj):
                 key = key_of(obj)
                 change = self._put(key, self._objects.get(key), obj, Origin.WATCHED)
@@ -126,31 +133,53 @@ class Cache(Generic[T]):
             case _:
                 assert_never(event)
 
-    def everything(self, origin: Origin) -> Iterator[Change[T]]:
-        """Yield every object as if it had just been created (LISTED) or touched (RESYNCED)."""
-        for key, obj in self._objects.items():
+    def everything(self, origin: Origin, among: Callable[[ObjectKey], bool] | None = None) -> Iterator[Change[T]]:
+        """Yield every object, or those `among`, as if it had just been created (LISTED) or touched (RESYNCED)."""
+        found = self._objects.items() if among is None else self._some(among)
+        for key, obj in found:
             yield Change(key, None if origin is Origin.LISTED else obj, obj, origin)
+
+    def _some(self, among: Callable[[ObjectKey], bool]) -> Iterator[tuple[ObjectKey, T | Malformed]]:
+        return ((key, self._objects[key]) for key in self.keys() if among(key))
 
     def _replace(self, objects: Sequence[T | Malformed]) -> list[Change[T]]:
         """Replace the content with this list. Objects missing from it were deleted while the watch was interrupted."""
         origin = Origin.WATCHED if self._listed else Origin.LISTED
         self._listed = True
-        before, self._objects = self._objects, {}
+        gone = dict.fromkeys(self._objects)
         changes = []
         with _collector_paused():
             for obj in objects:
                 key = key_of(obj)
-                if change := self._put(key, before.pop(key, None), obj, origin):
+                gone.pop(key, None)
+                if change := self._put(key, self._objects.get(key), obj, origin):
                     changes.append(change)
-            for key, old in before.items():
+            for key in gone:
+                old = self._objects.pop(key)
                 self._unindex(key, old)
                 changes.append(Change(key, old, None))
         return changes
 
+    def _add_page(self, objects: Sequence[T | Malformed]) -> list[Change[T]]:
+        origin = Origin.WATCHED if self._listed else Origin.LISTED
+        with _collector_paused():
+            keyed = ((key_of(obj), obj) for obj in objects)
+            put = (self._put(key, self._objects.get(key), obj, origin) for key, obj in keyed)
+            return [change for change in put if change is not None]
+
+    def _keep_only(self, existing: frozenset[ObjectKey]) -> list[Change[T]]:
+        """Drop the objects that were deleted while the watch was interrupted."""
+        self._listed = True
+        changes: list[Change[T]] = []
+        for key in [key for key in self._objects if key not in existing]:
+            old = self._objects.pop(key)
+            self._unindex(key, old)
+            changes.append(Change(key, old, None))
+        return changes
+
     def _put(self, key: ObjectKey, old: T | Malformed | None, obj: T | Malformed, origin: Origin) -> Change[T] | None:
         if old is not None and version_of(old) == version_of(obj) != "":
-            self._objects[key] = old  # already seen: a list or a resumed stream repeats delivered objects
-            return None
+            return None  # already seen: a list or a resumed stream repeats delivered objects
         if self._indexes:
             obj = self._indexed(key, old, obj)
         self._objects[key] = obj
@@ -161,13 +190,12 @@ class Cache(Generic[T]):
             index.remove(key, old)
 
     def _indexed(self, key: ObjectKey, old: T | Malformed | None, obj: T | Malformed) -> T | Malformed:
-        for index in self._indexes.values():
-            index.remove(key, old)
         try:
             for index in self._indexes.values():
-                index.add(key, obj)
+                index.move(key, old, obj)
         except Exception as error:  # noqa: BLE001 - one odd object must not stop the informer for all others
             for index in self._indexes.values():
+                index.remove(key, old)
                 index.remove(key, obj)
             return Malformed(meta_of(obj), f"an index cannot read it ({type(error).__name__})")
         return obj
@@ -198,10 +226,13 @@ class _Index(Generic[T]):
         found = self._keys.get(value, ())
         return (found,) if isinstance(found, ObjectKey) else found
 
-    def add(self, key: ObjectKey, obj: T | Malformed) -> None:
-        if isinstance(obj, Malformed):
+    def move(self, key: ObjectKey, old: T | Malformed | None, obj: T | Malformed) -> None:
+        """Find the object under the values of its new state only. Raises whatever the index function raises."""
+        before, after = self._known(old), self._values(obj)
+        if before == after:
             return
-        for value in tuple(self._values_of(obj)):
+        self._discard(key, before)
+        for value in after:
             found = self._keys.setdefault(value, key)
             if isinstance(found, dict):
                 found[key] = None
@@ -209,12 +240,18 @@ class _Index(Generic[T]):
                 self._keys[value] = {found: None, key: None}
 
     def remove(self, key: ObjectKey, obj: T | Malformed | None) -> None:
-        if obj is None or isinstance(obj, Malformed):
-            return
+        self._discard(key, self._known(obj))
+
+    def _values(self, obj: T | Malformed) -> tuple[Hashable, ...]:
+        return () if isinstance(obj, Malformed) else tuple(self._values_of(obj))
+
+    def _known(self, obj: T | Malformed | None) -> tuple[Hashable, ...]:
         try:
-            values = tuple(self._values_of(obj))
+            return () if obj is None else self._values(obj)
         except Exception:  # noqa: BLE001 - then it was never added either
-            return
+            return ()
+
+    def _discard(self, key: ObjectKey, values: tuple[Hashable, ...]) -> None:
         for value in values:
             found = self._keys.get(value)
             if isinstance(found, dict):

@@ -5,6 +5,10 @@
 The outcome of a reconcile is a value. Only this module turns it into a requeue. `examples/labeller.py` of this
 distribution shows a whole operator on one screen.
 
+**Urgent runs** are those of new objects and of changed specs: a person waits for them. A quarter of the workers serves
+nothing else, and their steps go first on the event loop. So they wait neither for ten thousand refreshes that are
+queued, nor for those that are running.
+
 A reconcile that waits for another system does so in `async with parked():` and frees its worker meanwhile. If its
 object is deleted during such a wait, and the run only waits to read something, the run is cancelled.
 
@@ -17,13 +21,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 import math
-import uuid
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable
 from contextlib import asynccontextmanager
 from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any, Final, TypeVar, assert_never
+from typing import Any, Final, Protocol, TypeVar, assert_never
 
 import structlog
 from structlog.contextvars import bound_contextvars
@@ -33,12 +37,12 @@ from kubebase.clock import Clock
 from kubebase.deadline import Deadline
 from kubebase.fairness import FairSlots
 from kubebase.meta import ObjectKey
-from kuberun.cache import Change
+from kuberun.cache import Change, Origin
 from kuberun.informer import Informer, Subscription, merge_into
 from kuberun.permit import Permit, always, work_by
 from kuberun.triggers import Mapping
 from kuberun.turns import turns_of
-from kuberun.workqueue import Lane, QueueClosedError, Request, WorkQueue
+from kuberun.workqueue import URGENT, Lane, QueueClosedError, Request, WorkQueue
 
 T = TypeVar("T")
 
@@ -55,6 +59,9 @@ TRACE_ID: ContextVar[str] = ContextVar("trace_id")
 
 _log = structlog.get_logger(__name__)
 _MAPPING_RETRY = 30.0
+_VACATING = 0.05
+_RESERVE: Final = 4
+"""One in this many workers is kept for urgent runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,13 +135,46 @@ class Overdue:
     running: bool
 
 
+class Territory(Protocol):
+    """The objects that this process works on, if several processes share them (`sharding.py`)."""
+
+    def admits(self, key: ObjectKey) -> bool:
+        """Return whether a reconcile of the object may start."""
+        ...
+
+    def permit(self, key: ObjectKey) -> Permit:
+        """Return the permission to write for the object."""
+        ...
+
+
+class _Workers:
+    """The workers of a controller. Some are kept for urgent runs, which use the others, too."""
+
+    def __init__(self, number: int) -> None:
+        reserve = number // _RESERVE
+        self.common = FairSlots(number - reserve, greed=math.inf)
+        self.kept = FairSlots(reserve, greed=math.inf) if reserve else None
+
+    @property
+    def taken(self) -> int:
+        return self.common.taken + (0 if self.kept is None else self.kept.taken)
+
+    async def acquire(self, share: Hashable, *, urgent: bool) -> FairSlots:
+        """Wait for a worker; return where it must be released."""
+        if urgent and self.kept is not None and self.kept.take_now(share):
+            return self.kept
+        await self.common.acquire(share)
+        return self.common
+
+
 class _Run:
     """One run: whether it holds a worker, and how many of its tasks are parked."""
 
-    def __init__(self, key: ObjectKey, workers: FairSlots) -> None:
-        self._key = key
+    def __init__(self, request: Request, workers: _Workers, held: FairSlots) -> None:
+        self._namespace = request.key.namespace
+        self._urgent = request.lane in URGENT
         self._workers = workers
-        self._holder: Hashable | None = _NEW
+        self._held: tuple[FairSlots, Hashable] | None = (held, _NEW)
         self._waits = 0
         self._needless = 0
         self._task = asyncio.current_task()
@@ -151,37 +191,45 @@ class _Run:
         self._needless -= needless_when_gone
         if self._waits or self.ended:
             return
-        await self._workers.acquire(self._key.namespace)
-        self._back_at_work()
+        self._back_at_work(await self._workers.acquire(self._namespace, urgent=self._urgent))
 
-    def _back_at_work(self) -> None:
+    def _back_at_work(self, slots: FairSlots) -> None:
         """Keep the worker, unless the run has ended, already holds a worker, or one of its tasks is parked again."""
-        if self.ended or self._waits or self._holder is not None:
-            self._workers.release(self._key.namespace)
+        if self.ended or self._waits or self._held is not None:
+            slots.release(self._namespace)
         else:
-            self._holder = self._key.namespace
+            self._held = (slots, self._namespace)
 
     def end(self) -> None:
         """End the run. Its tasks that are still parked take no worker afterwards."""
         self.ended = True
+        self._task = None  # the context of the task refers to this run: a cycle with everything that the run read
         self._give_up()
 
     def end_if_waiting(self) -> None:
         """Cancel the run of a deleted object if every one of its waits is needless."""
-        if self._needless and self._needless == self._waits and self._task is not None and not self.ended:
+        if self._needless and self._needless == self._waits:
+            self.cancel()
+
+    def cancel(self) -> None:
+        if self._task is not None and not self.ended:
             self._task.cancel()
 
     def _give_up(self) -> None:
-        if self._holder is not None:
-            self._workers.release(self._holder)
-            self._holder = None
+        if self._held is not None:
+            slots, share = self._held
+            self._held = None
+            slots.release(share)
 
 
 _RUN: ContextVar[_Run | None] = ContextVar("run", default=None)
 
 
 class Controller:
-    """Runs up to `workers` reconciles at a time, each for at most `deadline` seconds, never two of one key."""
+    """Runs up to `workers` reconciles at a time, each for at most `deadline` seconds, never two of one key.
+
+    Fewer than four workers are too few to keep one for urgent runs.
+    """
 
     def __init__(
         self,
@@ -198,10 +246,12 @@ class Controller:
         self.queue = WorkQueue(clock, backoff=backoff, draw=draw)
         self._reconcile = reconcile
         self._clock = clock
-        self._workers = FairSlots(workers, greed=math.inf)
+        self._workers = _Workers(workers)
         self._runs: dict[ObjectKey, _Run] = {}
         self._deadline = deadline
         self._feeds: list[tuple[Subscription[Any], Mapping[Any]]] = []
+        self._watched: list[tuple[Informer[Any], Subscription[Any]]] = []
+        self._territory: Territory | None = None
         self._informers: list[Informer[Any]] = []
         self._run_ids = itertools.count(1)
         self._permitted: Permit = always
@@ -222,7 +272,9 @@ class Controller:
         Pass `own` if the informer holds the objects that are reconciled: a parked run is then cancelled when its object
         is deleted.
         """
-        self._feeds.append((informer.subscribe(), self._ending_runs(mapping) if own else mapping))
+        subscription = informer.subscribe()
+        self._watched.append((informer, subscription))
+        self._feeds.append((subscription, self._ending_runs(mapping) if own else mapping))
         if informer not in self._informers:
             self._informers.append(informer)
 
@@ -244,9 +296,36 @@ class Controller:
         """Start no further reconciles."""
         self.queue.close()
 
+    def restrict(self, territory: Territory) -> None:
+        """Reconcile only objects of this territory, from now on."""
+        self._territory = territory
+        self.queue.restrict(territory.admits)
+
+    def look_at(self, belongs: Callable[[ObjectKey], bool]) -> None:
+        """Reconcile these objects as after a start of the process."""
+        for informer, subscription in self._watched:
+            subscription.put(informer.cache.everything(Origin.LISTED, belongs))
+
+    async def vacated(self, belongs: Callable[[ObjectKey], bool]) -> None:
+        """Wait until none of these objects runs. They must not be admitted any more."""
+        while any(map(belongs, self.queue.running())):
+            await self._clock.sleep(_VACATING)
+
+    def cancel(self, belongs: Callable[[ObjectKey], bool]) -> None:
+        """Cancel running reconciles of these objects."""
+        for key, run in self._runs.items():
+            if belongs(key):
+                run.cancel()
+
     def overdue(self, limit: float) -> list[Overdue]:
-        """List the keys that have run or waited for a worker longer than `limit` seconds, the worst first."""
+        """List the keys that have run or waited for a worker longer than `limit` seconds, the worst first.
+
+        While requests are taken, no key counts as waiting too long: every eighth take serves the oldest. With 50,000
+        objects and a slow backend the last one may wait for an hour, and a restart would only make it longer.
+        """
         running = [Overdue(key, age, running=True) for key, age in self.queue.running().items() if age > limit]
+        if self.queue.idle_seconds <= limit:
+            return sorted(running, key=lambda late: -late.seconds)
         waiting = [Overdue(key, age, running=False) for key, age in self.queue.waiting().items() if age > limit]
         return sorted(running + waiting, key=lambda late: -late.seconds)
 
@@ -259,38 +338,58 @@ class Controller:
         return mapped
 
     async def _dispatch(self, runs: asyncio.TaskGroup) -> None:
-        while True:
-            try:
-                await self.queue.wait()  # takes no worker: runs that resume after a wait need them all
-            except QueueClosedError:
-                return
-            await self._workers.acquire(_NEW)
+        if self._workers.kept is not None:
+            runs.create_task(self._dispatch_urgent(self._workers.kept, runs))
+        workers = self._workers.common
+        while await self._has_work():  # takes no worker: runs that resume after a wait need them all
+            await workers.acquire(_NEW)
             if (request := self.queue.take_now()) is None:
-                self._workers.release(_NEW)
+                workers.release(_NEW)
             else:
-                turns = turns_of(asyncio.get_running_loop())
-                runs.create_task(turns.take(request.key.namespace, self._run_one(request)))
+                self._start(request, workers, runs)
 
-    async def _run_one(self, request: Request) -> None:
+    async def _dispatch_urgent(self, workers: FairSlots, runs: asyncio.TaskGroup) -> None:
+        while await self._has_work(URGENT):
+            await workers.acquire(_NEW)
+            if (request := self.queue.take_urgent()) is None:
+                workers.release(_NEW)
+            else:
+                self._start(request, workers, runs)
+
+    async def _has_work(self, lanes: Iterable[Lane] = Lane) -> bool:
+        """Wait for a request; return False once the queue is closed."""
+        try:
+            await self.queue.wait(lanes)
+        except QueueClosedError:
+            return False
+        return True
+
+    def _start(self, request: Request, workers: FairSlots, runs: asyncio.TaskGroup) -> None:
+        run = self._run_one(request, workers)
+        turns = turns_of(asyncio.get_running_loop())
+        runs.create_task(turns.take(request.key.namespace, run, urgent=request.lane in URGENT))
+
+    async def _run_one(self, request: Request, workers: FairSlots) -> None:
         run = f"{self.name}-{next(self._run_ids)}"
-        trace_id = uuid.uuid4().hex
-        work_by(self._permitted)
+        trace_id = os.urandom(16).hex()
+        permitted = self._permitted if self._territory is None else self._territory.permit(request.key)
+        work_by(permitted)
         ASKED_AT.set(self.queue.asked_at(request.key))  # each run is a task with its own context
         TRACE_ID.set(trace_id)
         _LONGEST_WAIT.set(lambda longest: self.queue.longest_wait(request.key, longest=longest))
-        self._runs[request.key] = this = _Run(request.key, self._workers)
+        self._runs[request.key] = this = _Run(request, self._workers, workers)
         _RUN.set(this)
         with bound_contextvars(controller=self.name, key=str(request.key), reconcile_id=run, trace_id=trace_id):
             try:
-                outcome = await self._outcome(request)
+                outcome = await self._outcome(request, permitted)
                 self._conclude(request, outcome)
             finally:
                 del self._runs[request.key]
                 this.end()
                 self.queue.done(request.key)
 
-    async def _outcome(self, request: Request) -> Outcome:
-        if not self._permitted():
+    async def _outcome(self, request: Request, permitted: Permit) -> Outcome:
+        if not permitted():
             return Retry("this process may not work at the moment")
         self._log.debug("reconcile starts", reason=request.reason, lane=request.lane.name)
         if request.lane <= Lane.SPEC_CHANGE:
@@ -332,7 +431,8 @@ class Controller:
         while True:
             changes = await (subscription.take_within(_MAPPING_RETRY) if failed else subscription.take())
             if failed:
-                merge_into(failed, changes)
+                for change in changes:
+                    merge_into(failed, change)
                 changes, failed = list(failed.values()), {}
             for count, change in enumerate(changes, start=1):
                 if not self._map(change, mapping):

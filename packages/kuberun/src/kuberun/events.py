@@ -4,6 +4,9 @@
 
 `record` only puts a value into a queue: it never waits and never fails. `run` writes one event at a time and belongs
 into the caller's TaskGroup. A failure costs the event, never the reconcile; lost events are counted.
+
+Events yield to reconciles: after each write `run` pauses for a multiple of the time that the write took. A busy API
+server answers slowly and gets few events; an idle one gets the rest of the queue within seconds.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import structlog
 
 from kubebase.bounded import BoundedDict
 from kubebase.clock import Clock, rfc3339
+from kubebase.deadline import happens_within
 from kubebase.meta import JsonObject, ObjectKey, ObjectMeta, Resource, raw
 from kuberun.client import Client
 from kuberun.errors import ApiError, NotFound
@@ -28,6 +32,9 @@ MAX_MESSAGE_BYTES: Final = 1024
 
 _EVENTS: Final = raw(Resource("", "v1", "events", "Event"))
 _MAX_REASON_BYTES: Final = 128
+_PAUSE: Final = 4.0
+"""The pause after a write, as a multiple of the time that it took."""
+_LONGEST_PAUSE: Final = 1.0
 _MAX_NAME_STEM: Final = 253 - 17  # a dot and sixteen hex digits follow
 
 _log = structlog.get_logger(__name__)
@@ -43,6 +50,7 @@ class EventLimits:
     """Limits of one recorder."""
 
     queued: int = 1000
+    for_warnings: int = 250  # of the queue; other events take no place of these
     remembered: int = 4096  # events that can be counted up, and objects with a known rate
     burst: int = 25  # events about one object in a burst
     refill_seconds: float = 300.0  # seconds until one more is allowed
@@ -79,13 +87,15 @@ class EventRecorder:
             asyncio.Queue()
         )  # bounded in `record`, so that `stop` always fits
         self._limits = limits
+        self._stopping = asyncio.Event()
         self._stamp = 0
         self._series: BoundedDict[_Subject, _Series] = BoundedDict(limits.remembered)
         self._buckets: BoundedDict[str, _Bucket] = BoundedDict(limits.remembered)
 
     def record(self, resource: Resource, about: ObjectMeta, kind: EventType, reason: str, message: str) -> None:
         """Queue an event about an object. Returns at once."""
-        if self._queue.qsize() >= self._limits.queued:
+        kept = 0 if kind is EventType.WARNING else self._limits.for_warnings
+        if self._queue.qsize() >= self._limits.queued - kept:
             self.counts.dropped += 1
             return
         subject = _Subject(
@@ -105,6 +115,7 @@ class EventRecorder:
             if not self._passes(occurrence.subject):
                 self.counts.filtered += 1
                 continue
+            started = self._clock.monotonic()
             try:
                 await self._write(occurrence)
             except (ApiError, ValueError) as error:
@@ -112,10 +123,17 @@ class EventRecorder:
                 _log.warning("event not recorded", about=str(occurrence.subject.key), error=str(error))
             else:
                 self.counts.written += 1
+            await self._yield_to_reconciles(self._clock.monotonic() - started)
 
     def stop(self) -> None:
-        """End `run` after the events that are queued now."""
+        """End `run` after the events that are queued now, which are written without pauses."""
         self._queue.put_nowait(None)
+        self._stopping.set()
+
+    async def _yield_to_reconciles(self, took: float) -> None:
+        pause = min(_PAUSE * took, _LONGEST_PAUSE)
+        if pause > 0 and not self._stopping.is_set():
+            await happens_within(self._clock, pause, self._stopping)
 
     def _passes(self, subject: _Subject) -> bool:
         """Apply the spam filter: each object has its own token bucket, so a noisy object does not hide the others."""

@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NoReturn, Protocol
@@ -77,9 +77,11 @@ class LeaderElection:
         clock: Clock,
         identity: str | None = None,
         settings: LeaseSettings | None = None,
+        labels: Mapping[str, str] | None = None,
         draw: Random = system_random,
     ) -> None:
         self.identity = identity or new_identity()
+        self._labels = dict(labels or {})
         self._client = client
         self._key = key
         self._clock = clock
@@ -91,6 +93,10 @@ class LeaderElection:
         self._renewed_at = float("-inf")
         self._log = _log.bind(lease=str(key), identity=self.identity)
 
+    def saw(self, version: str, at: float) -> None:
+        """Accept an observation: the lease has not changed since that monotonic time. Call this before `run`."""
+        self._lease, self._seen_at = {"metadata": {"resourceVersion": version}}, at
+
     async def wait_acquired(self) -> None:
         await self._acquired.wait()
 
@@ -98,6 +104,11 @@ class LeaderElection:
     def leading(self) -> bool:
         """Return whether we hold the lease now; false in time before another process may take it."""
         return self._left() > 0
+
+    @property
+    def term(self) -> int:
+        """Return how often the lease had changed hands when we last saw it: each holder has a higher number."""
+        return int(self._spec().get("leaseTransitions") or 0)
 
     async def run(self) -> NoReturn:
         """Compete for the lease, then renew it until cancelled. Raises LeadershipLostError when the lease is lost."""
@@ -144,12 +155,17 @@ class LeaderElection:
             if self._lease:
                 written = await self._client.update(LEASES, {**self._lease, "spec": self._spec_on_taking()})
             else:
-                metadata = {"namespace": self._key.namespace, "name": self._key.name}
-                written = await self._client.create(LEASES, {"metadata": metadata, "spec": self._spec_on_taking()})
+                written = await self._client.create(
+                    LEASES, {"metadata": self._metadata(), "spec": self._spec_on_taking()}
+                )
         except (Conflict, AlreadyExists):
             return False  # another process was faster
         self._lease, self._renewed_at = written, sent_at
         return True
+
+    def _metadata(self) -> JsonObject:
+        named = {"namespace": self._key.namespace, "name": self._key.name}
+        return {**named, "labels": self._labels} if self._labels else named
 
     def _observe(self, lease: JsonObject) -> None:
         if version_of(lease) != version_of(self._lease):
@@ -166,7 +182,7 @@ class LeaderElection:
     def _spec_on_taking(self) -> JsonObject:
         spec = self._spec()
         changed_hands = spec.get("holderIdentity") != self.identity
-        now = _micro_time(self._clock.now())
+        now = micro_time(self._clock.now())
         return {
             **spec,
             **self._spec_on_renewing(),
@@ -218,13 +234,13 @@ class LeaderElection:
         return {
             "holderIdentity": self.identity,
             "leaseDurationSeconds": self._settings.duration,
-            "renewTime": _micro_time(self._clock.now()),
+            "renewTime": micro_time(self._clock.now()),
         }
 
     def _spec_on_releasing(self) -> JsonObject:
         kept = {name: value for name, value in self._spec().items() if name != "holderIdentity"}
-        return {**kept, "leaseDurationSeconds": 1, "renewTime": _micro_time(self._clock.now())}
+        return {**kept, "leaseDurationSeconds": 1, "renewTime": micro_time(self._clock.now())}
 
 
-def _micro_time(moment: datetime) -> str:
+def micro_time(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -4,6 +4,9 @@ A loop runs every task that is ready before it polls its sockets again. When a h
 ready together, each step of any other task waits for all of them. So a namespace that recently used more than its share
 of the time runs only a slice of its steps in one round of the loop. A namespace below its share never waits, and
 neither does a namespace that is alone.
+
+While urgent work is under way, all other work runs only a slice of its steps in one round. So the next step of urgent
+work comes soon, however many other tasks are ready, and the other work goes on.
 """
 
 from __future__ import annotations
@@ -41,10 +44,15 @@ class Turns:
         """Average duration of a step."""
         self._waiting: defaultdict[Hashable, deque[asyncio.Future[None]]] = defaultdict(deque)
         self._round_ends = False
+        self._urgent = 0
 
-    async def take(self, share: Hashable, work: Coroutine[Any, Any, T]) -> T:
+    async def take(self, share: Hashable, work: Coroutine[Any, Any, T], *, urgent: bool = False) -> T:
         """Run the work, each of its steps when this share has its turn."""
-        return await _Steps(self, share, work)
+        self._urgent += urgent
+        try:
+            return await _Steps(self, share, work, urgent=urgent)
+        finally:
+            self._urgent -= urgent
 
     def spend(self, share: Hashable, seconds: float) -> None:
         """Record the duration of a step."""
@@ -56,11 +64,12 @@ class Turns:
             self._round_ends = True
             asyncio.get_running_loop().call_soon(self._next_round)
 
-    def wait_for(self, share: Hashable) -> asyncio.Future[None] | None:
+    def wait_for(self, share: Hashable, *, urgent: bool = False) -> asyncio.Future[None] | None:
         """Return the future that the next step of a share must wait for; None if it may continue."""
         if self._this_round < SLICE and not self._waiting:
             return None
-        if self._used.get(share, 0.0) * len(self._used) <= EXCESS * self._all:
+        goes_first = urgent or not self._urgent
+        if goes_first and self._used.get(share, 0.0) * len(self._used) <= EXCESS * self._all:
             return None
         turn = asyncio.get_running_loop().create_future()
         self._waiting[share].append(turn)
@@ -98,13 +107,15 @@ class Turns:
 class _Steps(Generic[T]):
     """A coroutine that pauses between its steps until its share has a turn."""
 
-    def __init__(self, turns: Turns, share: Hashable, work: Coroutine[Any, Any, T]) -> None:
+    def __init__(self, turns: Turns, share: Hashable, work: Coroutine[Any, Any, T], *, urgent: bool) -> None:
         self._turns = turns
+        self._urgent = urgent
         self._share = share
         self._work = work
 
     def __await__(self) -> Generator[Any, Any, T]:
         turns, share, seconds, work = self._turns, self._share, self._turns.seconds, self._work
+        urgent = self._urgent
         failed: BaseException | None = None
         while True:
             begun = seconds()
@@ -118,7 +129,7 @@ class _Steps(Generic[T]):
             failed = None
             try:
                 yield awaited
-                if (turn := turns.wait_for(share)) is not None:
+                if (turn := turns.wait_for(share, urgent=urgent)) is not None:
                     yield from turn
             except GeneratorExit:
                 work.close()

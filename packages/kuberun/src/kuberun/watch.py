@@ -6,8 +6,9 @@ r"""List and watch one resource: a pure state machine, and the loop that drives 
 `step` turns (state, signal) into (events, state) without I/O. `Watcher.run` produces the signals: pages, frames and
 failures. Guarantees to the receiver of the events:
 
-- `Listed` holds every object that exists; an object missing from it is deleted. `Applied` and `Deleted` follow in the
-  server's order. The last event for an object is its last state.
+- `Listed` holds every object that exists; an object missing from it is deleted. A list of several pages is delivered
+  page by page (`PageListed`), so that it is never in memory as a whole; then `PagesEnded` says which objects exist.
+  `Applied` and `Deleted` follow in the server's order. The last event for an object is its last state.
 - A stream is resumed only at a position up to which everything was delivered. A frame that cannot be read is never
   skipped: the stream is resumed before that frame, and if the frame fails again, all objects are listed.
 - An object that does not fit its type arrives as `Malformed`, like any other object.
@@ -30,7 +31,8 @@ import structlog
 from kubebase.backoff import Backoff, Random, system_random
 from kubebase.clock import Clock
 from kubebase.deadline import Deadline
-from kubebase.meta import Malformed, Page, key_of, version_of
+from kubebase.meta import Malformed, ObjectKey, Page, key_of, version_of
+from kuberun.answers import Answers
 from kuberun.errors import ApiError, BadAnswer
 
 T = TypeVar("T")
@@ -63,6 +65,20 @@ class Listed(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
+class PageListed(Generic[T]):
+    """Some of the objects of a list; the others follow."""
+
+    objects: Sequence[T | Malformed] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class PagesEnded:
+    """All pages of a list were delivered. Objects that were on none of them do not exist."""
+
+    pages: tuple[frozenset[ObjectKey], ...] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Applied(Generic[T]):
     """The object was created or changed."""
 
@@ -76,7 +92,7 @@ class Deleted(Generic[T]):
     object: T | Malformed = field(repr=False)
 
 
-Event = Listed[T] | Applied[T] | Deleted[T]
+Event = Listed[T] | PageListed[T] | PagesEnded | Applied[T] | Deleted[T]
 
 
 # --- states ----------------------------------------------------------------------------------------------------------
@@ -91,18 +107,16 @@ class Cause(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Listing(Generic[T]):
-    """The pages of a list are being collected."""
+class Listing:
+    """The pages of a list are being read."""
 
     cause: Cause = Cause.START
-    pages: tuple[Page[T], ...] = ()
+    pages: tuple[frozenset[ObjectKey], ...] = ()
+    """The objects on each page that was delivered."""
+    continue_token: str = ""
     expiries: int = 0
     """How often the continue token expired during this list. After two expiries the list is requested in one piece."""
     failures: int = 0
-
-    @property
-    def continue_token(self) -> str:
-        return self.pages[-1].continue_token if self.pages else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,14 +131,16 @@ class Streaming:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting(Generic[T]):
+class Waiting:
     """The watcher is backing off."""
 
-    then: Listing[T] | Streaming
+    then: Listing | Streaming
     retry_after: float = 0.0
+    outage: bool = False
+    """True if the server did not answer, or said that it cannot answer now."""
 
 
-State = Listing[T] | Streaming | Waiting[T]
+State = Listing | Streaming | Waiting
 
 
 # --- signals: what can happen ----------------------------------------------------------------------------------------
@@ -189,7 +205,7 @@ _WHOLE_LIST_AFTER = 2
 _SHORT_LIFE = 5.0
 
 
-def step(state: State[T], signal: Signal[T]) -> tuple[Sequence[Event[T]], State[T]]:
+def step(state: State, signal: Signal[T]) -> tuple[Sequence[Event[T]], State]:
     """Return the events to deliver and the next state. Pure."""
     match state:
         case Streaming():
@@ -204,20 +220,17 @@ def step(state: State[T], signal: Signal[T]) -> tuple[Sequence[Event[T]], State[
             assert_never(state)
 
 
-def _step_listing(state: Listing[T], signal: Signal[T]) -> tuple[Sequence[Event[T]], State[T]]:
+def _step_listing(state: Listing, signal: Signal[T]) -> tuple[Sequence[Event[T]], State]:
     match signal:
         case Page():
-            pages = (*state.pages, signal)
-            if signal.continue_token:
-                return (), replace(state, pages=pages)
-            objects = signal.items if len(pages) == 1 else [item for page in pages for item in page.items]
-            return (Listed(objects),), Streaming(signal.resource_version, failures=state.failures)
+            return _page_arrived(state, signal)
         case Refused(code=code) if code == _GONE and state.pages:
             return (), Listing(state.cause, expiries=state.expiries + 1, failures=state.failures)
-        case Refused(retry_after=retry_after):
-            return (), Waiting(replace(state, failures=state.failures + 1), retry_after)
+        case Refused(code=code, retry_after=retry_after):
+            failed = replace(state, failures=state.failures + 1)
+            return (), Waiting(failed, retry_after, outage=code in _BUSY)
         case Broken():
-            return (), Waiting(replace(state, failures=state.failures + 1))
+            return (), Waiting(replace(state, failures=state.failures + 1), outage=True)
         case Garbled():
             return (), Waiting(Listing(state.cause, failures=state.failures + 1))
         case Changed() | Removed() | Bookmarked() | Ended() | Waited():
@@ -226,7 +239,17 @@ def _step_listing(state: Listing[T], signal: Signal[T]) -> tuple[Sequence[Event[
             assert_never(signal)
 
 
-def _step_streaming(state: Streaming, signal: Signal[T]) -> tuple[Sequence[Event[T]], State[T]]:
+def _page_arrived(state: Listing, page: Page[T]) -> tuple[Sequence[Event[T]], State]:
+    after = Streaming(page.resource_version, failures=state.failures)
+    if not state.pages and not page.continue_token:
+        return (Listed(page.items),), after
+    pages = (*state.pages, frozenset(map(key_of, page.items)))
+    if page.continue_token:
+        return (PageListed(page.items),), replace(state, pages=pages, continue_token=page.continue_token)
+    return (PageListed(page.items), PagesEnded(pages)), after
+
+
+def _step_streaming(state: Streaming, signal: Signal[T]) -> tuple[Sequence[Event[T]], State]:
     match signal:
         case Changed(object=obj):
             return (Applied(obj),), Streaming(version_of(obj) or state.resource_version)
@@ -242,7 +265,7 @@ def _step_streaming(state: Streaming, signal: Signal[T]) -> tuple[Sequence[Event
             assert_never(signal)
 
 
-def _interrupted(state: Streaming, signal: Ended | Broken | Refused | Garbled) -> State[T]:
+def _interrupted(state: Streaming, signal: Ended | Broken | Refused | Garbled) -> State:
     """Return the state that follows the end of a stream."""
     failed = replace(state, failures=state.failures + 1)
     match signal:
@@ -252,20 +275,22 @@ def _interrupted(state: Streaming, signal: Ended | Broken | Refused | Garbled) -
         case Refused(code=code) if code == _GONE:
             return _relist(state, Cause.EXPIRED)
         case Refused(code=code, retry_after=retry_after) if code in _BUSY:
-            return Waiting(failed, retry_after)
+            return Waiting(failed, retry_after, outage=True)
         case Refused() | Garbled() if state.strikes + 1 >= _STRIKES:
             return _relist(state, Cause.NONSENSE)
         case Refused() | Garbled():
             return Waiting(replace(failed, strikes=state.strikes + 1))
-        case Ended() | Broken():
+        case Broken():
+            return Waiting(failed, outage=True)
+        case Ended():
             return Waiting(failed)
         case _:
             assert_never(signal)
 
 
-def _relist(state: Streaming, cause: Cause) -> State[T]:
+def _relist(state: Streaming, cause: Cause) -> State:
     """List again: at once the first time, after a back-off if the previous stream delivered nothing either."""
-    listing: Listing[T] = Listing(cause, failures=state.failures + 1)
+    listing = Listing(cause, failures=state.failures + 1)
     return listing if state.failures == 0 else Waiting(listing)
 
 
@@ -341,14 +366,14 @@ class WatchSettings:
     request_timeout: float = 60.0
     """Deadline for one page of a list, in seconds."""
     stream_seconds: int = 300
-    """The server is asked to end a stream after one to two times this many seconds."""
+    """The server ends a stream after one to two times this many seconds."""
     inactivity: float = 150.0
     """Seconds of silence after which a stream counts as dead. Servers send a bookmark about once a minute."""
     backoff: Backoff = _BACKOFF
 
 
 class Watcher(Generic[T]):
-    """Follows one source until it is cancelled."""
+    """Follows one source until it is cancelled. The watches of one server share `answers`."""
 
     def __init__(
         self,
@@ -358,8 +383,11 @@ class Watcher(Generic[T]):
         name: str = "",
         settings: WatchSettings | None = None,
         draw: Random = system_random,
+        answers: Answers | None = None,
     ) -> None:
         self._source = source
+        self._answers = answers or Answers()
+        self._outage = False
         self._clock = clock
         self._settings = settings or WatchSettings()
         self._draw = draw
@@ -373,7 +401,7 @@ class Watcher(Generic[T]):
 
     async def run(self, deliver: Callable[[Event[T]], None]) -> NoReturn:
         """Deliver events until cancelled. An exception from `deliver` or a bug in a source ends the loop."""
-        state: State[T] = Listing()
+        state: State = Listing()
         while True:
             match state:
                 case Listing():
@@ -381,12 +409,12 @@ class Watcher(Generic[T]):
                 case Streaming():
                     state = await self._stream(state, deliver)
                 case Waiting():
-                    await self._clock.sleep(self._delay(state))
+                    await self._wait(state)
                     state = self._advance(state, Waited(), deliver)
                 case _:
                     assert_never(state)
 
-    async def _list(self, state: Listing[T]) -> Signal[T]:
+    async def _list(self, state: Listing) -> Signal[T]:
         limit = self._settings.page_size if state.expiries < _WHOLE_LIST_AFTER else 0
         try:
             async with Deadline(self._clock, self._settings.request_timeout):
@@ -395,12 +423,12 @@ class Watcher(Generic[T]):
                 )
         except (ApiError, OSError) as error:  # TimeoutError is an OSError
             return _failure(error)
-        self._contact = self._clock.monotonic()
+        self._heard()
         return page
 
-    async def _stream(self, state: Streaming, deliver: Callable[[Event[T]], None]) -> State[T]:
+    async def _stream(self, state: Streaming, deliver: Callable[[Event[T]], None]) -> State:
         """Follow the stream until it ends or fails, and return the state afterwards."""
-        now: State[T] = state
+        now: State = state
         opened = self._clock.monotonic()
         seconds = int(self._settings.stream_seconds * (1 + self._draw()))
         frames = self._source.watch(
@@ -408,7 +436,7 @@ class Watcher(Generic[T]):
         )
         try:
             async with Deadline(self._clock, self._settings.inactivity) as deadline, frames as stream:
-                self._contact = self._clock.monotonic()
+                self._heard()
                 async for raw in stream:
                     self._contact = self._clock.monotonic()
                     deadline.move(self._settings.inactivity)
@@ -423,7 +451,7 @@ class Watcher(Generic[T]):
             signal = Ended(self._clock.monotonic() - opened) if silent else _failure(error)
         return self._advance(now, signal, deliver)
 
-    def _advance(self, state: State[T], signal: Signal[T], deliver: Callable[[Event[T]], None]) -> State[T]:
+    def _advance(self, state: State, signal: Signal[T], deliver: Callable[[Event[T]], None]) -> State:
         events, after = step(state, signal)
         for event in events:
             deliver(event)
@@ -431,8 +459,21 @@ class Watcher(Generic[T]):
             self._log.warning("watch interrupted", signal=_name(signal), next=_plan(after))
         return after
 
-    def _delay(self, state: Waiting[T]) -> float:
-        return max(self._settings.backoff.delay(state.then.failures, self._draw), state.retry_after)
+    async def _wait(self, state: Waiting) -> None:
+        delay = self._settings.backoff.delay_as_told(state.then.failures, self._draw, state.retry_after)
+        self._outage |= state.outage
+        if state.outage:
+            await self._clock.sleep(state.retry_after)
+            await self._answers.wait(self._clock, delay - state.retry_after)
+        else:
+            await self._clock.sleep(delay)
+
+    def _heard(self) -> None:
+        """Note that the server answered; if it did not before, tell the other watches."""
+        self._contact = self._clock.monotonic()
+        if self._outage:
+            self._outage = False
+            self._answers.again()
 
 
 def _failure(error: Exception) -> Refused | Broken | Garbled:

@@ -9,6 +9,8 @@
   each goes first. To prevent starvation, every eighth take serves the request that has waited longest in any lane. A
   flood in a better lane therefore slows the worse ones to an eighth, and a new object waits for at most one request of
   a worse lane.
+- **Urgent requests.** A caller may take only requests of the first two lanes (`take_urgent`). The controller keeps some
+  workers for them.
 - **Places.** The number of running keys is bounded, and no namespace may take the last places (`fairness.py`): many
   keys that wait for a slow backend leave room for other namespaces.
 - A key queued in two lanes keeps the better lane and the earlier start of its wait. The first few reasons are kept.
@@ -20,7 +22,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Protocol
@@ -42,6 +44,9 @@ class Lane(IntEnum):
     EVENT = 2
     REFRESH = 3
 
+
+URGENT = (Lane.FIRST_SYNC, Lane.SPEC_CHANGE)
+"""The lanes of requests that a person waits for: a new object, or a changed spec."""
 
 FAIR_SHARE = 8
 """Every eighth take serves the request that has waited longest, whatever its lane."""
@@ -120,9 +125,11 @@ class WorkQueue:
         self._again: dict[ObjectKey, _Waiting] = {}
         self._failures: dict[ObjectKey, _Failures] = {}
         self._takes = 0
+        self._taken_at = clock.monotonic()
         self._adds = 0
         self._retries = 0
         self._listener: QueueListener | None = None
+        self._admits: Callable[[ObjectKey], bool] | None = None
         self._changed = asyncio.Event()
         self._closed = False
 
@@ -130,9 +137,24 @@ class WorkQueue:
         """Report the times of each request to the listener, which must not raise."""
         self._listener = listener
 
+    def restrict(self, admits: Callable[[ObjectKey], bool]) -> None:
+        """Ignore requests for keys that are not admitted, from now on."""
+        self._admits = admits
+
+    def drop(self, belongs: Callable[[ObjectKey], bool]) -> None:
+        """Drop every waiting and delayed request for such keys. Running keys may finish."""
+        for key in [key for key in self._waiting if belongs(key)]:
+            self._lanes[self._waiting.pop(key).request.lane].discard(key)
+        for key in [key for key in self._delayed if belongs(key)]:
+            self._timers.discard(key)
+            del self._delayed[key]
+        for table in (self._again, self._failures):
+            for key in [key for key in table if belongs(key)]:
+                del table[key]
+
     def add(self, request: Request, *, after: float = 0.0) -> None:
         """Queue the request, at once or after `after` seconds. A closed queue ignores it."""
-        if self._closed:
+        if self._closed or not (self._admits is None or self._admits(request.key)):
             return
         self._adds += 1
         if after > 0:
@@ -149,13 +171,13 @@ class WorkQueue:
             if (request := self.take_now()) is not None:
                 return request
 
-    async def wait(self) -> None:
-        """Wait until a request can be taken. Raises QueueClosedError once closed."""
+    async def wait(self, lanes: Iterable[Lane] = Lane) -> None:
+        """Wait until a request of these lanes can be taken. Raises QueueClosedError once closed."""
         while True:
             if self._closed:
                 raise QueueClosedError
             self._wake_due()
-            if any(lane.admits(self._may_run) for lane in self._lanes.values()):
+            if not self._places.is_full and any(self._lanes[lane].admits(self._may_run) for lane in lanes):
                 return
             self._changed.clear()
             await self._wait()
@@ -164,6 +186,12 @@ class WorkQueue:
         """Take the next request without waiting; None if no request is ready or the queue is closed."""
         self._wake_due()
         key = None if self._closed else self._next()
+        return None if key is None else self._pop(key)
+
+    def take_urgent(self) -> Request | None:
+        """Take the next urgent request without waiting; None if none is ready or the queue is closed."""
+        self._wake_due()
+        key = None if self._closed else self._first_of(URGENT)
         return None if key is None else self._pop(key)
 
     def done(self, key: ObjectKey) -> None:
@@ -236,6 +264,11 @@ class WorkQueue:
         """Return the monotonic time of the latest request for the running key: the run must not use older data."""
         return self._asked[key]
 
+    @property
+    def idle_seconds(self) -> float:
+        """Return the seconds since a request was last taken."""
+        return self._clock.monotonic() - self._taken_at
+
     def waiting(self) -> Mapping[ObjectKey, float]:
         """Return for each due key the seconds it has waited for a worker."""
         self._wake_due()
@@ -269,14 +302,17 @@ class WorkQueue:
 
     def _next(self) -> ObjectKey | None:
         """Choose the next key; None if no waiting key may run."""
-        if not self._waiting:
+        if not self._waiting or self._places.is_full:
             return None
         if (self._takes + 1) % FAIR_SHARE == 0:
             heads = [head for lane in self._lanes.values() if (head := lane.oldest()) is not None]
             _, oldest = min(heads, key=lambda head: head[0])  # on a tie the first wins, which is in the better lane
             if self._may_run(oldest):
                 return oldest
-        turns = (lane.next(self._may_run) for lane in self._lanes.values())
+        return self._first_of(Lane)
+
+    def _first_of(self, lanes: Iterable[Lane]) -> ObjectKey | None:
+        turns = (self._lanes[lane].next(self._may_run) for lane in lanes)
         return next((key for key in turns if key is not None), None)
 
     def _may_run(self, key: ObjectKey) -> bool:
@@ -289,7 +325,7 @@ class WorkQueue:
         self._places.take(key.namespace)
         self._timers.discard(key)
         self._delayed.pop(key, None)
-        now = self._clock.monotonic()
+        now = self._taken_at = self._clock.monotonic()
         self._running[key] = now
         if self._listener is not None:
             self._listener.waited(now - waiting.since)
