@@ -314,10 +314,11 @@ PROVIDERS = """
     yandexlockbox
 """
 
+KIND_OF = {kind.crd_name: kind for kind in installed_kinds()}
 CASES = [
     pytest.param(name, version, group, id=f"{name} {version} {group.split()[0].rpartition('.')[0] or group.split()[0]}")
     for name, groups in FIELDS.items()
-    for version in next(kind for kind in installed_kinds() if kind.crd_name == name).versions
+    for version in KIND_OF[name].versions
     for group in groups
 ]
 
@@ -325,8 +326,7 @@ CASES = [
 @cache
 def paths(name: str, version: str) -> frozenset[str]:
     """Return every field of one CRD version, written like `spec.data[].secretKey`."""
-    kind = next(kind for kind in installed_kinds() if kind.crd_name == name)
-    entry = next(entry for entry in kind.crd()["spec"]["versions"] if entry["name"] == version)
+    entry = next(entry for entry in KIND_OF[name].crd()["spec"]["versions"] if entry["name"] == version)
     return frozenset(_paths(entry["schema"]["openAPIV3Schema"], ""))
 
 

@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 import yaml
 
+from eso_api.clustersecretstore import CLUSTER_SECRET_STORE
+from eso_api.crd import crds
 from eso_api.kinds import GENERATOR_KINDS, KINDS, AnyKind, KindClashError, installed_kinds, kinds_by_name
 from eso_api.manifests import crd_yaml
 from eso_api.references import GENERATOR_KINDS as GENERATOR_NAMES
+from eso_api.secretstore import SECRET_STORE
 
 ALL = [pytest.param(kind, id=kind.crd_name) for kind in installed_kinds()]
 READY = '.status.conditions[?(@.type=="Ready")]'
@@ -36,6 +39,20 @@ def nodes(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[st
 @cache
 def crd_of(kind: AnyKind) -> dict[str, Any]:
     return kind.crd()
+
+
+def test_the_crds_of_all_kinds_together_are_those_of_each_kind() -> None:
+    together = list(crds(KINDS))
+
+    assert together == [crd_of(kind) for kind in KINDS]
+
+
+def test_a_change_of_one_crd_changes_no_other() -> None:
+    first, second = crds((SECRET_STORE, CLUSTER_SECRET_STORE))
+
+    first["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"].clear()
+
+    assert second == CLUSTER_SECRET_STORE.crd()
 
 
 def schemas(kind: AnyKind) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -27,7 +27,7 @@ KIND_OF: dict[tuple[str, str], AnyKind] = {
 
 def documents() -> Iterator[tuple[Path, dict[str, Any]]]:
     for path in sorted(EXAMPLES.rglob("*.yaml")):
-        for document in yaml.safe_load_all(path.read_text(encoding="utf-8")):
+        for document in yaml.load_all(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader):
             yield path, document
 
 

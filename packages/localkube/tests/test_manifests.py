@@ -1,10 +1,13 @@
 """The errors for manifest files that cannot be used; they contain no values."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from localkube.manifests import ManifestError, load
+from kubebase.clock import SystemClock
+from localkube.cluster import Cluster
+from localkube.manifests import ManifestError, install, load
 
 HUSH = "hunter2hunter2"
 OBJECT = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}}
@@ -45,3 +48,38 @@ def test_a_list_holds_objects_and_lists(tmp_path: Path) -> None:
     file.write_text(f"kind: List\nitems: [{OBJECT}, {{kind: List, items: [{OBJECT}]}}]")
 
     assert load([file]) == [OBJECT, OBJECT]
+
+
+def definition(plural: str, *, schema: dict[str, Any] | None = None) -> dict[str, Any]:
+    version = {"name": "v1", "served": True, "storage": True}
+    names = {"plural": plural, "kind": plural.capitalize()}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Cluster",
+            "names": names,
+            "versions": [{**version, "schema": {"openAPIV3Schema": schema or {"type": "object"}}}],
+        },
+    }
+
+
+async def test_objects_find_the_definitions_that_come_before_them() -> None:
+    lamp = {"apiVersion": "example.com/v1", "kind": "Lamps", "metadata": {"name": "a"}}
+
+    async with Cluster(None, clock=SystemClock()) as cluster:
+        await install(cluster, [definition("lamps"), definition("chairs"), lamp, definition("tables")])
+        served = [cluster.catalog.find_kind("example.com/v1", kind) for kind in ("Lamps", "Chairs", "Tables")]
+
+        assert None not in served
+        assert "lamps.example.com" in cluster.store.resources()
+
+
+async def test_a_refused_definition_among_others_is_named() -> None:
+    wrong = definition("chairs", schema={"type": "array"})
+
+    async with Cluster(None, clock=SystemClock()) as cluster:
+        with pytest.raises(ManifestError, match=r"CustomResourceDefinition chairs\.example\.com was refused"):
+            await install(cluster, [definition("lamps"), wrong, definition("tables")])

@@ -64,6 +64,25 @@ async def test_a_restart_keeps_objects_token_and_authority(tmp_path: Path) -> No
         assert (token_of(second), second.certificates.authority_pem) == before
 
 
+async def test_requests_wait_from_listen_until_answer(tmp_path: Path) -> None:
+    kube = LocalKube(tmp_path / "data")
+    await kube.listen()
+    try:
+        async with client_of(kube, tmp_path) as admin:
+            asked = asyncio.ensure_future(admin.get("/version"))
+            reader, writer = await asyncio.open_connection("127.0.0.1", int(kube.url.rpartition(":")[2]))
+            waited = not asked.done()
+
+            await kube.answer()
+
+            assert waited
+            assert (await asked).status == 200
+            writer.close()
+            assert await reader.read() == b""
+    finally:
+        await kube.__aexit__(None, None, None)
+
+
 async def test_a_second_server_leaves_the_keys_of_the_first_alone(tmp_path: Path) -> None:
     keys = tmp_path / "data" / "pki"
     async with LocalKube(tmp_path / "data"):

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from eso_api.shapes import Fragment, Timestamp, shaped
 from kubebase.meta import Condition
+
+READY: Final = "Ready"
+"""The condition that says whether an object can be used, or is synced."""
+INVALID_PROVIDER_CONFIG: Final = "InvalidProviderConfig"
+"""The reason of all v1 stores that are not ready; the message begins with the cause."""
 
 # Keyed by type, so that two writers with different condition types do not overwrite each other.
 Conditions = Annotated[list[Condition], shaped(x_kubernetes_list_type="map", x_kubernetes_list_map_keys=["type"])]

@@ -7,7 +7,6 @@ A provider distribution lists its kinds under the entry point group `eso.kinds`;
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from importlib.metadata import entry_points
 from typing import Any
 
 from eso_api.clusterexternalsecret import CLUSTER_EXTERNAL_SECRET
@@ -106,6 +105,8 @@ def installed_kinds(broken: Callable[[str, Exception], None] | None = None) -> t
     A provider that cannot be imported, or whose kinds clash with others, is reported to `broken` and left out. Without
     `broken`, its error is raised.
     """
+    from importlib.metadata import entry_points  # most processes never look for installed providers
+
     kinds = kinds_by_name({}, KINDS)
     for entry_point in sorted(entry_points(group=ENTRY_POINTS), key=lambda each: each.name):
         try:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +20,7 @@ from localkube.wire.yamlbody import RULES
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 _INSTALLER: Final = User("system:apiserver", (MASTERS,))
 _MANAGER: Final = "localkube"
+_DEFINITION: Final = "CustomResourceDefinition"
 _MASK: Final = "***"
 _SHORTEST_VALUE: Final = 4
 
@@ -37,19 +40,43 @@ def load(places: Iterable[Path]) -> list[JsonObject]:
 
 
 async def install(cluster: Cluster, objects: Iterable[JsonObject]) -> None:
-    """Apply the objects, and take over all fields that they contain."""
+    """Apply the objects in order, and take over all fields that they contain.
+
+    Definitions that follow each other are committed together: each commit waits for the disk.
+    """
+    for is_definition, group in groupby(objects, _is_definition):
+        if is_definition:
+            await _apply_together(cluster, group)
+        else:
+            for obj in group:
+                await _apply(cluster, obj)
+
+
+def _is_definition(obj: JsonObject) -> bool:
+    return obj.get("kind") == _DEFINITION
+
+
+async def _apply_together(cluster: Cluster, objects: Iterable[JsonObject]) -> None:
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            for obj in objects:
+                tasks.create_task(_apply(cluster, obj))
+    except ExceptionGroup as problems:
+        raise problems.exceptions[0] from None
+
+
+async def _apply(cluster: Cluster, obj: JsonObject) -> None:
     options = WriteOptions(_INSTALLER, field_manager=_MANAGER, force=True)
-    for obj in objects:
-        kind = cluster.catalog.find_kind(str(obj.get("apiVersion")), str(obj.get("kind")))
-        if kind is None:
-            raise ManifestError(f"{obj.get('apiVersion')} {obj.get('kind')} is not served here")
-        metadata = obj["metadata"]
-        namespace = metadata.get("namespace", "default") if kind.resource.namespaced else ""
-        try:
-            await cluster.patch(kind, namespace, metadata["name"], "apply", obj, options)
-        except StatusError as problem:
-            why = problem.reason if kind.storage_key == "secrets" else without_values(problem.message, obj)
-            raise ManifestError(f"{obj['kind']} {metadata['name']} was refused: {why}") from None
+    kind = cluster.catalog.find_kind(str(obj.get("apiVersion")), str(obj.get("kind")))
+    if kind is None:
+        raise ManifestError(f"{obj.get('apiVersion')} {obj.get('kind')} is not served here")
+    metadata = obj["metadata"]
+    namespace = metadata.get("namespace", "default") if kind.resource.namespaced else ""
+    try:
+        await cluster.patch(kind, namespace, metadata["name"], "apply", obj, options)
+    except StatusError as problem:
+        why = problem.reason if kind.storage_key == "secrets" else without_values(problem.message, obj)
+        raise ManifestError(f"{obj['kind']} {metadata['name']} was refused: {why}") from None
 
 
 async def remove(cluster: Cluster, api_version: str, kind_name: str, query: ListQuery) -> None:

@@ -9,9 +9,10 @@ import asyncio
 import gc
 import json
 import signal
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -38,16 +39,21 @@ class Files:
     ready_file: Path | None = None
 
 
-Company = Callable[[Path], AbstractAsyncContextManager[JsonObject]]
+Prepare = Callable[[], Awaitable[None]]
+"""Applies the objects that the server has from the start, then lets it answer."""
+
+Company = Callable[[Path, Prepare], AbstractAsyncContextManager[JsonObject]]
 """Tasks beside the server, given its kubeconfig: entered before the server is announced, left before it stops.
 
-It yields its part of the ready file; `write_ready` writes the file again when that part changes.
+It starts processes, which connect and wait for an answer, and calls `Prepare`. It yields its part of the ready file;
+`write_ready` writes the file again when that part changes.
 """
 
 
 @asynccontextmanager
-async def alone(_: Path) -> AsyncIterator[JsonObject]:
+async def alone(_: Path, prepare: Prepare) -> AsyncIterator[JsonObject]:
     """Run nothing beside the server."""
+    await prepare()
     yield {}
 
 
@@ -61,18 +67,20 @@ async def run(
     stop: asyncio.Event | None = None,
 ) -> None:
     """Serve, with these objects applied, until SIGINT or SIGTERM; both set `stop`, also while it starts."""
+    gc.freeze()  # the modules
+    gc.set_threshold(*_GENERATIONS)
     shrink_tls_buffers()
     _forget_readiness(files)
     stop = stop or asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     try:
-        await kube.__aenter__()
+        await kube.listen()
     except (OSError, StorageError) as problem:
         raise StartError(str(problem)) from problem
     try:
-        await _prepare(kube, objects, files)
-        async with company(files.kubeconfig.absolute()) as added:
+        _write_kubeconfig(kube, files)
+        async with company(files.kubeconfig.absolute(), partial(_prepare, kube, objects)) as added:
             if not stop.is_set():
                 _announce(kube, files, announce, added)
             await stop.wait()
@@ -81,18 +89,21 @@ async def run(
         await kube.__aexit__(None, None, None)
 
 
-async def _prepare(kube: LocalKube, objects: Iterable[JsonObject], files: Files) -> None:
+def _write_kubeconfig(kube: LocalKube, files: Files) -> None:
+    try:
+        write_private(files.kubeconfig.absolute(), kube.kubeconfig_text.encode())
+    except OSError as problem:
+        raise StartError(str(problem)) from problem
+
+
+async def _prepare(kube: LocalKube, objects: Iterable[JsonObject]) -> None:
     try:
         await install(kube.cluster, objects)
     except ManifestError as problem:
         raise StartError(str(problem)) from problem
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*_GENERATIONS)
-    try:
-        write_private(files.kubeconfig.absolute(), kube.kubeconfig_text.encode())
-    except OSError as problem:
-        raise StartError(str(problem)) from problem
+    await kube.answer()
 
 
 def write_ready(kube: LocalKube, files: Files, added: JsonObject) -> None:

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import os
 import secrets
+import socket
 import ssl
 import tempfile
 from contextlib import AsyncExitStack
@@ -48,6 +50,8 @@ PATIENCE: Final = 5.0
 """Seconds that running requests have to finish when the server stops."""
 _RENEWAL_CHECK: Final = 12 * 3600.0
 _HANDSHAKE_SECONDS: Final = 10.0
+_BACKLOG: Final = 512
+"""Connections that may wait to be accepted."""
 
 
 class UnsafeAddressError(ValueError):
@@ -74,16 +78,26 @@ class LocalKube:
         self._clock = clock or SystemClock()
         self._closing = False
         self._stack = AsyncExitStack()
+        self._listener: asyncio.Server
         self.cluster: Cluster
         self.url = ""
         self.kubeconfig_text = ""
         self.certificates: Certificates
 
     async def __aenter__(self) -> Self:
+        await self.listen()
+        await self.answer()
+        return self
+
+    async def listen(self) -> None:
+        """Start, but answer nothing yet. Clients can connect from now on; their requests wait until `answer`."""
         async with AsyncExitStack() as stack:
             await self._start(stack)
             self._stack = stack.pop_all()
-        return self
+
+    async def answer(self) -> None:
+        """Answer requests from now on."""
+        await self._listener.start_serving()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -146,10 +160,20 @@ class LocalKube:
 
     async def _listen(self, stack: AsyncExitStack, http: HttpServer, context: ssl.SSLContext) -> None:
         starting = asyncio.get_running_loop().create_server(
-            http, self._host, self._port, ssl=context, ssl_handshake_timeout=_HANDSHAKE_SECONDS, backlog=512
+            http,
+            self._host,
+            self._port,
+            ssl=context,
+            ssl_handshake_timeout=_HANDSHAKE_SECONDS,
+            backlog=_BACKLOG,
+            start_serving=False,
         )
         listener = await opened(starting, asyncio.Server.close)
         stack.callback(listener.close)
+        for each in listener.sockets:
+            with socket.socket(fileno=os.dup(each.fileno())) as bound:
+                bound.listen(_BACKLOG)
+        self._listener = listener
         port = listener.sockets[0].getsockname()[1]
         shown = f"[{self._host}]" if ":" in self._host else self._host
         self.url = f"https://{shown}:{port}"

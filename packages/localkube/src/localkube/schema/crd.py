@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from typing import Any, Final
 
 from kubebase.meta import JsonObject, Resource
@@ -95,6 +96,7 @@ def _columns(declared: Iterable[JsonObject]) -> Iterator[Column]:
         )
 
 
+@lru_cache(maxsize=1024)  # a definition is compiled when it is written, and when it is served
 def _reader(path: str) -> Callable[[JsonObject], Any]:
     """Compile a column's path; an unsupported path gives empty cells, because every text is accepted."""
     try:

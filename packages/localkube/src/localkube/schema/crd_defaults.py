@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from typing import Any
 
 from kubebase.meta import JsonObject
 from localkube.errors import Cause
@@ -15,9 +14,8 @@ from localkube.schema.problems import Problem, shown
 
 def default_causes(schema: JsonObject, path: str) -> Iterator[Cause]:
     """Report the mistakes in the defaults at and below a schema."""
-    default = schema.get("default")
-    if default is not None:
-        yield from _value_causes(default, schema, f"{path}.default")
+    if schema.get("default") is not None:
+        yield from _value_causes(copy.deepcopy(schema), f"{path}.default")
     if isinstance(schema.get("items"), dict):
         yield from default_causes(schema["items"], f"{path}.items")
     for name, part in (schema.get("properties") or {}).items():
@@ -26,7 +24,8 @@ def default_causes(schema: JsonObject, path: str) -> Iterator[Cause]:
         yield from default_causes(schema["additionalProperties"], f"{path}.additionalProperties")
 
 
-def _value_causes(default: Any, schema: JsonObject, path: str) -> Iterator[Cause]:
+def _value_causes(schema: JsonObject, path: str) -> Iterator[Cause]:
+    default = schema["default"]
     pruned = copy.deepcopy(default)
     pruning.prune(pruned, pruning.compile_pruning(schema, root=False))
     if pruned != default:

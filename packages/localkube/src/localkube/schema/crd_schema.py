@@ -5,7 +5,6 @@ Types are given, keywords are supported, patterns compile, and lists that are se
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -32,7 +31,7 @@ def schema_causes(schema: JsonObject, path: str) -> list[Cause]:
         found.append(causes.invalid(f"{path}.type", kind, "must be object at the root"))
     if found:
         return found
-    return [*default_causes(copy.deepcopy(schema), path), *rule_causes(schema, path)]
+    return [*default_causes(schema, path), *rule_causes(schema, path)]
 
 
 def _typed(schema: JsonObject, path: str, needs_type: str) -> Iterator[Cause]:
