@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from eso_operator.calling.directory import Change, Directory, DirectorySettings
+from eso_operator.calling.directory import Change, Directory
+from eso_operator.calling.settings import DirectorySettings
 from eso_operator.resolving.resolved import Connection, SecretTls
 from eso_operator.testing.boundstores import KIND, TLS, bound_store, endpoint, wanted
 from eso_operator.testing.gateways import LoopbackGateway

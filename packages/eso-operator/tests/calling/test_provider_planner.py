@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -75,6 +76,27 @@ async def test_reads_of_many_callers_become_one_call_with_distinct_items(backend
     assert [len(items) for _, items in backend.calls] == [11]
     for number, caller in enumerate(callers):
         assert [result.item_id for result in caller.result()] == ["a", f"own-{number}"]
+
+
+async def test_values_are_freed_with_their_last_reader_and_not_by_the_garbage_collector(backend: Backend) -> None:
+    reads = planner(backend)
+    before = values_in_memory()
+
+    gc.disable()
+    try:
+        callers = [asyncio.create_task(reads.read(bound_store(), wanted("a", "b"))) for _ in range(3)]
+        await backend.clock.run_until_idle()
+        assert values_in_memory() > before
+        callers.clear()
+        await backend.clock.advance(600)  # no later reader may share them
+
+        assert values_in_memory() == before
+    finally:
+        gc.enable()
+
+
+def values_in_memory() -> int:
+    return sum(isinstance(each, SecretBytes) for each in gc.get_objects())
 
 
 @pytest.mark.parametrize(

@@ -86,3 +86,14 @@ def test_nothing_is_kept_after_a_storm() -> None:
     line.due(1000.0)
 
     assert (line.next_at(), line.remembered) == (None, 0)
+
+
+def test_a_storm_over_many_followers_is_let_through_in_parts() -> None:
+    line, keys = pace(), crowd(2500)
+    for key in keys:
+        line.ask(key, StreamKey("connection", key.name), 0.0)  # streams do not wait for each other
+
+    parts = [line.due(5.0) for _ in range(4)]
+
+    assert [len(part) for part in parts] == [1000, 1000, 500, 0]
+    assert {key for part in parts for key in part} == set(keys)

@@ -20,6 +20,7 @@ from eso_operator.report.reporter import Channels, Reporter, Subject
 from eso_operator.report.words import News
 from eso_operator.telemetry.objects import ObjectSeries
 from eso_operator.telemetry.subsystems import Subsystem
+from eso_operator.testing.samples import samples_of
 from kubebase.meta import Condition, ObjectKey
 from kubebase.testing.clock import VirtualClock
 from kuberun.client import Client
@@ -97,8 +98,7 @@ class Desk:
 
     def shown(self) -> dict[str, float]:
         """The values of the Ready condition that metrics show."""
-        samples = [sample for metric in self.series.collect() for sample in metric.samples]
-        found = [each for each in samples if each.name == "secretstore_status_condition"]
+        found = [each for each in samples_of(self.series.pages()) if each.name == "secretstore_status_condition"]
         return {each.labels["status"]: each.value for each in found}
 
 

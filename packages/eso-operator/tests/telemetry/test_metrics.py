@@ -8,6 +8,7 @@ import pytest
 from eso_operator.telemetry.metrics import Metrics
 from eso_operator.telemetry.settings import MetricsSettings
 from eso_operator.telemetry.subsystems import Subsystem
+from eso_operator.testing.samples import samples_of
 from kubebase.meta import Condition, ObjectKey, ObjectMeta
 from kubebase.testing.clock import VirtualClock
 from kuberun.controller import After, Controller, Done, Outcome, Retry
@@ -178,7 +179,7 @@ async def test_a_queue_counts_its_requests_and_times_their_waits_and_runs(metric
 def test_leadership_is_shown_only_where_there_is_an_election(metrics: Metrics) -> None:
     assert series(metrics, "leader_election_master_status") == {}
 
-    metrics.process.election("lease", lambda: True)
+    metrics.process.elections({"lease": lambda: True})
 
     assert series(metrics, "leader_election_master_status") == {frozenset({("name", "lease")}): 1.0}
 
@@ -239,3 +240,40 @@ def test_two_stores_of_one_name_in_two_generations_do_not_share_a_series(metrics
     lines = [line for line in metrics.exposition().decode().splitlines() if 'name="db"' in line]
 
     assert len(lines) == len({line.rpartition(" ")[0] for line in lines})
+
+
+def test_no_page_has_more_than_some_hundred_objects(metrics: Metrics) -> None:
+    names = [f"object-{number}" for number in range(1000)]
+    for name in names:
+        touch(metrics, metadata(name, "team"))
+
+    pages = list(metrics.objects.pages())
+
+    lines = b"".join(pages).decode().splitlines()
+    synced = [line for line in lines if line.startswith("externalsecret_sync_calls_total{")]
+    assert [re.findall('name="([^"]*)"', line)[0] for line in synced] == names
+    assert max(page.count(b"\n") for page in pages) <= 500
+
+
+def test_objects_may_come_and_go_while_pages_are_rendered(metrics: Metrics) -> None:
+    for number in range(600):
+        touch(metrics, metadata(f"object-{number}", "team"))
+
+    rendered = b""
+    for number, page in enumerate(metrics.objects.pages()):
+        rendered += page
+        touch(metrics, metadata(f"new-{number}", "team"))
+        metrics.objects.forget(Subsystem.EXTERNAL_SECRET, ObjectKey("team", f"object-{number}"))
+
+    heads = [line for line in rendered.decode().splitlines() if line.startswith("# TYPE")]
+    assert len(heads) == len(set(heads)) == 2 * len(Subsystem) + 2
+    assert b'externalsecret_status_condition{condition="Ready",name="object-599"' in rendered
+
+
+def test_special_characters_of_a_condition_are_escaped(metrics: Metrics) -> None:
+    odd = 'a"b\\c\nd'
+    metrics.objects.conditions(Subsystem.SECRET_STORE, metadata("db", "team"), [Condition(type=odd, status="True")])
+
+    found = {each.labels["condition"] for each in samples_of(metrics.objects.pages())}
+
+    assert found == {odd}

@@ -3,7 +3,7 @@
 import asyncio
 import ssl
 import tempfile
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -41,14 +41,30 @@ async def fetched(url: str, *, context: ssl.SSLContext | bool = True, token: str
         return answer.status, await answer.text()
 
 
-def hello() -> bytes:
-    return b"up 1\n"
+def hello() -> tuple[bytes, ...]:
+    return (b"up ", b"", b"1\n")
 
 
 async def test_metrics_are_served_over_http() -> None:
     async with serving(MetricsServer(MetricsSettings(listen=LOOPBACK), hello, clock=SystemClock())) as port:
         assert await fetched(f"http://127.0.0.1:{port}/metrics") == (200, "up 1\n")
         assert (await fetched(f"http://127.0.0.1:{port}/elsewhere"))[0] == 404
+
+
+async def test_other_tasks_run_between_two_pages() -> None:
+    """Rendering 50,000 objects takes seconds: new objects must not wait for a scrape."""
+    turns: list[str] = []
+
+    def pages() -> Iterator[bytes]:
+        for number in range(3):
+            turns.append(f"page {number}")
+            asyncio.get_running_loop().call_soon(turns.append, "another task")
+            yield b"up 1\n"
+
+    async with serving(MetricsServer(MetricsSettings(listen=LOOPBACK), pages, clock=SystemClock())) as port:
+        assert await fetched(f"http://127.0.0.1:{port}/metrics") == (200, "up 1\n" * 3)
+
+    assert turns == ["page 0", "another task", "page 1", "another task", "page 2", "another task"]
 
 
 async def test_a_server_that_is_stopped_while_it_starts_leaves_its_port_free() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -37,7 +38,7 @@ from kuberun.client import Client
 from kuberun.testing.builders import metadata
 from kuberun.transport import AiohttpTransport
 from kuberun.watch import Applied, Listed
-from kuberun.workqueue import WorkQueue
+from kuberun.workqueue import Request, WorkQueue
 
 AWS = Connection(
     Endpoint("dns:///aws.eso.svc:8080", "aws.eso.svc", EndpointSource.CLASS, "aws"),
@@ -53,7 +54,7 @@ class Woken:
     def __init__(self) -> None:
         self.dependencies = Dependencies(Memories().by_controller)
         self.queue = WorkQueue(VirtualClock())
-        self.wakes = Wakes(self.dependencies, shared=("eso",))
+        self.wakes = Wakes(self.dependencies, VirtualClock(), shared=("eso",))
         self.wakes.add(Subsystem.SECRET_STORE, self.queue)
         self._depend(USER, on_connection(AWS), OnLabel("aws"), OnLabel("eso/aws"), SECRET)
         self._depend(WAITER, ANY_PROVIDER)
@@ -156,6 +157,73 @@ def push(name: str, *refs: dict[str, object]) -> PushSecret:
 
 
 BY_LABEL: dict[str, object] = {"labelSelector": {}}
+
+
+class Crowd:
+    """Many stores that read one Secret, while another task counts its turns."""
+
+    def __init__(self, number: int) -> None:
+        self.clock = VirtualClock()
+        self.dependencies = Dependencies(Memories().by_controller)
+        self.queue = WorkQueue(self.clock, draw=lambda: 0.0)
+        self.wakes = Wakes(self.dependencies, self.clock)
+        self.wakes.add(Subsystem.SECRET_STORE, self.queue)
+        self.keys = [ObjectKey("team", f"store-{each}") for each in range(number)]
+        for key in self.keys:
+            self.dependencies.record(Dependant(Subsystem.SECRET_STORE, key), [SECRET])
+
+    @property
+    def queued(self) -> int:
+        stats = self.queue.stats()
+        return stats.delayed + sum(stats.depth.values())
+
+
+async def test_other_tasks_run_while_many_objects_are_woken() -> None:
+    crowd = Crowd(5000)
+    running = asyncio.ensure_future(crowd.wakes.run())
+
+    crowd.wakes.wake(SECRET, "it changed")
+    seen: list[int] = []
+    while not seen or seen[-1] < 5000:
+        seen.append(crowd.queued)
+        await asyncio.sleep(0)
+    running.cancel()
+
+    assert max(after - before for before, after in pairwise(seen)) <= 500
+    assert seen[-1] == 5000
+
+
+async def test_each_change_that_concerns_many_wakes_them_once_more() -> None:
+    crowd = Crowd(600)
+    running = asyncio.ensure_future(crowd.wakes.run())
+
+    for _ in range(2):
+        crowd.wakes.wake(SECRET, "it changed")
+        await crowd.clock.advance(60)
+        woken = [crowd.queue.take_now() for _ in crowd.keys]
+        assert {request.key for request in woken if request} == set(crowd.keys)
+        for request in woken:
+            crowd.queue.done(request.key if request else USER)
+    running.cancel()
+
+
+async def test_objects_that_failed_are_woken_before_the_spread_of_the_others() -> None:
+    crowd = Crowd(4000)
+    running = asyncio.ensure_future(crowd.wakes.run())
+    failed = crowd.keys[::1000]
+    for key in failed:
+        crowd.queue.add(Request(key))
+        assert crowd.queue.take_now() is not None
+        crowd.queue.retry(Request(key), at_least=300)
+        crowd.queue.done(key)
+
+    crowd.wakes.wake(SECRET, "it changed")
+    await crowd.clock.settle()
+
+    assert set(crowd.queue.waiting()) == set(failed)
+    await crowd.clock.advance(15)
+    assert set(crowd.queue.waiting()) == set(crowd.keys)
+    running.cancel()
 
 
 def test_the_push_secrets_that_may_hold_a_store_are_found_through_an_index() -> None:

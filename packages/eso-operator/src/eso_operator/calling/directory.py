@@ -16,10 +16,11 @@ from types import MappingProxyType
 from typing import Protocol
 
 from eso_operator.calling.errors import IncompatibleError, restated
+from eso_operator.calling.settings import DirectorySettings
 from eso_operator.resolving.resolved import Connection, Endpoint, TlsSource
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Handshake
-from kubebase.backoff import Backoff, Random, system_random
+from kubebase.backoff import Random, system_random
 from kubebase.bounded import BoundedDict
 from kubebase.clock import Clock
 from kubebase.deadline import happens_within
@@ -49,15 +50,6 @@ class Handshakes(Protocol):
     """The part of the gateway that is used here."""
 
     async def handshake(self, endpoint: Endpoint, tls: TlsSource) -> Handshake: ...
-
-
-@dataclass(frozen=True, slots=True)
-class DirectorySettings:
-    """Intervals of handshakes, in seconds."""
-
-    refresh: float = 60.0
-    jitter: float = 0.2
-    again: Backoff = field(default_factory=lambda: Backoff(first=2.0, cap=60.0))
 
 
 @dataclass(slots=True, eq=False)

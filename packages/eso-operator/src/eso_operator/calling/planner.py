@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from eso_operator.calling.errors import overloaded, restated
@@ -100,6 +100,7 @@ class ReadPlanner:
             self._waiting.give_back(namespace, len(items))
             reader.answered.cancel()  # if the caller was cancelled, this marks that it no longer waits
             self._left(reader)
+            reader.asked.clear()  # the questions refer to their readers: a cycle that would keep the values in memory
         return reader.results(items)
 
     def _left(self, reader: _Reader) -> None:
@@ -295,8 +296,8 @@ def _own(item_id: str, answer: GetResult | ProviderError) -> GetResult:
     if isinstance(answer, ProviderError):
         return GetResult(item_id, restated(answer))
     if isinstance(answer.outcome, ProviderError):
-        return replace(answer, item_id=item_id, outcome=restated(answer.outcome))
-    return replace(answer, item_id=item_id)
+        return GetResult(item_id, restated(answer.outcome), answer.metadata)
+    return GetResult(item_id, answer.outcome, answer.metadata)
 
 
 class _Slot(NamedTuple):

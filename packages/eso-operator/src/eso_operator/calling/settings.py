@@ -21,6 +21,15 @@ class PoolSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class DirectorySettings:
+    """Intervals of handshakes, in seconds."""
+
+    refresh: float = 60.0
+    jitter: float = 0.2
+    again: Backoff = field(default_factory=lambda: Backoff(first=2.0, cap=60.0))
+
+
+@dataclass(frozen=True, slots=True)
 class CallSettings:
     """Limits of one call. Times in seconds."""
 

@@ -20,7 +20,7 @@ import structlog
 from eso_operator.changefeed.checkpoints import Checkpoints
 from eso_operator.changefeed.followers import Followers, Wish
 from eso_operator.changefeed.pace import Pace
-from eso_operator.changefeed.resumetokens import ResumeTokens
+from eso_operator.changefeed.resumetokens import NoTokens, ResumeTokens
 from eso_operator.changefeed.sights import Reading, Sight
 from eso_operator.changefeed.subscriptions import Changed, Place, StreamKey, StreamState, Subscriptions, stream_name
 from eso_operator.report.causes import cause_of
@@ -38,6 +38,9 @@ SETTLE_SECONDS: Final = 1.0
 SAVE_SECONDS: Final = 60.0
 """The shortest time between two writes of the stream positions."""
 
+_AT_A_TIME: Final = 500
+"""A RESYNC may concern 50,000 followers: other tasks run between some hundred of them."""
+
 StoreListener = Callable[[OnObject], None]
 
 
@@ -45,7 +48,13 @@ class ChangeFeed:
     """Push refresh; a service of the manager. Only reconciles add followers, so a standby opens no streams."""
 
     def __init__(
-        self, subscriptions: Subscriptions, clock: Clock, *, pace: Pace, followers: Followers, tokens: ResumeTokens
+        self,
+        subscriptions: Subscriptions,
+        clock: Clock,
+        *,
+        pace: Pace,
+        followers: Followers,
+        tokens: ResumeTokens | NoTokens,
     ) -> None:
         self._subscriptions = subscriptions
         self._clock = clock
@@ -166,7 +175,10 @@ class ChangeFeed:
     async def _listen(self) -> None:
         while True:
             changed = await self._subscriptions.events.get()
-            self._ask(self._concerned(changed), changed.key)
+            keys = self._concerned(changed)
+            for start in range(0, len(keys), _AT_A_TIME):
+                self._ask(keys[start : start + _AT_A_TIME], changed.key)
+                await self._clock.sleep(0)
             self._subscriptions.handled(changed)
 
     def _ask(self, keys: Iterable[ObjectKey], stream: StreamKey) -> None:

@@ -80,8 +80,9 @@ class Followers:
         wanted: set[Place] = set()
         if before or self._count < self._limits.followers:
             for sight in sights:
-                now |= self._join(key, sight, reading)
-                wanted |= {Place(stream_key(sight.bound), topic) for topic in sight.versions}
+                stream = stream_key(sight.bound)
+                now |= self._join(key, stream, sight, reading)
+                wanted |= {Place(stream, topic) for topic in sight.versions}
         for place in before - now:
             self._leave(key, place)
         self._note(key, now - before, reading)
@@ -191,8 +192,7 @@ class Followers:
         for stream in [stream for stream, keys in self._unread.items() if key in keys]:
             self._unread[stream].discard(key)
 
-    def _join(self, key: ObjectKey, sight: Sight, reading: Reading) -> set[Place]:
-        name = stream_key(sight.bound)
+    def _join(self, key: ObjectKey, name: StreamKey, sight: Sight, reading: Reading) -> set[Place]:
         stream = self._streams.get(name)
         if stream is None:
             if len(self._streams) >= self._limits.streams or not sight.versions:

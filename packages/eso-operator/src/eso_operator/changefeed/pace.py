@@ -10,11 +10,17 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
-from eso_operator.changefeed.subscriptions import StreamKey
 from kubebase.backoff import Random, system_random
 from kubebase.meta import ObjectKey
 from kuberun.lazyheap import LazyHeap
+
+if TYPE_CHECKING:  # the settings load this module, and they are read before anything calls a provider
+    from eso_operator.changefeed.subscriptions import StreamKey
+
+_AT_A_TIME: Final = 1000
+"""An announcement may concern 50,000 followers: other tasks run between some of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +55,11 @@ class Pace:
         self._times.push(key, soon if last is None else max(soon, last + self._settings.gap))
 
     def due(self, now: float) -> list[ObjectKey]:
-        """Remove and return the followers whose refresh is due."""
+        """Remove and return followers whose refresh is due. Those beyond a bound are left for the next call."""
         let = []
-        while (head := self._times.peek()) is not None and head[0] <= now:
+        for _ in range(_AT_A_TIME):
+            if (head := self._times.peek()) is None or head[0] > now:
+                break
             _, key = self._times.pop()
             stream = self._in_line.pop(key)
             if stream is not None and (place := self._next_place(stream, now)) > now:

@@ -101,6 +101,23 @@ class ResumeTokens:
         self._known = _tokens_in(self._lease)
 
 
+class NoTokens:
+    """No resume tokens, for replicas that share the objects: a position of one says nothing about what others read.
+
+    An object that moves to this process reads once when it joins a stream.
+    """
+
+    async def load(self) -> None: ...
+
+    def was_heard(self, _: str) -> bool:
+        return True
+
+    def take(self, _: str) -> str:
+        return ""
+
+    async def save(self, tokens: Mapping[str, str]) -> None: ...
+
+
 def bounded(tokens: Mapping[str, str], *, newest: Mapping[str, str]) -> dict[str, str]:
     """Return the tokens that fit: evict streams that are not in `newest` first, and empty long tokens first."""
     others = [name for name in tokens if name not in newest]

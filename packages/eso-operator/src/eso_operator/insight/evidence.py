@@ -13,6 +13,7 @@ import msgspec
 
 from eso_api.clusterexternalsecret import ClusterExternalSecret
 from eso_api.clusterpushsecret import ClusterPushSecret
+from eso_api.conditions import READY
 from eso_api.externalsecret import EXTERNAL_SECRET, ExternalSecret
 from eso_api.generators.generatorstate import GeneratorState
 from eso_api.pushsecret import PUSH_SECRET, PushSecret, PushStoreRef
@@ -24,7 +25,6 @@ from eso_operator.insight.kinds import AnyKind, Role, role_of
 from eso_operator.insight.sights import CONFIG_MAPS, EVENTS, SECRETS, SERVICES, Eyes, HiddenError, Look, Sight, sight_of
 from eso_operator.insight.ways import CORE_NAMESPACE, NO_WAY, OBJECT, Way, Ways
 from eso_operator.reading.wants import Generate, wants_of
-from eso_operator.report.words import READY
 from eso_operator.resolving.addresses import service_of
 from eso_operator.resolving.loading import identified
 from eso_operator.resolving.need import VALIDATION, Gate, Need

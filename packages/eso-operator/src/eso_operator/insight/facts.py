@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from eso_operator.report.words import READY
+from eso_api.conditions import READY
 from kubebase.clock import parse_rfc3339
 from kubebase.meta import Condition
 from kuberun.conditions import find_condition

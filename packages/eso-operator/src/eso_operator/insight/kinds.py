@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Any, Final
 
@@ -47,6 +47,10 @@ _ROLES: Final[dict[AnyKind, Role]] = {
 }
 
 
+_OURS: Final = tuple(kind for kind in KINDS if kind not in GENERATOR_KINDS)
+"""Kinds whose names no provider has, so that finding them loads no provider."""
+
+
 def role_of(kind: AnyKind) -> Role:
     """Return the role; a kind of a provider is a store or a generator by its group."""
     return _ROLES.get(kind, Role.GENERATOR if kind.group == GENERATOR_CONFIG_GROUP else Role.STORE)
@@ -57,7 +61,12 @@ def kinds_named(word: str) -> list[AnyKind]:
 
     The kind of a short name comes first, and kinds of installed providers come last: several have a name of ours.
     """
-    asked, kinds = word.lower(), _all_kinds()
+    return named_among(_OURS, word) or named_among(_all_kinds(), word)
+
+
+def named_among(kinds: Sequence[AnyKind], word: str) -> list[AnyKind]:
+    """Return those of the kinds that have the name."""
+    asked = word.lower()
     names = {kind.name for kind in kinds if asked in _names(kind)}
     found = [kind for kind in kinds if kind.name in names or asked in _qualified(kind)]
     return sorted(found, key=lambda kind: asked not in _names(kind))

@@ -12,14 +12,16 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from eso_api.crd import CustomKind
 from eso_operator.insight.overviewrows import OVERVIEW_KINDS, Health, ObjectId, Row, row_of
-from kuberun.cache import Cache
-from kuberun.client import Client
 from kuberun.errors import ApiError, Forbidden, NotFound
 from kuberun.requests import Selection
+
+if TYPE_CHECKING:
+    from kuberun.cache import Cache
+    from kuberun.client import Client
 
 MAX_ROWS: Final = 20_000
 _CHUNK: Final = 50

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from eso_api.clusterexternalsecret import CLUSTER_EXTERNAL_SECRET, ClusterExternalSecret
 from eso_api.clusterpushsecret import CLUSTER_PUSH_SECRET, ClusterPushSecret
 from eso_api.clustersecretstore import CLUSTER_SECRET_STORE
-from eso_api.conditions import KeyOutcome
+from eso_api.conditions import INVALID_PROVIDER_CONFIG, READY, KeyOutcome
 from eso_api.crd import CustomKind
 from eso_api.externalsecret import EXTERNAL_SECRET, ExternalSecret, ExternalSecretSpec
 from eso_api.generators.generatorstate import GENERATOR_STATE
@@ -32,9 +32,7 @@ from eso_api.v2.generator import GENERATOR
 from eso_api.v2.provider import PROVIDER
 from eso_api.v2.providerclass import PROVIDER_CLASS
 from eso_api.v2.secretstore import SECRET_STORE_V2
-from eso_operator.controllers.secretstore.outcome import INVALID_PROVIDER_CONFIG
 from eso_operator.reading.wants import Generate, wants_of
-from eso_operator.report.words import READY
 from eso_operator.resolving.reference import normalise
 from eso_operator.resolving.resolved import Reason, ResolutionError
 from eso_wire.values import ObjectRef

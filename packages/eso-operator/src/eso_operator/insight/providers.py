@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from eso_api.conditions import READY
 from eso_operator.controllers.secretstore.kinds import STORE_KINDS
 from eso_operator.insight.evidence import Evidence, Source
 from eso_operator.insight.facts import Fact, Mark, other_conditions, ready_of, verdict
 from eso_operator.insight.sights import Look, Sight
 from eso_operator.insight.ways import DEPENDS_ON_FLAGS, ENDPOINT, GATE, HANDSHAKE
-from eso_operator.report.words import READY
 from eso_operator.resolving.resolve import Stage
 from kuberun.conditions import is_true
 

@@ -15,12 +15,12 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from eso_api.conditions import READY
 from eso_api.generators.generatorstate import GeneratorState
 from eso_api.references import GeneratorRef, StoreRef
 from eso_api.v2.clusterproviderclass import CLUSTER_PROVIDER_CLASS
 from eso_api.v2.providerclass import PROVIDER_CLASS, ClassKind, ProviderClassStatus
 from eso_operator.insight.sights import SERVICES, Eyes, HiddenError, Look, Sight, sight_of
-from eso_operator.report.words import READY
 from eso_operator.resolving.classes import PROVIDER_LABEL, class_connection
 from eso_operator.resolving.loading import ready_condition
 from eso_operator.resolving.need import Need

@@ -23,7 +23,7 @@ from kuberun.workqueue import Request
 
 def feeds_of(informers: Informers, wakes: Wakes) -> Feeds:
     """Return the feeds that report changes of every kind that reconciled objects can depend on."""
-    feeds = Feeds()
+    feeds = Feeds(wakes)
     feeds.add(informers.secrets, partial(wakes.object_changed, _kind_id(SECRETS)))
     feeds.add(informers.config_maps, partial(wakes.object_changed, _kind_id(CONFIG_MAPS)))
     feeds.add(informers.service_accounts, partial(wakes.object_changed, _kind_id(SERVICE_ACCOUNTS)))

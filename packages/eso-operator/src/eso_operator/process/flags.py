@@ -39,6 +39,8 @@ _PROVIDER_CACHE: Final = "providers are processes of their own, with flags of th
 _LIVE_READS: Final = "Secrets and ConfigMaps are watched as metadata and read when they are needed, never cached"
 _NO_LIMIT: Final = "requests are bounded by the workers, and the API server's priority and fairness does the rest"
 
+_LONGEST_LABEL: Final = 63
+
 WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "client-qps": _NO_LIMIT,
     "client-burst": _NO_LIMIT,
@@ -181,6 +183,12 @@ def _add_leader_flags(flags: argparse.ArgumentParser) -> None:
     values.add_duration(
         flags, "leader-election-retry-period", "2s", "time between attempts to acquire or renew the lease"
     )
+    flags.add_argument(
+        "--shards",
+        type=values.shards,
+        default=1,
+        help="parts of the objects, divided by namespace, that as many replicas work on at the same time",
+    )
 
 
 def _add_reconciler_flags(flags: argparse.ArgumentParser) -> None:
@@ -313,13 +321,22 @@ def _leader(given: argparse.Namespace) -> LeaderSettings:
         lease_duration=given.leader_election_lease_duration,
         renew_deadline=given.leader_election_renew_deadline,
         retry_period=given.leader_election_retry_period,
+        shards=given.shards,
     )
+    _check_shards(leader)
     if leader.enabled and not 0 < leader.retry_period < leader.renew_deadline < leader.lease_duration:
         raise SettingsError(
             "leader election needs 0 < --leader-election-retry-period < --leader-election-renew-deadline"
             " < --leader-election-lease-duration"
         )
     return leader
+
+
+def _check_shards(leader: LeaderSettings) -> None:
+    if leader.shards > 1 and not leader.enabled:
+        raise SettingsError("--shards needs --enable-leader-election: a Lease decides which replica has a shard")
+    if leader.shards > 1 and len(leader.lease) > _LONGEST_LABEL:
+        raise SettingsError(f"with --shards, --leader-election-id may have at most {_LONGEST_LABEL} characters")
 
 
 def _reconcilers(given: argparse.Namespace) -> Reconcilers:

@@ -18,6 +18,7 @@ from eso_operator.telemetry.settings import Listener, LogLevel, TimeEncoding
 T = TypeVar("T")
 
 MAX_FACTOR: Final = 1000
+MAX_SHARDS: Final = 64
 NOWHERE: Final = Listener("", -1)
 METRICS: Final = Listener("", 8080)
 
@@ -65,6 +66,12 @@ def workers(text: str) -> int:
         return max(int(text), 1)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+
+
+def shards(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= MAX_SHARDS:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to {MAX_SHARDS}")
+    return int(text)
 
 
 def factor(text: str) -> float:

@@ -31,6 +31,7 @@ from eso_operator.telemetry.subsystems import Subsystem
 from eso_wire.values import KindId
 from kubebase.meta import JsonObject, Object, ObjectKey, Resource, metadata_of, raw, version_of
 from kuberun.informer import Informer
+from kuberun.packing import Packing
 
 _PUSH_INDEXES: Final = {STORES_INDEX: stores_of, PARENT_INDEX: by_parent, **PUSH_INDEXES}
 
@@ -86,18 +87,26 @@ def informers_of(watched: WatchedKinds, settings: Settings) -> Informers:
         classes={CLASS: watched.add(PROVIDER_CLASS.kind()), CLUSTER_CLASS: watched.add(CLUSTER_PROVIDER_CLASS.kind())},
         services=watched.add(raw(SERVICES), labels=providers),
         shared_services=watched.add_in(raw(SERVICES), _elsewhere(settings), labels=providers),
-        secrets=watched.add(metadata_of(SECRETS), indexes={CREATED_BY_INDEX: created_by_of}),
-        config_maps=watched.add(metadata_of(CONFIG_MAPS)),
-        service_accounts=watched.add(metadata_of(SERVICE_ACCOUNTS)),
-        push_secrets=watched.add(PUSH_SECRET.kind(), indexes=_PUSH_INDEXES, presence=_push_presence(settings)),
+        secrets=watched.add(metadata_of(SECRETS), indexes={CREATED_BY_INDEX: created_by_of}, packing=Packing(Object)),
+        config_maps=watched.add(metadata_of(CONFIG_MAPS), packing=Packing(Object)),
+        service_accounts=watched.add(metadata_of(SERVICE_ACCOUNTS), packing=Packing(Object)),
+        push_secrets=watched.add(
+            PUSH_SECRET.kind(),
+            indexes=_PUSH_INDEXES,
+            packing=Packing(PushSecret),
+            presence=_push_presence(settings),
+        ),
         external_secrets=watched.add(
-            EXTERNAL_SECRET.kind(), indexes={triggers.TARGET_INDEX: triggers.target_of, PARENT_INDEX: by_parent}
+            EXTERNAL_SECRET.kind(),
+            indexes={triggers.TARGET_INDEX: triggers.target_of, PARENT_INDEX: by_parent},
+            packing=Packing(ExternalSecret),
         ),
         parents={each.subsystem: _parents(watched, each) for each in fan_outs(settings)},
         namespaces=watched.add(metadata_of(NAMESPACES)),
         generator_states=watched.add(
             GENERATOR_STATE.kind(),
             indexes={OWNER_INDEX: owner_of},
+            packing=Packing(GeneratorState),
             presence=Presence.REQUIRED if settings.reconcilers.generator_state else Presence.OFF,
         ),
         others=tuple(watched.add(raw(each.resource()), presence=Presence.OPTIONAL) for each in generators),

@@ -10,9 +10,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from eso_operator.calling.directory import DirectorySettings
 from eso_operator.calling.protection.weights import OBJECT_BYTES, TOTAL_BYTES
-from eso_operator.calling.settings import RuntimeSettings
+from eso_operator.calling.settings import DirectorySettings, RuntimeSettings
 from eso_operator.certs.bundle import Lifetimes
 from eso_operator.changefeed.pace import PaceSettings
 from eso_operator.controllers.floor import SHORTEST_INTERVAL
@@ -48,6 +47,8 @@ class LeaderSettings:
     lease_duration: float = 15.0
     renew_deadline: float = 10.0
     retry_period: float = 2.0
+    shards: int = 1
+    """Parts of the objects; each is held by a Lease of its own if there are several."""
 
 
 @dataclass(frozen=True, slots=True)

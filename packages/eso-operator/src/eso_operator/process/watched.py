@@ -25,10 +25,12 @@ from kubebase.bounded import BoundedDict
 from kubebase.clock import Clock
 from kubebase.deadline import Deadline
 from kubebase.meta import Kind, ObjectKey, Resource, meta_of, metadata_of, raw
+from kuberun.answers import Answers
 from kuberun.cache import Change, IndexFunction
 from kuberun.client import Client
 from kuberun.errors import ApiError
 from kuberun.informer import Informer
+from kuberun.packing import Packing
 from kuberun.requests import Selection
 from kuberun.watch import Source
 
@@ -58,6 +60,7 @@ class WatchedKinds:
         self._clock = clock
         self._namespace = namespace
         self.reach = Reach(client, namespace)
+        self._answers = Answers()
         self.required: list[Resource] = []
         self._informers: dict[KindId, tuple[Resource, tuple[Informer[Any], ...]]] = {}
         self._included: set[KindId] = set()
@@ -76,10 +79,14 @@ class WatchedKinds:
         *,
         labels: str = "",
         indexes: dict[str, IndexFunction[T]] | None = None,
+        packing: Packing[T] | None = None,
         needs: Resource | None = None,
         presence: Presence = Presence.REQUIRED,
     ) -> Informer[T]:
-        """Return an informer of a kind, for the caller to run. `Reach` decides about cluster-scoped kinds."""
+        """Return an informer of a kind, for the caller to run. `Reach` decides about cluster-scoped kinds.
+
+        `packing` is for kinds of which there are many objects; most of them are then cached packed.
+        """
         if presence is Presence.REQUIRED:
             self.required.append(kind.resource)
         if kind.resource.namespaced:
@@ -87,7 +94,7 @@ class WatchedKinds:
         else:
             source = self.reach.source(kind, needs)
         source = present(source, kind.resource, presence, self._clock)
-        informer = self._over(source, str(kind.resource), indexes)
+        informer = self._over(source, str(kind.resource), indexes, packing)
         self._informers[_id(kind.resource)] = (kind.resource, (informer,))
         return informer
 
@@ -237,8 +244,15 @@ class WatchedKinds:
         source = self._client.source(kind, Selection(namespace, label_selector=labels))
         return self._over(source, str(kind.resource))
 
-    def _over(self, source: Source[T], name: str, indexes: dict[str, IndexFunction[T]] | None = None) -> Informer[T]:
-        return Informer(source, clock=self._clock, name=name, indexes={_BY_NAMESPACE: _namespace_of, **(indexes or {})})
+    def _over(
+        self,
+        source: Source[T],
+        name: str,
+        indexes: dict[str, IndexFunction[T]] | None = None,
+        packing: Packing[T] | None = None,
+    ) -> Informer[T]:
+        found = {_BY_NAMESPACE: _namespace_of, **(indexes or {})}
+        return Informer(source, clock=self._clock, name=name, indexes=found, packing=packing, answers=self._answers)
 
     def _home(self, resource: Resource) -> str:
         return self._namespace if resource.namespaced else ""

@@ -24,7 +24,7 @@ from eso_operator.certs.materials import Materials, MaterialSettings, client_sec
 from eso_operator.changefeed.feed import ChangeFeed
 from eso_operator.changefeed.followers import Followers
 from eso_operator.changefeed.pace import Pace
-from eso_operator.changefeed.resumetokens import ResumeTokens
+from eso_operator.changefeed.resumetokens import NoTokens, ResumeTokens
 from eso_operator.changefeed.subscriptions import Subscriptions
 from eso_operator.controllers.providerclass.facts import CertificateEnds
 from eso_operator.process.build import this_build
@@ -42,6 +42,7 @@ from eso_operator.process.controllers import (
 )
 from eso_operator.process.dashboard import dashboard_of
 from eso_operator.process.definitions import Definitions
+from eso_operator.process.election import divide, election_of, leases_of
 from eso_operator.process.feeds import broken_streams, feeds_of
 from eso_operator.process.informers import informers_of
 from eso_operator.process.memory import Memories, look_again
@@ -63,8 +64,9 @@ from kubebase.meta import ObjectKey
 from kuberun.client import Client
 from kuberun.controller import Controller
 from kuberun.health import HealthServer
-from kuberun.leader import LeaderElection, LeaseSettings, new_identity
+from kuberun.leader import LeaderElection
 from kuberun.manager import Manager, Run
+from kuberun.sharding import Sharding
 from kuberun.transport import RequestTally
 
 if TYPE_CHECKING:
@@ -106,7 +108,7 @@ def wire(
     watched = WatchedKinds(client, clock, settings.namespace)
     memories = Memories()
     dependencies = Dependencies(memories.by_controller)
-    wakes = Wakes(dependencies, (settings.core_namespace, *settings.providers.namespaces))
+    wakes = Wakes(dependencies, clock, (settings.core_namespace, *settings.providers.namespaces))
     ends = CertificateEnds(metrics.registry, wakes.certificates_changed)
     issuer = Issuer(client, certificate_settings(settings), clock=clock, listener=ends.heard)
     materials = _materials(settings, client, clock, issuer)
@@ -136,18 +138,29 @@ def wire(
     controllers[Subsystem.EXTERNAL_SECRET] = external_secret_controller(parts)
     controllers |= fan_out_controllers(parts) | push_secret_controllers(parts) | generator_state_controllers(parts)
     _listen(parts, wakes, controllers)
-    others = (issuer.controller, service_controller(parts), malformed_controller(parts), *store_holders(parts))
-    others += tuple(store_releases(parts))
-    return _managed(parts, wakes, materials, controllers=(*others, *controllers.values()))
+    others = (service_controller(parts), malformed_controller(parts), *store_holders(parts))
+    # Each replica needs certificates and may write them at the same time; v2 finalizers are removed once, at the start.
+    everywhere = (issuer.controller, *store_releases(parts))
+    election = election_of(settings, client, clock)
+    if isinstance(election, Sharding):
+        divide(election, controllers, others, memories)
+    return _managed(
+        parts, wakes, materials, election=election, controllers=(*everywhere, *others, *controllers.values())
+    )
 
 
-def _managed(parts: Parts, wakes: Wakes, materials: Materials, *, controllers: tuple[Controller, ...]) -> Operator:
+def _managed(
+    parts: Parts,
+    wakes: Wakes,
+    materials: Materials,
+    *,
+    election: LeaderElection | Sharding | None,
+    controllers: tuple[Controller, ...],
+) -> Operator:
     """Build the manager and register every service, informer, controller and probe with it."""
     settings, client, clock = parts.settings, parts.client, parts.clock
     health = HealthServer(clock=clock, host=settings.live.host, port=settings.live.port)
-    election = _election(settings, client, clock)
-    if election is not None:
-        parts.metrics.process.election(settings.leader.lease, lambda: election.leading)
+    parts.metrics.process.elections(leases_of(settings, election))
     probed = None if settings.live.disabled else health
     manager = Manager(clock=clock, election=election, health=probed)
     metrics_server = _metrics_server(settings, parts.metrics, client, clock)
@@ -211,8 +224,8 @@ def _change_feed(
 ) -> ChangeFeed:
     # Named after the leader-election Lease: operators with separate elections keep separate resume tokens.
     lease = ObjectKey(settings.core_namespace, f"{settings.leader.lease}-streams")
-    tokens, pace = ResumeTokens(client, lease, clock), Pace(settings.providers.tempo.pace)
-    return ChangeFeed(streams, clock, pace=pace, followers=followers, tokens=tokens)
+    tokens = ResumeTokens(client, lease, clock) if settings.leader.shards == 1 else NoTokens()
+    return ChangeFeed(streams, clock, pace=Pace(settings.providers.tempo.pace), followers=followers, tokens=tokens)
 
 
 def _connections(gateway: Gateway, planner: ReadPlanner) -> Run:
@@ -237,19 +250,6 @@ def _materials(settings: Settings, client: Client, clock: Clock, issuer: Issuer)
     )
 
 
-def _election(settings: Settings, client: Client, clock: Clock) -> LeaderElection | None:
-    leader = settings.leader
-    if not leader.enabled:
-        return None
-    lease = LeaseSettings(
-        duration=max(round(leader.lease_duration), 1),
-        renew_deadline=leader.renew_deadline,
-        retry_period=leader.retry_period,
-    )
-    key = ObjectKey(settings.core_namespace, leader.lease)
-    return LeaderElection(client, key, clock=clock, identity=new_identity(), settings=lease)
-
-
 def _metrics(settings: Settings, clock: Clock, tally: RequestTally) -> Metrics:
     metrics, build = Metrics(settings.metrics, clock), this_build()
     metrics.process.requests(tally)
@@ -259,4 +259,4 @@ def _metrics(settings: Settings, clock: Clock, tally: RequestTally) -> Metrics:
 
 def _metrics_server(settings: Settings, metrics: Metrics, client: Client, clock: Clock) -> MetricsServer:
     admits = Gatekeeper(client, clock).admission if settings.metrics.authenticated else anybody
-    return MetricsServer(settings.metrics, metrics.exposition, clock=clock, admits=admits)
+    return MetricsServer(settings.metrics, metrics.pages, clock=clock, admits=admits)

@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
+from eso_api import conditions
 from kubebase.clock import rfc3339
 from kuberun.controller import Done, Outcome, Retry
 from kuberun.errors import ApiError, Conflict, NotFound
 from kuberun.events import EventType
 
-READY: Final = "Ready"
+READY: Final = conditions.READY
 
 _SOON: Final = 30.0
 

@@ -6,7 +6,7 @@ A digest is the SHA3-224 of the value as Go's `%+v` prints it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from eso_api.values import SecretBytes
@@ -15,10 +15,15 @@ from gotmpl.floats import format_float
 _NUMBERS: Final = tuple(str(byte).encode() for byte in range(256))
 _SLICE: Final = 4096
 
+Put = Callable[[bytes], None]
+"""Takes the next piece of the printed value."""
+
 
 def digest(value: Any) -> str:
     """Return the digest in lower-case hex. `SecretBytes` counts as the bytes it holds."""
-    return _hashed(_pieces(value))
+    found = hashlib.sha3_224()
+    _print(value, found.update)
+    return found.hexdigest()
 
 
 def data_digest(data: Mapping[str, SecretBytes]) -> str:
@@ -28,7 +33,12 @@ def data_digest(data: Mapping[str, SecretBytes]) -> str:
 
 def metadata_digest(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:
     """Return the digest of labels and annotations, which is part of `status.syncedResourceVersion`."""
-    return _hashed([b"{annotations:", *_pieces(annotations), b" labels:", *_pieces(labels), b"}"])
+    found = hashlib.sha3_224(b"{annotations:")
+    _print(annotations, found.update)
+    found.update(b" labels:")
+    _print(labels, found.update)
+    found.update(b"}")
+    return found.hexdigest()
 
 
 def synced_version(generation: int, labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:
@@ -41,54 +51,51 @@ def owner_digest(namespace: str, name: str) -> str:
     return digest(f"{namespace}/{name}")
 
 
-def _hashed(pieces: Iterable[bytes]) -> str:
-    found = hashlib.sha3_224()
-    for piece in pieces:
-        found.update(piece)
-    return found.hexdigest()
-
-
-def _pieces(value: Any) -> Iterator[bytes]:
+def _print(value: Any, put: Put) -> None:
     match value:
         case None:
-            yield b"<nil>"
+            put(b"<nil>")
         case bool():
-            yield b"true" if value else b"false"
+            put(b"true" if value else b"false")
         case str():
-            yield value.encode("utf-8", "surrogateescape")
+            put(value.encode("utf-8", "surrogateescape"))
         case SecretBytes():
-            yield from _numbers(value.reveal())
+            _print_bytes(value.reveal(), put)
         case bytes():
-            yield from _numbers(value)
+            _print_bytes(value, put)
         case int():
-            yield str(value).encode()
+            put(str(value).encode())
         case float():
-            yield format_float(value, "g", -1).encode()
+            put(format_float(value, "g", -1).encode())
         case Mapping():
-            keys = sorted(value, key=lambda key: str(key).encode("utf-8", "surrogateescape"))
-            yield from _between(b"map[", (_entry(key, value[key]) for key in keys))
+            _print_mapping(value, put)
         case list() | tuple():
-            yield from _between(b"[", map(_pieces, value))
+            put(b"[")
+            for number, each in enumerate(value):
+                if number:
+                    put(b" ")
+                _print(each, put)
+            put(b"]")
         case _:
             raise TypeError(f"a {type(value).__name__} has no digest")
 
 
-def _entry(key: Any, value: Any) -> Iterator[bytes]:
-    yield from _pieces(key)
-    yield b":"
-    yield from _pieces(value)
-
-
-def _numbers(value: bytes) -> Iterator[bytes]:
-    """Print bytes in pieces, so that the hashing thread releases the interpreter between them."""
-    slices = (value[start : start + _SLICE] for start in range(0, len(value), _SLICE))
-    return _between(b"[", ((b" ".join([_NUMBERS[byte] for byte in part]),) for part in slices))
-
-
-def _between(opening: bytes, parts: Iterable[Iterable[bytes]]) -> Iterator[bytes]:
-    yield opening
-    for number, part in enumerate(parts):
+def _print_mapping(value: Mapping[Any, Any], put: Put) -> None:
+    put(b"map[")
+    for number, key in enumerate(sorted(value, key=lambda key: str(key).encode("utf-8", "surrogateescape"))):
         if number:
-            yield b" "
-        yield from part
-    yield b"]"
+            put(b" ")
+        _print(key, put)
+        put(b":")
+        _print(value[key], put)
+    put(b"]")
+
+
+def _print_bytes(value: bytes, put: Put) -> None:
+    """Print bytes in pieces, so that the hashing thread releases the interpreter between them."""
+    put(b"[")
+    for start in range(0, len(value), _SLICE):
+        if start:
+            put(b" ")
+        put(b" ".join([_NUMBERS[byte] for byte in value[start : start + _SLICE]]))
+    put(b"]")

@@ -1,7 +1,8 @@
 """Secrets as targets.
 
 Secrets are watched as metadata only. Their content is read if the resourceVersion is not the one that we wrote, and to
-plan a change. An untouched Secret that already has the desired content costs no request.
+plan a change. An untouched Secret that already has the desired content costs no request. After a start, many Secrets
+are read in pages (`survey.py`).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from eso_operator.targets.marks import (
 from eso_operator.targets.memory import SeenTargets, TargetMemory
 from eso_operator.targets.plan import KEEPS_FOREIGN, LiveSecret, live_secret, plan, size_of, wanted_digest
 from eso_operator.targets.shares import Shares
+from eso_operator.targets.survey import Survey
 from eso_operator.targets.target import Absent, Applied, Done, Look, PartlyAppliedError, Present
 from eso_render.rendering import Rendering
 from eso_render.secret import Desired, Values, render_secret
@@ -59,6 +61,7 @@ class SecretTarget:
         self._seen = SeenTargets(memory)
         self._shares = Shares(memory)
         self._aside = Aside()
+        self._survey = Survey(client, self._live)
 
     async def look(self, es: ExternalSecret) -> Look:
         key = _key(es)
@@ -75,6 +78,9 @@ class SecretTarget:
         share = self._shares.verdict(es, metadata) if _may_share(es) else True
         if memory is not None and share is not None:
             return Present(metadata, memory.valid and share)
+        if memory is None and not _may_share(es) and (intact := await self._survey.is_intact(metadata)) is not None:
+            self._seen.keep(es, metadata, wanted="", valid=intact)
+            return Present(metadata, intact)
         return self._looked(es, await self._read(es))
 
     async def plan(self, es: ExternalSecret, values: Values, objects: TemplateObjects) -> Change:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -12,7 +12,7 @@ from eso_operator.telemetry.settings import MetricsSettings
 from eso_operator.telemetry.webserver import Certificate, WebServer
 from kubebase.clock import Clock
 
-Exposition = Callable[[], bytes]
+Pages = Callable[[], Iterable[bytes]]
 Admits = Callable[[str, str], Awaitable[Admission]]
 
 
@@ -21,14 +21,13 @@ async def anybody(_: str, __: str) -> Admission:
 
 
 class MetricsServer:
-    """Serves the result of `exposition` to clients that `admits` accepts."""
+    """Serves the metrics to clients that `admits` accepts, page by page: other tasks run between two pages."""
 
-    def __init__(
-        self, settings: MetricsSettings, exposition: Exposition, *, clock: Clock, admits: Admits = anybody
-    ) -> None:
+    def __init__(self, settings: MetricsSettings, pages: Pages, *, clock: Clock, admits: Admits = anybody) -> None:
         files = Certificate(settings.certificate_folder, settings.certificate_name, settings.key_name, optional=True)
         self._server = WebServer("metrics", settings.listen, files if settings.secure else None, clock)
-        self._exposition = exposition
+        self._pages = pages
+        self._clock = clock
         self._admits = admits
 
     async def wait_listening(self) -> int:
@@ -41,8 +40,15 @@ class MetricsServer:
         app.router.add_get("/metrics", self._answer)
         await self._server.run(app)
 
-    async def _answer(self, request: web.Request) -> web.Response:
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
         admission = await self._admits(request.headers.get("Authorization", ""), "/metrics")
         if admission is not Admission.ALLOWED:
             return web.Response(status=admission.value, text=f"{admission.name.lower()}\n")
-        return web.Response(body=self._exposition(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+        response = web.StreamResponse(headers={"Content-Type": CONTENT_TYPE_LATEST})
+        await response.prepare(request)
+        for page in self._pages():
+            if page:  # an empty chunk would end the answer
+                await response.write(page)
+                await self._clock.sleep(0)
+        await response.write_eof()
+        return response

@@ -5,6 +5,8 @@ Nothing is registered globally: two operators in one process, as tests have them
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.exposition import generate_latest
 
@@ -20,13 +22,17 @@ class Metrics:
     def __init__(self, settings: MetricsSettings, clock: Clock) -> None:
         self.registry = CollectorRegistry()
         self.objects = ObjectSeries(LabelSet.EXTENDED if settings.extended_labels else LabelSet.PLAIN)
-        self.registry.register(self.objects)
         self.controllers = ControllerSeries(self.registry, clock)
         self.process = ProcessSeries(self.registry)
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
         GCCollector(registry=self.registry)
 
+    def pages(self) -> Iterator[bytes]:
+        """Render all metrics in the text format of Prometheus, in pages that take about a millisecond each."""
+        yield generate_latest(self.registry)
+        yield from self.objects.pages()
+
     def exposition(self) -> bytes:
-        """Return all metrics in the text format of Prometheus."""
-        return generate_latest(self.registry)
+        """Return all pages at once."""
+        return b"".join(self.pages())

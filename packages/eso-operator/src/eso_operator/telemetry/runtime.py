@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, assert_never
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -158,16 +158,16 @@ class ProcessSeries(Collector):
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._tally = RequestTally()
-        self._leads: tuple[str, Callable[[], bool]] | None = None
+        self._leads: Mapping[str, Callable[[], bool]] = {}
         self._build: tuple[str, str] | None = None
         registry.register(self)
 
     def requests(self, tally: RequestTally) -> None:
         self._tally = tally
 
-    def election(self, lease: str, leads: Callable[[], bool]) -> None:
-        """Show whether this process leads. Without an election there is no series."""
-        self._leads = (lease, leads)
+    def elections(self, leads: Mapping[str, Callable[[], bool]]) -> None:
+        """Show for each Lease whether this process holds it. Without an election the metric has no series."""
+        self._leads = leads
 
     def build(self, version: str, commit: str) -> None:
         self._build = (version, commit)
@@ -181,8 +181,7 @@ class ProcessSeries(Collector):
         master = GaugeMetricFamily(
             "leader_election_master_status", "1 if this process leads, 0 if it stands by", labels=("name",)
         )
-        if self._leads is not None:
-            lease, leads = self._leads
+        for lease, leads in self._leads.items():
             master.add_metric((lease,), 1.0 if leads() else 0.0)
         info = GaugeMetricFamily(
             "eso_build_info", "The version and commit of the operator", labels=("version", "commit")

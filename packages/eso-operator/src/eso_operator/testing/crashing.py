@@ -8,8 +8,9 @@ this program.
 
 In the environment of an operator:
 
-    ESO_CRASH_IN        the namespace whose calls count
-    ESO_CRASH_AT        `before 3`, `after 3`: the call at which it is killed; absent: never
+    ESO_CRASH_IN        the namespaces whose calls count, separated by commas
+    ESO_CRASH_AT        `before 3`, `after 3`, `after GetSecrets`: the call at which it is killed, by number or by a
+                        part of its line in the journal; absent: never
 
 The calls of a sync count: requests about single objects of that namespace, including new ones, and calls to providers
 except handshakes. Lists, watches and recorded events do not count. Every counted call is a line in the journal, which
@@ -50,21 +51,25 @@ class CrashPoint:
     """Counts calls, notes them, and kills the process when it is time."""
 
     journal: Path
-    namespace: str
+    namespaces: tuple[str, ...]
     side: str = ""
     number: int = 0
+    part: str = ""
     calls: int = 0
 
     @classmethod
     def of(cls, journal: Path, environment: dict[str, str]) -> CrashPoint:
-        side, _, number = environment.get(CRASH_AT, "").partition(" ")
-        return cls(journal, environment[CRASH_IN], side, int(number or 0))
+        side, _, what = environment.get(CRASH_AT, "").partition(" ")
+        number, part = (int(what), "") if what.isdecimal() else (0, what)
+        return cls(journal, tuple(environment[CRASH_IN].split(",")), side, number, part)
 
     def before(self, call: str) -> int:
         """Return the number of this call."""
         self.calls += 1
         with self.journal.open("a") as file:
             file.write(f"{call}\n")
+        if self.part and self.part in call:
+            self.number = self.calls
         self._die("before", self.calls)
         return self.calls
 
@@ -72,10 +77,10 @@ class CrashPoint:
         self._die("after", number)
 
     def counts(self, request: Request) -> bool:
-        inside = f"/namespaces/{self.namespace}/"
-        _, found, rest = request.path.partition(inside)
-        single = "/" in rest or request.method == "POST"
-        return bool(found) and single and not rest.startswith("events")
+        _, _, rest = request.path.partition("/namespaces/")
+        namespace, _, what = rest.partition("/")
+        single = "/" in what or request.method == "POST"
+        return namespace in self.namespaces and single and not what.startswith("events")
 
     def _die(self, side: str, number: int) -> None:
         if (side, number) == (self.side, self.number):

@@ -105,8 +105,9 @@ class Dependencies:
         return frozenset() if found is None else found.depends_on
 
     def dependants(self, dependency: Dependency) -> list[Dependant]:
+        """Return the dependants in any order: to sort 50,000 would stop the event loop."""
         known = self._dependants.get(dependency)
-        return sorted(known.dependants) if known else []
+        return list(known.dependants) if known else []
 
     def __len__(self) -> int:
         """Return the number of objects that depend on something."""

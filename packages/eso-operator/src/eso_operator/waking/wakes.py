@@ -8,19 +8,33 @@ kind of a provider appears           those that could not be resolved
 
 Classes, Services and providers of a namespace concern objects of that namespace and cluster-scoped objects. Those of
 the core namespace and of shared provider namespaces concern all objects.
+
+A store may have 50,000 dependants. They are requeued some hundred at a time (`Wakes.run`), so that the event loop never
+stops for all of them. Those that failed and wait for another attempt come first: they may need just this change. The
+others only have to look.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from eso_operator.calling.directory import Change as ProviderChange
 from eso_operator.resolving.resolved import Connection, ServiceKey
 from eso_operator.telemetry.subsystems import Subsystem
-from eso_operator.waking.dependencies import ANY_PROVIDER, Dependencies, Dependency, OnLabel, OnObject, on_connection
+from eso_operator.waking.dependencies import (
+    ANY_PROVIDER,
+    Dependant,
+    Dependencies,
+    Dependency,
+    OnLabel,
+    OnObject,
+    on_connection,
+)
 from eso_wire.values import KindId
+from kubebase.clock import Clock
 from kubebase.meta import ObjectKey
 from kuberun import triggers
 from kuberun.cache import Change
@@ -33,6 +47,7 @@ said_changed = triggers.any_of(
 """True if the spec, labels or annotations changed or the deletion started, as opposed to the status."""
 
 
+_AT_A_TIME: Final = 500
 _WAKES_PER_SECOND: Final = 200.0
 _LONGEST_SPREAD: Final = 15.0
 """Many dependants of one object are spread over up to this many seconds, each with a constant offset."""
@@ -41,10 +56,14 @@ _LONGEST_SPREAD: Final = 15.0
 class Wakes:
     """Requeues all dependants of a changed dependency."""
 
-    def __init__(self, dependencies: Dependencies, shared: Iterable[str] = ()) -> None:
+    def __init__(self, dependencies: Dependencies, clock: Clock, shared: Iterable[str] = ()) -> None:
         self._dependencies = dependencies
+        self._clock = clock
         self._shared = frozenset({"", *shared})
         self._queues: dict[Subsystem, WorkQueue] = {}
+        self._large: dict[tuple[Dependency, str], _Wave] = {}
+        """Waves that `run` requeues; at most one for each dependency and home."""
+        self._arrived = asyncio.Event()
 
     def add(self, controller: Subsystem, queue: WorkQueue) -> None:
         self._queues[controller] = queue
@@ -54,10 +73,36 @@ class Wakes:
         dependants = self._dependencies.dependants(dependency)
         if home not in self._shared:
             dependants = [each for each in dependants if each.key.namespace in ("", home)]
-        spread = min(len(dependants) / _WAKES_PER_SECOND, _LONGEST_SPREAD)
-        for dependant in dependants:
-            if (queue := self._queues.get(dependant.controller)) is not None:
-                queue.add(Request(dependant.key, reason), after=phase(str(dependant.key), spread) if spread > 1 else 0)
+        wave = self._wave(dependants, reason)
+        if len(dependants) <= _AT_A_TIME:
+            for part in wave.parts():
+                self._requeue(part)
+        else:
+            self._large[dependency, home] = wave
+            self._arrived.set()
+
+    async def run(self) -> None:
+        """Requeue large waves until cancelled. A service of the manager."""
+        while True:
+            await self._arrived.wait()
+            self._arrived.clear()
+            while self._large:
+                wave = self._large.pop(next(iter(self._large)))
+                for part in wave.parts():
+                    self._requeue(part)
+                    await self._clock.sleep(0)
+
+    def _wave(self, dependants: Iterable[Dependant], reason: str) -> _Wave:
+        wave = _Wave(reason)
+        for each in dependants:
+            if (queue := self._queues.get(each.controller)) is not None:
+                (wave.failed if queue.failures(each.key) else wave.others).append(each)
+        return wave
+
+    def _requeue(self, part: _Part) -> None:
+        for each in part.dependants:
+            delay = phase(str(each.key), part.spread) if part.spread > 1 else 0.0
+            self._queues[each.controller].add(Request(each.key, part.reason), after=delay)
 
     def provider_changed(self, connection: Connection, change: ProviderChange) -> None:
         """Requeue objects that use the provider or wait for one. A listener of the directory."""
@@ -89,10 +134,36 @@ class Wakes:
             self.wake(dependency, f"{kind.kind} {change.key} changed", home=change.key.namespace)
 
 
-class Feeds:
-    """Passes changes from informers to `Wakes`. A service of the manager."""
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Some of the objects of a wave. `spread` is computed from all of them."""
 
-    def __init__(self) -> None:
+    dependants: Sequence[Dependant]
+    reason: str
+    spread: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Wave:
+    """The objects that one change wakes."""
+
+    reason: str
+    failed: list[Dependant] = field(default_factory=list)
+    """Those whose last reconcile failed."""
+    others: list[Dependant] = field(default_factory=list)
+
+    def parts(self) -> Iterator[_Part]:
+        for group in (self.failed, self.others):
+            spread = min(len(group) / _WAKES_PER_SECOND, _LONGEST_SPREAD)
+            for start in range(0, len(group), _AT_A_TIME):
+                yield _Part(group[start : start + _AT_A_TIME], self.reason, spread)
+
+
+class Feeds:
+    """Passes changes from informers to `Wakes`, which it runs. A service of the manager."""
+
+    def __init__(self, wakes: Wakes) -> None:
+        self._wakes = wakes
         self._feeds: list[tuple[Subscription[Any], Callable[[Change[Any]], None]]] = []
 
     def add(self, informer: Informer[Any], heard: Callable[[Change[Any]], None]) -> None:
@@ -100,6 +171,7 @@ class Feeds:
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
+            group.create_task(self._wakes.run())
             for subscription, heard in self._feeds:
                 group.create_task(_hear(subscription, heard))
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from eso_operator.testing.operators import eventually
+from eso_operator.testing.samples import samples_of
 from kubebase.meta import JsonObject
 from kuberun.testing.builders import NAMESPACES
 
@@ -191,10 +192,8 @@ async def _exposed(running: Any, name: str, wanted: dict[str, float]) -> None:
 def _series(running: Any, name: str) -> dict[str, float]:
     return {
         sample.labels["status"]: sample.value
-        for metric in running.series.collect()
-        if metric.name == "clusterexternalsecret_status_condition"
-        for sample in metric.samples
-        if sample.labels["name"] == name
+        for sample in samples_of(running.series.pages())
+        if sample.name == "clusterexternalsecret_status_condition" and sample.labels["name"] == name
     }
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from eso_operator.testing.operators import eventually
+from eso_operator.testing.samples import samples_of
 from kubebase.meta import JsonObject
 from kuberun.testing.builders import NAMESPACES
 
@@ -36,7 +37,7 @@ async def test_a_deleted_parent_takes_its_children_along_and_leaves_no_metrics(f
 
 
 async def _no_series(running: Any, name: str) -> bool:
-    return not any(sample.labels["name"] == name for metric in running.series.collect() for sample in metric.samples)
+    return not any(sample.labels["name"] == name for sample in samples_of(running.series.pages()))
 
 
 async def test_a_parent_deleted_while_no_operator_runs_waits_for_the_operator(fleet: Any) -> None:

@@ -10,6 +10,7 @@ from eso_api.secretstore import SECRET_STORE
 from eso_operator.testing.keepingprovider import WRITES, denied, keeping
 from eso_operator.testing.operators import eventually
 from eso_operator.testing.pushsecrets import entry
+from eso_operator.testing.samples import samples_of
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Operation, PushPrecondition
 from kuberun.testing.builders import SECRETS
@@ -449,14 +450,17 @@ async def test_series_come_and_go_with_the_object(staged: Any) -> None:
         await stage.source(password="p")
         await stage.push("db", entry("password", "db"))
         labels = {"name": "db", "namespace": stage.bench.namespace, "condition": "Ready", "status": "True"}
-        registry = stage.operator.metrics.registry
 
-        await stage.until(lambda: registry.get_sample_value("pushsecret_status_condition", labels) == 1, "no series")
-        assert registry.get_sample_value("pushsecret_reconcile_duration", _of(labels)) is not None
+        def shown(name: str, labels: dict[str, str]) -> float | None:
+            samples = samples_of(stage.operator.metrics.objects.pages())
+            return next((each.value for each in samples if (each.name, each.labels) == (name, labels)), None)
+
+        await stage.until(lambda: shown("pushsecret_status_condition", labels) == 1, "no series")
+        assert shown("pushsecret_reconcile_duration", _of(labels)) is not None
         await stage.bench.delete(PUSHES, "db")
         await stage.gone("db")
 
-        await stage.until(lambda: registry.get_sample_value("pushsecret_status_condition", labels) is None, "it stays")
+        await stage.until(lambda: shown("pushsecret_status_condition", labels) is None, "it stays")
 
 
 def _of(labels: dict[str, str]) -> dict[str, str]:

@@ -13,12 +13,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.fairness import Shares
 from kubebase.meta import ObjectKey
-from kuberun.controller import Outcome, Reconcile
+
+if TYPE_CHECKING:
+    from kuberun.controller import Outcome, Reconcile
 
 MIB: Final = 1024 * 1024
 OBJECT_BYTES: Final = 8 * MIB

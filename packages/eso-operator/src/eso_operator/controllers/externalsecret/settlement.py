@@ -82,7 +82,9 @@ class Settlement:
                 outcome = await self._with_values(es, target, fetched)
         except _StepError as failed:
             outcome = failed.outcome
-        return replace(outcome, news=(*news, *outcome.news)) if isinstance(outcome, Synced | Failed) else outcome
+        if news and isinstance(outcome, Synced | Failed):
+            return replace(outcome, news=(*news, *outcome.news))
+        return outcome
 
     async def tidy(self, es: ExternalSecret, fresh: NotDue | Intact) -> Outcome:
         """Delete former targets that an interrupted process left, and correct the status; return the outcome."""

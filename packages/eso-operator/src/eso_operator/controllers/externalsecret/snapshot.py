@@ -6,7 +6,7 @@ itself if the cache is older than our own last write.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from eso_api.externalsecret import ExternalSecret
@@ -58,3 +58,7 @@ class Snapshot:
     """The maximum number of seconds until a retry, if this reconcile fails."""
     interval_note: str = ""
     """A remark about its refresh interval for the condition."""
+
+    def about(self, es: ExternalSecret) -> Snapshot:
+        """Return the snapshot with a newer state of the object."""
+        return self if es is self.es else replace(self, es=es)

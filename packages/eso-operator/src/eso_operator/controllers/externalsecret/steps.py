@@ -1,7 +1,7 @@
 """The steps of one reconcile of an ExternalSecret, in order. Each states its assumptions about earlier steps.
 
     step                    fields of the work that it sets, or its effect
-    look                    snapshot; outcome if the target cannot be read
+    look                    snapshot, sources; outcome if the target cannot be read
     decide                  outcome if nothing must be done (`decide.CHECKS`)
     limit_repairs           outcome if drift was repaired too often
     record_target           the status names the target before it is written
@@ -81,6 +81,8 @@ class Work:
     snapshot: Snapshot
     outcome: Outcome | None = None
     """None to continue."""
+    sources: frozenset[Dependency] = frozenset()
+    """The references of the spec."""
     fetched: Fetched | None = None
     """The values, once all entries have been read."""
     kept: Kept | None = None
@@ -103,7 +105,8 @@ async def look(outside: Outside, work: Work) -> None:
     """
     es = work.es
     outside.memory.of(es.key, es.metadata.uid)
-    _depend(outside, es, sources_of(es) | outside.dependencies.of(_dependant(es)))
+    work.sources = sources_of(es)
+    _depend(outside, es, work.sources | outside.dependencies.of(_dependant(es)))
     try:
         work.snapshot = await outside.gatherer.gather(es, outside.target_of(es), work.snapshot.now)
     except UnknownKindError as problem:
@@ -152,7 +155,7 @@ async def record_target(outside: Outside, work: Work) -> None:
     except ApiError as problem:
         work.outcome = Failed(Step.WRITE, f"target not put on record: {refused(problem)}")
     else:
-        work.snapshot = replace(snapshot, es=es)
+        work.snapshot = snapshot.about(es)
 
 
 async def fetch(outside: Outside, work: Work) -> None:
@@ -161,7 +164,7 @@ async def fetch(outside: Outside, work: Work) -> None:
         return
     es = work.es
     fetched = await outside.fetcher.fetch(es, told_at=work.snapshot.told_at)
-    _depend(outside, es, fetched.depends_on | sources_of(es))
+    _depend(outside, es, fetched.depends_on | work.sources)
     if fetched.failures:
         await outside.ledger.roll_back(fetched.made)
         work.outcome = Failed(Step.FETCH, failures=fetched.failures)
@@ -199,7 +202,8 @@ async def settle(outside: Outside, work: Work) -> None:
     es = work.es
     outcome = await outside.settlement.settle(es, outside.target_of(es), work.fetched)
     if isinstance(outcome, Synced):
-        outcome = replace(outcome, remarks=work.fetched.remarks)
+        if work.fetched.remarks:
+            outcome = replace(outcome, remarks=work.fetched.remarks)
         if outcome.changed and repairs_drift(work.snapshot):
             record = outside.memory.of(es.key, es.metadata.uid)
             record.repairs = outside.repairs.after_rewrite(record.repairs, current_version(es))
@@ -249,7 +253,7 @@ async def remove_former_target(outside: Outside, work: Work) -> None:
 async def report(outside: Outside, work: Work) -> None:
     """Report the outcome once. Assumes that it is final: a written status says that the work is done."""
     snapshot, outcome = work.snapshot, work.outcome or Unseen("no step came to an outcome")
-    told = await outside.reporter.tell(snapshot.es, lambda es: report_of(replace(snapshot, es=es), outcome))
+    told = await outside.reporter.tell(snapshot.es, lambda es: report_of(snapshot.about(es), outcome))
     if isinstance(outcome, Synced) and told.problem is None:
         # Only after the status is written: a lost status must be written again.
         outside.gatherer.remember(told.obj, snapshot.now, outcome.templates, renew_within=outcome.refresh_within)

@@ -23,6 +23,7 @@ from typing import Any, Final, assert_never
 
 import msgspec
 
+from eso_api import conditions
 from eso_operator.controllers.secretstore.capabilities import capabilities_of, spelled
 from eso_operator.controllers.secretstore.kinds import Generation, StoreKind
 from eso_operator.controllers.secretstore.verdict import Answer, Broken, Referent, Throttled, Unverified, Valid, Verdict
@@ -40,7 +41,7 @@ THROTTLED: Final = "Throttled"
 PUSH_REFRESH_DEGRADED: Final = "PushRefreshDegraded"
 PUSH_REFRESH_RESTORED: Final = "PushRefreshRestored"
 VALID: Final = "Valid"
-INVALID_PROVIDER_CONFIG: Final = "InvalidProviderConfig"
+INVALID_PROVIDER_CONFIG: Final = conditions.INVALID_PROVIDER_CONFIG
 VALIDATION_UNKNOWN: Final = "ValidationUnknown"
 REFERENT_AUTH_UNVERIFIED: Final = "ReferentAuthUnverified"
 STORE_UNMAINTAINED: Final = "StoreUnmaintained"
