@@ -1,4 +1,4 @@
-"""The installed `eso` command, run as its users run it."""
+"""The `eso` command: as a process, as its users run it, and inside this process, for tests of its answers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
+
+from eso_cli.main import commands
 
 ESO = Path(sys.executable).parent / "eso"
 SECONDS = 120.0
@@ -21,5 +24,16 @@ def eso() -> Eso:
         return subprocess.run(
             [str(ESO), *arguments], input=stdin, capture_output=True, text=True, check=False, timeout=SECONDS
         )
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def eso_inside() -> Eso:
+    """Return the command without its process, which computes for a second or two to import everything again."""
+
+    def run(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        done = CliRunner().invoke(commands, arguments, input=stdin, catch_exceptions=False)
+        return subprocess.CompletedProcess(arguments, done.exit_code, done.stdout, done.stderr)
 
     return run

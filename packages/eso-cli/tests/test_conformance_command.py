@@ -6,12 +6,14 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from kubebase.testing.servers import Child, free_ports
+
+Eso = Callable[..., subprocess.CompletedProcess[str]]
 
 ESO = str(Path(sys.executable).parent / "eso")
 SECONDS = 100.0
@@ -103,12 +105,14 @@ def test_an_address_without_a_listener_ends_with_two(served: Served) -> None:
     ],
 )
 def test_a_suite_that_cannot_run_exits_with_two_and_the_reason(
-    served: Served, arguments: list[str], words: str
+    served: Served, eso_inside: Eso, monkeypatch: pytest.MonkeyPatch, arguments: list[str], words: str
 ) -> None:
     (served.folder / "broken.yaml").write_text("kinds: [{nonsense: true}]")
     (served.folder / "useless.yaml").write_text('kinds: [{kind: Fake, spec: {data: [{key: "", value: ""}]}}]')
 
-    done = served.conformance(*arguments)
+    monkeypatch.chdir(served.folder)
+
+    done = eso_inside("conformance", "--target", served.address, *arguments)
 
     assert done.returncode == 2
     assert words in done.stderr

@@ -13,10 +13,12 @@ from eso_api.kinds import installed_kinds
 from eso_operator.process.build import this_build
 
 
-def test_every_installed_kind_is_printed_once_as_yaml(eso: Callable[..., subprocess.CompletedProcess[str]]) -> None:
-    done = eso("crds")
+def test_every_installed_kind_is_printed_once_as_yaml(
+    eso_inside: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    done = eso_inside("crds")
 
-    printed = list(yaml.safe_load_all(done.stdout))
+    printed = list(yaml.load_all(done.stdout, Loader=yaml.CSafeLoader))
     assert done.returncode == 0
     assert [crd["metadata"]["name"] for crd in printed] == [kind.crd_name for kind in installed_kinds()]
     assert {crd["kind"] for crd in printed} == {"CustomResourceDefinition"}

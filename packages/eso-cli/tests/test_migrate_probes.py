@@ -87,12 +87,12 @@ def test_options_that_contradict_each_other_are_refused(options: Options, words:
     assert bool(options.problem()) is bool(words)
 
 
-def test_files_are_read_and_written_without_a_cluster(eso: Any, tmp_path: Path) -> None:
+def test_files_are_read_and_written_without_a_cluster(eso_inside: Any, tmp_path: Path) -> None:
     """Exit code 1 says that something is left, which standard error names."""
     file = tmp_path / "in.yaml"
     file.write_text(yaml.safe_dump_all([store(), store("t", "a", {"chef": {}}), reader()]))
 
-    done = eso("migrate", "-f", str(file))
+    done = eso_inside("migrate", "-f", str(file))
 
     assert done.returncode == 1, done.stderr
     assert [id_of(each) for each in yaml.safe_load_all(done.stdout)] == [
@@ -101,7 +101,7 @@ def test_files_are_read_and_written_without_a_cluster(eso: Any, tmp_path: Path) 
         Id("external-secrets.io", "ExternalSecret", "a", "es"),
     ]
     assert "SecretStore a/t: no installed provider serves spec.provider.chef" in done.stderr
-    assert eso("migrate", "-f", str(tmp_path / "none.yaml")).returncode == 2
+    assert eso_inside("migrate", "-f", str(tmp_path / "none.yaml")).returncode == 2
 
 
 async def test_of_files_a_rollback_names_the_objects_to_delete(

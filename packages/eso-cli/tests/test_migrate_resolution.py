@@ -243,7 +243,7 @@ def manifests() -> Iterator[Any]:
     for page in sorted((ROOT / "docs").rglob("*.md")):
         texts += [(page, found) for found in BLOCK.findall(page.read_text())]
     for file, text in texts:
-        for document in yaml.safe_load_all(text):
+        for document in yaml.load_all(text, Loader=yaml.CSafeLoader):
             match document:
                 case {"apiVersion": str(), "kind": str(), "metadata": {"name": str(name)}} if (
                     id_of(document)[:2] in kinds and document not in seen

@@ -48,16 +48,16 @@ def test_installed_providers_are_listed_with_their_maturity(eso: Eso) -> None:
     assert {"stable", "unproven"} <= {row[2] for row in rows} <= set(Maturity)
 
 
-def test_a_tool_reads_json(eso: Eso) -> None:
-    listed = json.loads(eso("provider", "list", "-o", "json").stdout)
+def test_a_tool_reads_json(eso_inside: Eso) -> None:
+    listed = json.loads(eso_inside("provider", "list", "-o", "json").stdout)
 
     assert {"name": "fake", "version": "0.1.0", "maturity": "stable"} in listed
 
 
-def test_needed_providers_are_read_from_standard_input(eso: Eso) -> None:
+def test_needed_providers_are_read_from_standard_input(eso_inside: Eso) -> None:
     objects = {"apiVersion": "v1", "kind": "List", "items": [VAULT, MORE_VAULT, GENERATED]}
 
-    needed = eso("provider", "list", "--needed", "-f", "-", stdin=json.dumps(objects))
+    needed = eso_inside("provider", "list", "--needed", "-f", "-", stdin=json.dumps(objects))
 
     assert needed.returncode == 0
     assert [line.split(maxsplit=3) for line in needed.stdout.splitlines()] == [
@@ -67,11 +67,11 @@ def test_needed_providers_are_read_from_standard_input(eso: Eso) -> None:
     ]
 
 
-def test_a_provider_that_does_not_exist_is_named_by_what_needs_it(eso: Eso, tmp_path: Path) -> None:
+def test_a_provider_that_does_not_exist_is_named_by_what_needs_it(eso_inside: Eso, tmp_path: Path) -> None:
     (tmp_path / "stores.yaml").write_text(yaml.safe_dump_all([VAULT, UNKNOWN]))
 
-    needed = eso("provider", "list", "--needed", "-f", str(tmp_path))
-    as_json = json.loads(eso("provider", "list", "--needed", "-o", "json", "-f", str(tmp_path)).stdout)
+    needed = eso_inside("provider", "list", "--needed", "-f", str(tmp_path))
+    as_json = json.loads(eso_inside("provider", "list", "--needed", "-o", "json", "-f", str(tmp_path)).stdout)
 
     assert needed.returncode == 1
     assert needed.stdout.splitlines()[-1].split(maxsplit=3) == ["-", "no", "-", "spec.provider.chef (1 store)"]
@@ -94,19 +94,19 @@ def test_a_provider_of_this_project_that_is_not_installed_is_named() -> None:
         pytest.param(("-f", "nowhere.yaml"), "give --needed too", id="files without --needed"),
     ],
 )
-def test_input_that_cannot_be_used_is_explained(eso: Eso, flags: tuple[str, ...], problem: str) -> None:
-    refused = eso("provider", "list", *flags)
+def test_input_that_cannot_be_used_is_explained(eso_inside: Eso, flags: tuple[str, ...], problem: str) -> None:
+    refused = eso_inside("provider", "list", *flags)
 
     assert refused.returncode == 2
     assert problem in refused.stderr
     assert "Traceback" not in refused.stderr
 
 
-def test_needed_providers_are_read_from_the_cluster(eso: Eso, tmp_path: Path) -> None:
+def test_needed_providers_are_read_from_the_cluster(eso_inside: Eso, tmp_path: Path) -> None:
     with up_running(tmp_path, "--no-operator") as up:
-        nothing = eso("provider", "list", "--needed", "--kubeconfig", str(up.kubeconfig))
+        nothing = eso_inside("provider", "list", "--needed", "--kubeconfig", str(up.kubeconfig))
         Kubectl(up, up.folder)("apply", "-f", "-", stdin=json.dumps(GENERATED))
-        needed = eso("provider", "list", "--needed", "--kubeconfig", str(up.kubeconfig))
+        needed = eso_inside("provider", "list", "--needed", "--kubeconfig", str(up.kubeconfig))
 
     assert (nothing.returncode, nothing.stdout) == (0, "no store or generator needs a provider\n")
     assert (needed.returncode, needed.stdout.splitlines()[1].split()[0]) == (0, "generators")

@@ -20,6 +20,8 @@ from eso_cli.up import Options, Site
 from kuberun.testing.kubectl import Kubectl
 from localkube.server import LocalKube
 
+Eso = Callable[..., subprocess.CompletedProcess[str]]
+
 ESO = Path(sys.executable).parent / "eso"
 SECONDS = 60.0
 
@@ -30,17 +32,20 @@ class Up:
     def __init__(self, folder: Path, process: subprocess.Popen[str], ready: dict[str, str]) -> None:
         self.name, self.token, self.ca_file = "localkube", "", folder
         self.process = process
+        self.data = folder / "data"
         self.url = ready["server"]
         self.kubeconfig = Path(ready["kubeconfig"])
 
     def restart(self) -> None:
-        raise AssertionError("a test that restarts it starts another one")
+        raise AssertionError("a test that restarts or stops it has a process of its own")
 
-    compact = restart
+    compact = stop = restart
 
-    def stop(self) -> None:
-        self.process.send_signal(signal.SIGTERM)
-        self.process.wait(SECONDS)
+    def interrupted(self, number: signal.Signals) -> tuple[int, str]:
+        """Send a signal; return the exit code and what it printed."""
+        self.process.send_signal(number)
+        output, _ = self.process.communicate(timeout=SECONDS)
+        return self.process.returncode, output
 
 
 @contextmanager
@@ -60,60 +65,57 @@ def running(folder: Path, *arguments: str) -> Iterator[Up]:
         process.communicate()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_announces_itself_and_stops_cleanly_on_a_signal(tmp_path: Path, number: signal.Signals) -> None:
-    with running(tmp_path) as up:
-        up.process.send_signal(number)
-        output, _ = up.process.communicate(timeout=SECONDS)
-
-    assert up.process.returncode == 0
-    assert output.splitlines() == [f"ready {up.kubeconfig}"]
-    assert not (tmp_path / "ready.json").exists()
+@pytest.fixture(scope="module")
+def wanted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the kubeconfig shall be."""
+    return tmp_path_factory.mktemp("config") / "kube.yaml"
 
 
-def test_the_kubeconfig_goes_where_it_should_and_is_private(tmp_path: Path) -> None:
-    wanted = tmp_path / "config" / "kube.yaml"
-    wanted.parent.mkdir()
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory, wanted: Path) -> Iterator[Up]:
+    with running(tmp_path_factory.mktemp("up"), "--kubeconfig", str(wanted)) as started:
+        yield started
 
-    with running(tmp_path, "--kubeconfig", str(wanted)) as up:
-        mode = stat.S_IMODE(wanted.stat().st_mode)
 
+def test_the_kubeconfig_goes_where_it_should_and_is_private(up: Up, wanted: Path) -> None:
     assert up.kubeconfig == wanted
-    assert mode == 0o600
+    assert stat.S_IMODE(wanted.stat().st_mode) == 0o600
 
 
-def test_our_kinds_are_served_and_objects_outlive_the_process(tmp_path: Path) -> None:
-    with running(tmp_path) as up:
-        kubectl = Kubectl(up, tmp_path)
-        served = kubectl("get", "crds", "--output", "name").splitlines()
-        kubectl("create", "secret", "generic", "kept", "--from-literal=key=value")
-        up.stop()
+def test_it_announces_itself_stops_cleanly_on_either_signal_and_keeps_its_objects(tmp_path: Path) -> None:
+    with running(tmp_path) as first:
+        Kubectl(first, tmp_path)("create", "secret", "generic", "kept", "--from-literal=key=value")
+        ended = first.interrupted(signal.SIGTERM)
+        left = (tmp_path / "ready.json").exists()
     with running(tmp_path) as again:
         found = Kubectl(again, tmp_path)("get", "secrets", "--output", "name").split()
+        ended_again = again.interrupted(signal.SIGINT)
+        left_again = (tmp_path / "ready.json").exists()
+
+    assert found == ["secret/kept"]
+    assert [ended, ended_again] == [(0, f"ready {up.kubeconfig}\n") for up in (first, again)]
+    assert [left, left_again] == [False, False]
+
+
+def test_our_kinds_are_served(up: Up, tmp_path: Path) -> None:
+    served = Kubectl(up, tmp_path)("get", "crds", "--output", "name").splitlines()
 
     assert len(served) == len(installed_kinds())
-    assert found == ["secret/kept"]
 
 
-def test_two_servers_never_share_a_data_directory(
-    tmp_path: Path, eso: Callable[..., subprocess.CompletedProcess[str]]
-) -> None:
-    with running(tmp_path) as up:
-        second = eso("up", "--no-operator", "--data-dir", str(tmp_path / "data"))
-        still = up.process.poll()
+def test_two_servers_never_share_a_data_directory(up: Up, eso: Eso) -> None:
+    second = eso("up", "--no-operator", "--data-dir", str(up.data))
 
     assert second.returncode == 1
     assert "data" in second.stderr
     assert "Traceback" not in second.stderr
-    assert still is None
+    assert up.process.poll() is None
 
 
-def test_a_port_in_use_is_named_in_the_error(
-    tmp_path: Path, eso: Callable[..., subprocess.CompletedProcess[str]]
-) -> None:
-    with running(tmp_path) as up:
-        port = up.url.rpartition(":")[2]
-        second = eso("up", "--no-operator", "--data-dir", str(tmp_path / "other"), "--port", port)
+def test_a_port_in_use_is_named_in_the_error(up: Up, tmp_path: Path, eso: Eso) -> None:
+    port = up.url.rpartition(":")[2]
+
+    second = eso("up", "--no-operator", "--data-dir", str(tmp_path / "other"), "--port", port)
 
     assert second.returncode == 1
     assert port in second.stderr
@@ -133,14 +135,13 @@ def test_a_port_in_use_is_named_in_the_error(
     ],
 )
 def test_options_that_cannot_work_are_rejected_before_anything_runs(
-    tmp_path: Path, arguments: list[str], problem: str
+    eso_inside: Eso, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], problem: str
 ) -> None:
     (tmp_path / "file").write_text("mine")
     (tmp_path / "folder").mkdir()
+    monkeypatch.chdir(tmp_path)
 
-    refused = subprocess.run(
-        [str(ESO), "up", *arguments], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=SECONDS
-    )
+    refused = eso_inside("up", *arguments)
 
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr.startswith(f"eso up: {problem}")

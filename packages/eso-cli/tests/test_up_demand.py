@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 import yaml
 
@@ -62,8 +63,20 @@ def starts(up: UpProcess, name: str) -> list[str]:
 
 async def test_without_a_store_no_provider_runs(up: UpProcess) -> None:
     assert named_providers(up) == {}
-    assert not [line for line in up.members().values() if "provider serve" in line]
+    assert not [line for line in up.members().values() if "eso_cli.serving" in line]
     assert LOOPBACK not in up.output
+
+
+async def test_the_dashboard_is_printed_named_in_the_ready_file_and_served(up: UpProcess) -> None:
+    address = json.loads(up.ready_file.read_text())["dashboard"]
+
+    limit = aiohttp.ClientTimeout(total=60)
+    async with aiohttp.ClientSession(timeout=limit) as session, session.get(address) as answer:
+        page = await answer.text()
+
+    assert address.startswith("http://127.0.0.1:")
+    assert f"dashboard {address}\n" in up.output
+    assert any(words in page for words in ("Nothing here yet", "Everything is ready", "1 problem"))
 
 
 async def test_the_first_store_starts_its_provider_and_becomes_ready(bench: Bench, up: UpProcess) -> None:

@@ -137,7 +137,7 @@ async def test_two_providers_in_one_process_sync_a_store_each(bench: Bench, up: 
     assert await value_of(bench, "moody") == b"value of a"
     assert up.provider_ready("fake")["pid"] == up.provider_ready("moody")["pid"] == shared_process(up)
     assert not imported(up, "webhook")
-    assert not [line for line in up.members().values() if "provider serve" in line]
+    assert not [line for line in up.members().values() if "eso_cli.serving" in line]
     up.wait_for(
         lambda: {"fake", "moody"} <= set(json.loads(up.ready_file.read_text())["providers"]), "they are not named"
     )

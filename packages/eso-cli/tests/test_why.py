@@ -16,12 +16,13 @@ import pytest
 from typer.testing import CliRunner
 
 from eso_api.externalsecret import EXTERNAL_SECRET, ExternalSecretSpec, ExternalSecretStatus
+from eso_api.kinds import KINDS, installed_kinds
 from eso_cli import completion
 from eso_cli.main import commands
 from eso_cli.why import HEALTHY, UNUSABLE, UNWELL, Options, as_json, lines, run
 from eso_operator.insight.evidence import Evidence, Source
 from eso_operator.insight.facts import Fact, Mark, Recorded, Story
-from eso_operator.insight.kinds import kinds_named
+from eso_operator.insight.kinds import AnyKind, kinds_named, named_among
 from eso_operator.insight.sights import Look, Sight
 from eso_operator.insight.story import story_of
 from eso_operator.insight.ways import Way
@@ -284,6 +285,14 @@ def test_a_kind_goes_by_the_names_that_kubectl_takes(word: str) -> None:
 )
 def test_a_kind_of_two_groups_means_both_unless_the_group_is_named(word: str, groups: list[str]) -> None:
     assert [kind.group for kind in kinds_named(word)] == groups
+
+
+@pytest.mark.parametrize("kind", [pytest.param(kind, id=kind.crd_name) for kind in KINDS])
+def test_a_kind_of_ours_is_found_as_if_all_providers_were_asked(kind: AnyKind) -> None:
+    everywhere = list(dict.fromkeys((*KINDS, *installed_kinds())))
+    words = (kind.name, kind.plural, *kind.short_names, kind.crd_name, f"{kind.name}.{kind.versions[0]}.{kind.group}")
+
+    assert [kinds_named(word) for word in words] == [named_among(everywhere, word) for word in words]
 
 
 def test_text_of_other_writers_cannot_control_a_terminal() -> None:

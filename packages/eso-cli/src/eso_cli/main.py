@@ -22,16 +22,23 @@ import typer
 from eso_cli.loglines import LogFormat
 from eso_cli.migrate.command import migrate
 from eso_cli.options import Context, Kubeconfig, Namespace, OutputFormat, complete_profile, complete_provider
+from eso_cli.plainvalues import PlainGroup
 from eso_cli.plancommand import plan
 from eso_cli.preflight.command import preflight
 from eso_cli.terminal import Output
 
 commands = typer.Typer(
-    name="eso", help="External Secrets Operator.", no_args_is_help=True, pretty_exceptions_enable=False
+    name="eso",
+    cls=PlainGroup,
+    help="External Secrets Operator.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
 )
 
 
-provider_app = typer.Typer(name="provider", help="Providers: list, run or write one.", no_args_is_help=True)
+provider_app = typer.Typer(
+    name="provider", cls=PlainGroup, help="Providers: list, run or write one.", no_args_is_help=True
+)
 commands.add_typer(provider_app)
 
 # The called command parses its own flags.

@@ -95,7 +95,7 @@ class Supervised:
 
     @property
     def command(self) -> list[str]:
-        serve = [sys.executable, "-m", "eso_cli.main", "provider", "serve", self.name]
+        serve = [sys.executable, "-m", "eso_cli.serving", self.name]
         files = ["--tls-dir", str(self.tls_folder), "--ready-file", str(self.ready_file)]
         return [*serve, "--listen", self.address, "--allowed-client", CLIENT_IDENTITY, *files]
 

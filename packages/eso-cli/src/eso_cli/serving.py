@@ -5,7 +5,8 @@ One provider runs as its own command `eso-provider-NAME` runs it, several as `es
 A provider needs certificates. If the command line names none, trial certificates are created in `.eso/serve`: `server/`
 for the provider, `client/` for its callers, such as `eso conformance`; for several providers in `.eso/serve/NAME`. The
 provider then listens on loopback only, unless the command line names an address. Only trial certificates need modules
-of the operator, so they are imported where they are made: a provider of `eso up` stays as small as its own command.
+of the operator, so they are imported where they are made. `eso up` runs this module without the command line of `eso`
+(`python -m eso_cli.serving NAME FLAG...`), so that a provider of it stays as small as its own command.
 """
 
 from __future__ import annotations
@@ -16,8 +17,6 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import cast
-
-import typer
 
 from eso_sdk.installed import ProviderNameError, load
 
@@ -32,7 +31,7 @@ def serve(name: str, arguments: list[str]) -> int:
     try:
         provider = load(name)
     except ProviderNameError as problem:
-        typer.echo(f"eso provider serve: {problem}", err=True)
+        sys.stderr.write(f"eso provider serve: {problem}\n")
         return 1
     flags = [*trial_flags(name, arguments, os.environ), *arguments]
     if (command := _own_command(name)) is None:
@@ -98,3 +97,7 @@ def _own_command(name: str) -> Callable[[], object] | None:
     for entry_point in entry_points(group="console_scripts", name=f"eso-provider-{name}"):
         return cast("Callable[[], object]", entry_point.load())
     return None
+
+
+if __name__ == "__main__":
+    raise SystemExit(serve(sys.argv[1], sys.argv[2:]))

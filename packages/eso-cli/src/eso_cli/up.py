@@ -20,8 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-import aiohttp
-
+from eso_api.crd import crds
 from eso_api.kinds import installed_kinds
 from eso_cli.demand import Demand
 from eso_cli.folder import Folder, Voice, missing
@@ -49,7 +48,7 @@ from kuberun.client import Client
 from kuberun.transport import AiohttpTransport
 from localkube.manifests import ManifestError, install, remove
 from localkube.model import ListQuery
-from localkube.process import Files, StartError, run, write_ready
+from localkube.process import Files, Prepare, StartError, run, write_ready
 from localkube.server import LocalKube
 
 _READY_SECONDS: Final = 90.0
@@ -188,26 +187,27 @@ class Site:
 
     def objects(self) -> Iterator[JsonObject]:
         """Yield the objects that are installed before the server is ready."""
-        for kind in installed_kinds(lambda name, problem: self._warn(unloadable(name, problem))):
-            yield kind.crd()
+        yield from crds(installed_kinds(lambda name, problem: self._warn(unloadable(name, problem))))
         yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": CORE_NAMESPACE}}
         for provider in self._started:
             yield from provider.objects()
 
     @asynccontextmanager
-    async def company(self, kubeconfig: Path) -> AsyncIterator[JsonObject]:
-        """Run the operator and the providers, and apply the manifests, while the server runs."""
+    async def company(self, kubeconfig: Path, prepare: Prepare) -> AsyncIterator[JsonObject]:
+        """Run the operator and the providers, and apply the manifests, while the server runs.
+
+        The processes start before the server has the CRDs: they load their modules meanwhile. Their requests wait.
+        """
         folder = Folder(self._options.manifests, self._kube.cluster, Voice(self._warn, self._tell))
         client = Client(AiohttpTransport(config.load(kubeconfig)))
-        pinned = [provider.name for provider in self._started]
-        waiting = [name for name in self._providers if name not in pinned]
-        demand = Demand(self._kube.cluster, pinned, waiting, warn=self._warn)
         for provider in self._providers.values():
             provider.ready_file.unlink(missing_ok=True)  # of a process that was killed
             if self._options.shared_providers:  # certificates of an earlier run would start providers without need
                 shutil.rmtree(provider.tls_folder, ignore_errors=True)
         try:
             async with supervised(self._components(kubeconfig), self._clock, self._log) as start, TaskGroup() as tasks:
+                await prepare()
+                demand = self._demand()
                 running = _Running(start, tasks, client, demand)
                 with demand.following():
                     yield await self._begin(running, folder)
@@ -215,6 +215,11 @@ class Site:
                     task.cancel()
         finally:
             await client.close()
+
+    def _demand(self) -> Demand:
+        pinned = [provider.name for provider in self._started]
+        waiting = [name for name in self._providers if name not in pinned]
+        return Demand(self._kube.cluster, pinned, waiting, warn=self._warn)
 
     async def _begin(self, running: _Running, folder: Folder) -> JsonObject:
         """Start the providers needed now, follow later needs, and return the ready file's entry on providers."""
@@ -351,6 +356,8 @@ class Site:
     async def _ready(self, readiness: str) -> bool:
         if not all(provider.ready_file.exists() for provider in self._started):
             return False
+        import aiohttp  # here, because localkube imports it first, without the system's authorities
+
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2)) as session:
             try:
                 async with session.get(readiness) as answer:

@@ -19,14 +19,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
+from eso_api.crd import crds
 from eso_api.kinds import installed_kinds
 from eso_cli.documents import Document
 from eso_cli.plan.backends import Backend, Needed
 from eso_cli.plan.live import Live, is_token_request
 from eso_cli.plan.seeding import Place, Planned, Seeder, namespace_object
 from eso_cli.providers import CORE_NAMESPACE
-from eso_operator.calling.directory import DirectorySettings
 from eso_operator.calling.dispatch import Seams
+from eso_operator.calling.settings import DirectorySettings
 from eso_operator.certs.secrets import keys_of
 from eso_operator.generating.seals import SECRET_NAME as SEAL_SECRET
 from eso_operator.insight.overview import ListedObjects, Overview, gather
@@ -126,7 +127,7 @@ class _Run:
 
     async def run(self) -> Simulation:
         self._tell("reading live objects")
-        await install(self._cluster, (kind.crd() for kind in installed_kinds(lambda _name, _problem: None)))
+        await install(self._cluster, crds(installed_kinds(lambda _name, _problem: None)))
         await install(self._cluster, [namespace_object(CORE_NAMESPACE)])
         planned = await self._seeder.prepare(self._order.documents)
         plain = AiohttpTransport(config.load(self._kubeconfig))

@@ -54,17 +54,31 @@ class Candidate:
     backend: Callable[[], AbstractContextManager[Mapping[str, Any] | None]] = nullcontext
     """Runs what the provider needs, and gives the fixture that goes with it."""
     flags: tuple[str, ...] = ()
+    profiles: tuple[str, ...] = ("read", "write", "tls")
 
-    async def tried(self, name: str, profile: str, folder: Path, fixture: Mapping[str, Any] | None) -> list[CaseResult]:
-        """Return the results of one profile on a process of that provider."""
+    @property
+    def expected(self) -> dict[str, Judgement]:
+        """By profile: no case fails, and those that do not apply are known."""
+        return {profile: Judgement([], self.without.get(profile, frozenset())) for profile in self.profiles}
+
+    async def judged(self, name: str, folder: Path, fixture: Mapping[str, Any] | None) -> dict[str, Judgement]:
+        """Run every profile on one process of that provider; return what each showed."""
+        tried = await self.tried(name, folder, fixture)
+        return {profile: judged(results) for profile, results in tried.items()}
+
+    async def tried(self, name: str, folder: Path, fixture: Mapping[str, Any] | None) -> dict[str, list[CaseResult]]:
+        """Run every profile on one process of that provider; return the results of each."""
         made = local_certificates(folder / "certificates", name)
         plain = self.known(folder) if self.known else fixture
         known: Fixture | None = from_plain(plain) if plain else None
         running = provider_running(self.command(folder), folder / "process", *self.flags, made=made)
+        found: dict[str, list[CaseResult]] = {}
         async with running as provider:
             target = target_of(provider.address, made)
-            runs = [_results(target, profile, part) for part in _parts(name, profile, known)]
-            return [one for results in await asyncio.gather(*runs) for one in results]
+            for profile in self.profiles:
+                runs = [_results(target, profile, part) for part in _parts(name, profile, known)]
+                found[profile] = [one for results in await asyncio.gather(*runs) for one in results]
+        return found
 
 
 @dataclass(frozen=True, slots=True)
