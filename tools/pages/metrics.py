@@ -8,6 +8,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
+from prometheus_client.parser import text_string_to_metric_families
 
 from eso_operator.calling.metrics import PrometheusMetrics
 from eso_operator.controllers.providerclass.facts import CertificateEnds
@@ -17,7 +18,7 @@ from eso_operator.telemetry.settings import MetricsSettings
 from eso_operator.telemetry.subsystems import Subsystem
 from eso_sdk.metrics import Metrics as ProviderMetrics
 from kubebase.clock import SystemClock
-from kubebase.meta import ObjectMeta
+from kubebase.meta import Condition, ObjectMeta
 from pages.markdown import code, escaped, table
 
 HEADER: Final = """\
@@ -48,8 +49,11 @@ _HEADS: Final = ("metric", "type", "labels", "meaning")
 def page(_reference: Path) -> str:
     """Return the whole page."""
     metrics = Metrics(MetricsSettings(), SystemClock())
-    metrics.objects.failed(ObjectMeta(name="any"))  # a series without a declared type shows its labels only in use
-    objects = list(metrics.objects.collect())
+    for kind in Subsystem:  # a series shows its labels only in use
+        metrics.objects.reconciled(kind, ObjectMeta(name="any"), 0.0)
+        metrics.objects.conditions(kind, ObjectMeta(name="any"), [Condition(type="Ready", status="True")])
+    metrics.objects.failed(ObjectMeta(name="any"))
+    objects = list(text_string_to_metric_families(b"".join(metrics.objects.pages()).decode()))
     calls = CollectorRegistry()
     PrometheusMetrics(calls)
     CertificateEnds(calls, lambda _service: None)
@@ -89,7 +93,8 @@ def _name(metric: Metric) -> str:
 
 def _labels(registry: CollectorRegistry | None, metric: Metric) -> tuple[str, ...]:
     """Return the label names, which the library shows only after a series has been used."""
-    if metric.samples and not hasattr(metric, "_labelnames") and metric.type == "unknown":
+    untyped = metric.samples and not hasattr(metric, "_labelnames") and metric.type == "unknown"
+    if registry is None or untyped:
         return tuple(metric.samples[0].labels)
-    known = registry._names_to_collectors.get(metric.name) if registry else None  # noqa: SLF001 - see above
+    known = registry._names_to_collectors.get(metric.name)  # noqa: SLF001 - see above
     return (*getattr(metric, "_labelnames", ()), *getattr(known, "_labelnames", ()))

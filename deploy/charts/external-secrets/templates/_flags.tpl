@@ -18,6 +18,11 @@
 {{- end }}
 {{- end }}
 
+{{/* A replica for each shard, and the spare ones that were asked for. */}}
+{{- define "eso.replicas" -}}
+{{- max (int .Values.replicaCount) (int .Values.shards) }}
+{{- end }}
+
 {{/* Whether anyone outside of the pod is to read metrics. */}}
 {{- define "eso.metricsOpen" -}}
 {{- if or .Values.metrics.service.enabled .Values.serviceMonitor.enabled .Values.metrics.listen.secure.enabled }}true{{ end }}
@@ -25,8 +30,11 @@
 
 {{- define "eso.flags" -}}
 {{- $values := .Values }}
-{{- if or $values.leaderElect (gt (int $values.replicaCount) 1) }}
+{{- if or $values.leaderElect (gt (int (include "eso.replicas" .)) 1) }}
 - --enable-leader-election=true
+{{- end }}
+{{- if gt (int $values.shards) 1 }}
+- --shards={{ $values.shards }}
 {{- end }}
 {{- range $flag, $value := dict "leader-election-id" $values.leaderElectionID "leader-election-lease-duration" $values.leaderElectionLeaseDuration "leader-election-renew-deadline" $values.leaderElectionRenewDeadline "leader-election-retry-period" $values.leaderElectionRetryPeriod }}
 {{- if $value }}
