@@ -31,10 +31,13 @@ BENCHMARKS = (
     "one_password",
     "providers",
     "server_writes",
+    "shards",
     "shared_providers",
+    "start",
     "templates",
     "tenants",
     "vault",
+    "width",
 )
 
 

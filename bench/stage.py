@@ -27,7 +27,7 @@ from eso_operator.certs.settings import CertificateSettings, identity_of
 from eso_operator.resolving.resolved import ServiceKey
 from kubebase.clock import SystemClock
 from kubebase.meta import JsonObject, Kind, ObjectKey, Resource, raw
-from kubebase.testing.servers import ApiServer
+from kubebase.testing.servers import ApiServer, free_ports
 from kuberun import config
 from kuberun.client import Client
 from kuberun.errors import ApiError
@@ -38,8 +38,7 @@ from kuberun.transport import AiohttpTransport
 PARALLEL = 32
 PATIENCE = 600.0
 CORE = "external-secrets"
-METRICS_PORT = 18080
-HEALTH_PORT = 18081
+METRICS_PORT, HEALTH_PORT = free_ports(2)
 
 CRDS = raw(
     Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
@@ -67,11 +66,13 @@ class Stage:
     async def install(self, namespaces: Sequence[str]) -> None:
         await self.create([(CRDS, kind.crd()) for kind in installed_kinds()])
         await self.create([(NAMESPACES, {"metadata": {"name": name}}) for name in (CORE, *namespaces)])
-        metadata = {"name": "provider-fake", "namespace": CORE, "labels": {"external-secrets.io/provider": "true"}}
-        await self.create(
-            [(SERVICES, {"metadata": metadata, "spec": {"ports": [{"name": "grpc", "port": 8080}]}})],
-        )
+        await self.announce("fake")
         await until(self._served, "the CRDs are not served")
+
+    async def announce(self, name: str) -> None:
+        """Create the Service of a provider."""
+        metadata = {"name": f"provider-{name}", "namespace": CORE, "labels": {"external-secrets.io/provider": "true"}}
+        await self.create([(SERVICES, {"metadata": metadata, "spec": {"ports": [{"name": "grpc", "port": 8080}]}})])
 
     async def create(self, wanted: Sequence[tuple[Kind[Any], JsonObject]]) -> None:
         await parallel([self.client.create(kind, obj) for kind, obj in wanted])
@@ -116,12 +117,15 @@ class Readiness:
         self._subscription = informer.subscribe()
         self._ready: set[ObjectKey] = set()
         self._changed = asyncio.Condition()
+        self.since: dict[ObjectKey, float] = {}
+        """When each object was first seen Ready, by `time.perf_counter`."""
 
     async def follow(self) -> None:
         while True:
             for change in await self._subscription.take():
                 if isinstance(change.new, dict) and is_ready(change.new):
                     self._ready.add(change.key)
+                    self.since.setdefault(change.key, time.perf_counter())
                 else:
                     self._ready.discard(change.key)
             async with self._changed:
@@ -166,39 +170,41 @@ async def until(holds: Callable[[], Awaitable[bool]], otherwise: str) -> None:
 class Served:
     """A running provider."""
 
+    name: str
     address: str
     pid: int
     client_folder: Path
 
 
 @contextmanager
-def provider(stage: Stage) -> Iterator[Served]:
-    identity = identity_of(
-        ServiceKey(CORE, "provider-fake"), CertificateSettings(core_namespace=CORE), local=("127.0.0.1",)
-    )
-    made = maintain(stage.home / "tls", identity, SystemClock().now(), Lifetimes())
-    ready = stage.home / "provider.json"
-    command = [sys.executable, "-m", "eso_cli.main", "provider", "serve", "fake", "--listen", "127.0.0.1:0"]
+def provider(stage: Stage, name: str = "fake", listen: str = "127.0.0.1:0") -> Iterator[Served]:
+    service = ServiceKey(CORE, f"provider-{name}")
+    identity = identity_of(service, CertificateSettings(core_namespace=CORE), local=("127.0.0.1",))
+    made = maintain(stage.home / f"tls-{name}", identity, SystemClock().now(), Lifetimes())
+    ready = stage.home / f"provider-{name}.json"
+    ready.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "eso_cli.main", "provider", "serve", name, "--listen", listen]
     command += ["--tls-dir", str(made.server), "--ready-file", str(ready), "--metrics", "127.0.0.1:0"]
     command += ["--allowed-client", f"spiffe://cluster.local/ns/{CORE}/sa/external-secrets"]
-    with _process(command, stage.home / "provider.log") as process:
+    with _process(command, stage.home / f"provider-{name}.log") as process:
         _wait(ready.exists, process)
-        yield Served(json.loads(ready.read_text())["address"], process.pid, made.client)
+        yield Served(name, json.loads(ready.read_text())["address"], process.pid, made.client)
 
 
 @contextmanager
-def operator(stage: Stage, served: Served) -> Iterator[int]:
-    """Return the process id of an operator that has just been started."""
-    service = f"{CORE}/provider-fake"
+def operator(
+    stage: Stage, *providers: Served, loglevel: str = "warn", flags: Sequence[str] = (), number: int = 0
+) -> Iterator[int]:
+    """Return the process id of an operator that has just been started. `number` tells replicas apart."""
     command = [sys.executable, "-m", "eso_operator", "--kubeconfig", str(stage.kube.kubeconfig)]
-    command += [
-        f"--core-namespace={CORE}",
-        f"--trusted-provider={service}={served.address}",
-        f"--trusted-provider-tls={service}={served.client_folder}",
-    ]
-    command += ["--metrics-addr", f"127.0.0.1:{METRICS_PORT}", "--loglevel", "warn"]
-    command += ["--live-addr", f"127.0.0.1:{HEALTH_PORT}"]
-    with _process(command, stage.home / "operator.log") as process:
+    command += [f"--core-namespace={CORE}"]
+    for served in providers:
+        service = f"{CORE}/provider-{served.name}"
+        command += [f"--trusted-provider={service}={served.address}"]
+        command += [f"--trusted-provider-tls={service}={served.client_folder}"]
+    command += ["--metrics-addr", f"127.0.0.1:{METRICS_PORT + 10 * number}", "--loglevel", loglevel]
+    command += ["--live-addr", f"127.0.0.1:{HEALTH_PORT + 10 * number}", *flags]
+    with _process(command, stage.home / f"operator-{number}.log") as process:
         yield process.pid
 
 
@@ -222,11 +228,14 @@ def operator_metric(name: str) -> float:
 
 
 def usage(pid: int) -> str:
-    ticks = os.sysconf("SC_CLK_TCK")
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    seconds = (int(fields[11]) + int(fields[12])) / ticks
     peak = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
-    return f"{seconds:.1f} s, {int(peak[1]) // 1024 if peak else 0} MB"
+    return f"{cpu_seconds(pid):.1f} s, {int(peak[1]) // 1024 if peak else 0} MB"
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the user and system time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def read(url: str, context: ssl.SSLContext | None = None, **headers: str) -> str:
