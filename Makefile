@@ -127,8 +127,8 @@ test-cluster: setup ## the API and runtime suites on a real kube-apiserver (need
 	  part='$(if $(filter all,$(KUBE_VERSIONS)),$(WHOLE),$(OLDER_PART))'; \
 	done
 
-bench: setup ## measure, as ratios within one run
-	@$(BIN)/python bench/run.py
+bench: setup ## measure, as ratios within one run; ONLY=NAMES measures some of it
+	@$(BIN)/python bench/run.py $(ONLY)
 
 demo: setup ## everything on this machine, shown and checked step by step; then stop
 	@$(BIN)/python tools/demo.py

@@ -51,15 +51,16 @@ def test_a_provider_that_serves_has_a_command_and_is_tried_by_the_suite(name: st
 def test_every_provider_has_a_maturity_and_those_that_are_stable_have_earned_it() -> None:
     """R101."""
     suite = (ROOT / "tests" / "conformance" / "test_provider_conformance.py").read_text()
-    whole = (ROOT / "tests" / "e2e" / "conftest.py").read_text()
+    whole = ROOT / "tests" / "e2e"
+    of_all = (whole / "test_all_forms.py").read_text()
     stable = {name for name, maturity in maturities().items() if maturity == "stable"}
 
     assert set(maturities()) == set(PROVIDERS)
     assert set(maturities().values()) <= set(Maturity)
     assert stable <= set(SERVING)
-    assert [name for name in stable if f'"{name}": Candidate(' not in suite] == []
-    (started,) = re.findall(r"^    names = \((.*?)^    providers = ", whole, re.MULTILINE | re.DOTALL)
-    assert [name for name in stable if f'"{name}"' not in started] == []
+    assert [name for name in stable if f'serve_command("{name}")' not in suite] == []
+    elsewhere = [name for name in stable if f"eso_cli.serving {name}" not in of_all]
+    assert [name for name in elsewhere if not list(whole.glob(f"test_{name}*.py"))] == []
 
 
 @pytest.mark.parametrize("name", sorted(SERVING))

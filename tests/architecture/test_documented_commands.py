@@ -152,6 +152,11 @@ BLOCKS: Final[dict[str, dict[str, Run | Because]]] = {
         "git tag --sign": RELEASE,
         "sigstore verify": RELEASE,
     },
+    "docs/guides/scale-out.md": {
+        "kubectl -n external-secrets get leases": Because(
+            "several replicas on a cluster are needed", "packages/eso-operator/tests/process/test_live_shards.py"
+        ),
+    },
     "docs/howto/uninstall.md": {
         "helm uninstall": Because("helm and a cluster that runs pods are needed"),
         "kubectl delete clusterexternalsecrets": UNINSTALL,

@@ -33,7 +33,7 @@ def manifests() -> Iterator[Any]:
     """Objects of our kinds in the YAML of pages."""
     for page in pages():
         for block in re.findall(r"^```ya?ml\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
-            for document in yaml.safe_load_all(block):
+            for document in yaml.load_all(block, Loader=yaml.CSafeLoader):
                 if isinstance(document, dict) and (document.get("apiVersion"), document.get("kind")) in KIND_OF:
                     yield pytest.param(document, id=f"{page.relative_to(ROOT)}: {document['kind']}")
 

@@ -38,13 +38,19 @@ def test_the_reconciler_of_external_secrets_loads_few_modules_and_none_that_work
     [
         pytest.param(
             "eso_provider_fake.main, eso_sdk.server, eso_sdk.logs",
-            ("rich", "colorama", "jwt", "re2", "aiohttp"),
-            id="a provider loads what verifies tokens, finds keys or speaks HTTP when it is needed",
+            ("rich", "colorama", "jwt", "re2", "aiohttp", "cryptography"),
+            id="a provider loads what verifies tokens, finds keys, signs or speaks HTTP when it is needed",
         ),
         pytest.param(
             "eso_operator.__main__", ("rich", "colorama"), id="the operator loads no renderer of logs for developers"
         ),
         pytest.param("localkube.__main__", ("rich", "colorama"), id="so does the API server"),
+        pytest.param(
+            "eso_cli.serving", ("typer", "aiohttp", "eso_operator"), id="a provider of eso up loads no command line"
+        ),
+        pytest.param(
+            "eso_cli.up", ("grpc", "google", "prometheus_client"), id="eso up loads nothing that only its processes use"
+        ),
     ],
 )
 def test_a_process_starts_without_libraries_that_it_may_never_use(starts: str, unwanted: tuple[str, ...]) -> None:
@@ -52,3 +58,42 @@ def test_a_process_starts_without_libraries_that_it_may_never_use(starts: str, u
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
 
     assert [name for name in unwanted if name in told.stdout.split()] == []
+
+
+_HEAVY = ("pydantic", "rich", "grpc", "google", "prometheus_client", "aiohttp.web", "localkube", "eso_sdk")
+_RUN = """
+import sys
+from eso_cli.main import app
+sys.argv = ["eso", *{arguments}, "--kubeconfig", "/no/such/file"]
+try:
+    app()
+except SystemExit as end:
+    assert end.code == 2, end.code
+print(*sys.modules)
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "unwanted"),
+    [
+        pytest.param(["status", "-A"], (*_HEAVY, "eso_operator.controllers", "kuberun.cache"), id="eso status"),
+        pytest.param(["why", "externalsecret/a", "-n", "b"], (*_HEAVY, "eso_operator.calling"), id="eso why"),
+    ],
+)
+def test_a_command_loads_only_what_it_uses(arguments: list[str], unwanted: tuple[str, ...]) -> None:
+    code = _RUN.format(arguments=arguments)
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+
+    assert [name for name in unwanted if name in told.stdout.split()] == []
+
+
+@pytest.mark.parametrize("starts", ["eso_operator.__main__", "localkube.__main__", "eso_cli.status", "eso_cli.up"])
+def test_a_process_reads_the_authorities_of_the_system_only_for_a_connection(starts: str) -> None:
+    count = "sum(each.cert_store_stats()['x509'] for each in gc.get_objects() if isinstance(each, ssl.SSLContext))"
+    code = f"import gc, ssl, {starts}\nprint({count}, len(ssl.create_default_context().get_ca_certs()))"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+
+    read, known = told.stdout.split()
+    if known == "0":
+        pytest.skip("the authorities of this system are not in one file, so that nothing reads them all")
+    assert read == "0"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -51,9 +52,15 @@ def named_paths() -> list[str]:
     return sorted(set(re.findall(r"`([\w/.-]+(?:/|\.py|\.md))`", text)))
 
 
+@cache
+def listed() -> list[str]:
+    """Every path that the page may name."""
+    patterns = ("*", "packages/*/src/**/*", "*/*", "packages/*/*/*")
+    return [str(path) for pattern in patterns for path in ROOT.glob(pattern)]
+
+
 @pytest.mark.parametrize("named", named_paths())
 def test_a_path_on_the_page_exists(named: str) -> None:
     suffix = "/" + named.rstrip("/")
-    listed = [*ROOT.glob("*"), *ROOT.glob("packages/*/src/**/*"), *ROOT.glob("*/*"), *ROOT.glob("packages/*/*/*")]
 
-    assert any(str(path).endswith(suffix) for path in listed), named
+    assert any(path.endswith(suffix) for path in listed()), named

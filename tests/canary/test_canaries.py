@@ -328,9 +328,9 @@ async def failed(site: Site, call: Any) -> None:
 async def crashes(site: Site, bench: Bench) -> None:
     """Each component ends in the middle of its work, with and without a chance to say something."""
     for words, number in (
-        ("provider serve fake", signal.SIGKILL),
+        ("eso_cli.serving fake", signal.SIGKILL),
         ("-m eso_operator", signal.SIGABRT),
-        ("provider serve generators", signal.SIGSEGV),
+        ("eso_cli.serving generators", signal.SIGSEGV),
     ):
         pid = site.up.component(words)
         os.kill(pid, number)

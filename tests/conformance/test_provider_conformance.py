@@ -9,9 +9,8 @@ import base64
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from functools import cache
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -32,8 +31,6 @@ from eso_cli.testing.conformance import (
     UNOFFERED_OPERATIONS,
     VERSIONS,
     Candidate,
-    Judgement,
-    judged,
 )
 from eso_cli.testing.providerprocess import serve_command
 from eso_provider_aws.conformance import fixture as aws_fixture
@@ -203,17 +200,26 @@ def gcp_backend() -> Iterator[Mapping[str, Any]]:
         yield gcp_fixture(PROJECT, google.key(), SUBSCRIPTION, **versioned_values("1"))
 
 
+FEEDS = ("read", "write", "subscribe", "tls")
+EVERYTHING = ("read", "write", "subscribe", "generator", "tls")
+
+KUBERNETES = Candidate(
+    lambda _: serve_command("kubernetes"),
+    without={"read": frozenset({VERSIONS}), "write": frozenset({UNOFFERED_IF_ABSENT, *OWNERSHIP})},
+    flags=("--allow-address", "loopback"),
+    profiles=FEEDS,
+)
 CANDIDATES = {
     "fake": Candidate(
         lambda _: serve_command("fake"),
         without={"read": frozenset({UNOFFERED_OPERATIONS, REFERENCES}), "write": frozenset({UNOFFERED_IF_ABSENT})},
+        profiles=FEEDS,
     ),
-    "kubernetes": Candidate(
-        lambda _: serve_command("kubernetes"),
-        without={"read": frozenset({VERSIONS}), "write": frozenset({UNOFFERED_IF_ABSENT, *OWNERSHIP})},
-        flags=("--allow-address", "loopback"),
+    "generators": Candidate(
+        lambda _: serve_command("generators"),
+        without={"generator": frozenset(STATE)},
+        profiles=("generator", "tls"),
     ),
-    "generators": Candidate(lambda _: serve_command("generators"), without={"generator": frozenset(STATE)}),
     "webhook": Candidate(
         lambda _: serve_command("webhook"),
         without={
@@ -223,6 +229,7 @@ CANDIDATES = {
         },
         backend=webhook_backend,
         flags=("--allow-address", "loopback"),
+        profiles=("read", "write", "generator", "tls"),
     ),
     "vault": Candidate(
         lambda _: serve_command("vault"),
@@ -241,6 +248,7 @@ CANDIDATES = {
             "generator": frozenset(STATE),
         },
         backend=aws_backend,
+        profiles=EVERYTHING,
     ),
     "azure": Candidate(
         lambda _: serve_command("azure"),
@@ -251,6 +259,7 @@ CANDIDATES = {
         },
         backend=azure_backend,
         flags=("--allow-address", "loopback"),
+        profiles=EVERYTHING,
     ),
     "gcp": Candidate(
         lambda _: serve_command("gcp"),
@@ -260,6 +269,7 @@ CANDIDATES = {
             "generator": frozenset(STATE),
         },
         backend=gcp_backend,
+        profiles=EVERYTHING,
     ),
     "example": Candidate(
         example_command,
@@ -274,57 +284,26 @@ CANDIDATES = {
 }
 
 
-Backends = Callable[[str], Mapping[str, Any] | None]
-
-
-@pytest.fixture(scope="module")
-def backends() -> Iterator[Backends]:
-    """Start the backend of each provider once for all of its profiles; yield its fixture."""
-    with ExitStack() as running:
-
-        @cache
-        def started(name: str) -> Mapping[str, Any] | None:
-            return running.enter_context(CANDIDATES[name].backend())
-
-        yield started
-
-
-@pytest.mark.parametrize(
-    ("name", "profile"),
-    [
-        *(("fake", profile) for profile in ("read", "write", "subscribe", "tls")),
-        *(("generators", profile) for profile in ("generator", "tls")),
-        *(("webhook", profile) for profile in ("read", "write", "generator", "tls")),
-        *(("vault", profile) for profile in ("read", "write", "tls")),
-        *(("aws", profile) for profile in ("read", "write", "subscribe", "generator", "tls")),
-        *(("azure", profile) for profile in ("read", "write", "subscribe", "generator", "tls")),
-        *(("gcp", profile) for profile in ("read", "write", "subscribe", "generator", "tls")),
-        *(("example", profile) for profile in ("read", "write", "tls")),
-        *(("scaffold", profile) for profile in ("read", "write", "tls")),
-    ],
-)
-async def test_a_provider_process_keeps_the_contract(
-    name: str, profile: str, tmp_path: Path, backends: Backends
-) -> None:
+@pytest.mark.timeout(900)  # all profiles of a provider, one after the other
+@pytest.mark.parametrize("name", CANDIDATES)
+async def test_a_provider_process_keeps_the_contract(name: str, tmp_path: Path) -> None:
     candidate = CANDIDATES[name]
 
-    found = judged(await candidate.tried(name, profile, tmp_path, backends(name)))
+    with candidate.backend() as fixture:
+        found = await candidate.judged(name, tmp_path, fixture)
 
-    assert found == Judgement([], candidate.without.get(profile, frozenset()))
+    assert found == candidate.expected
 
 
 @pytest.mark.live
-@pytest.mark.parametrize("profile", ["read", "write", "subscribe", "tls"])
 async def test_the_kubernetes_provider_keeps_the_contract(
-    profile: str, api_server: ApiServer, api: RawApi, namespace: str, tmp_path: Path
+    api_server: ApiServer, api: RawApi, namespace: str, tmp_path: Path
 ) -> None:
     fixture = await kubernetes_fixture(api_server, api, namespace)
 
-    candidate = CANDIDATES["kubernetes"]
+    found = await KUBERNETES.judged("kubernetes", tmp_path, fixture)
 
-    found = judged(await candidate.tried("kubernetes", profile, tmp_path, fixture))
-
-    assert found == Judgement([], candidate.without.get(profile, frozenset()))
+    assert found == KUBERNETES.expected
 
 
 async def kubernetes_fixture(server: ApiServer, api: RawApi, namespace: str) -> Mapping[str, Any]:

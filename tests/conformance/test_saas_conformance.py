@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,6 @@ from eso_cli.testing.conformance import (
     OWNERSHIP,
     VERSIONS,
     Candidate,
-    Judgement,
-    judged,
 )
 from eso_cli.testing.providerprocess import serve_command
 from eso_provider_akeyless.conformance import fixture as akeyless_fixture
@@ -126,7 +123,9 @@ def bitwarden_backend() -> Iterator[Mapping[str, Any]]:
 
 
 CANDIDATES = {
-    "tokens": Candidate(lambda _: serve_command("tokens"), backend=tokens_backend, flags=LOOPBACK),
+    "tokens": Candidate(
+        lambda _: serve_command("tokens"), backend=tokens_backend, flags=LOOPBACK, profiles=("generator", "tls")
+    ),
     "bitwarden": Candidate(
         lambda _: serve_command("bitwarden"),
         without={
@@ -162,44 +161,24 @@ CANDIDATES = {
         without={"read": frozenset({EXISTS, VERSIONS})},
         backend=gitlab_backend,
         flags=LOOPBACK,
+        profiles=("read", "generator", "tls"),
     ),
     "github": Candidate(
-        lambda _: serve_command("github"), without=GITHUB_WITHOUT, backend=github_backend, flags=LOOPBACK
+        lambda _: serve_command("github"),
+        without=GITHUB_WITHOUT,
+        backend=github_backend,
+        flags=LOOPBACK,
+        profiles=("read", "write", "generator", "tls"),
     ),
 }
 
-Backends = Callable[[str], Mapping[str, Any] | None]
 
-
-@pytest.fixture(scope="module")
-def backends() -> Iterator[Backends]:
-    """Start the backend of each provider once for all of its profiles; yield its fixture."""
-    with ExitStack() as running:
-
-        @cache
-        def started(name: str) -> Mapping[str, Any] | None:
-            return running.enter_context(CANDIDATES[name].backend())
-
-        yield started
-
-
-@pytest.mark.parametrize(
-    ("name", "profile"),
-    [
-        *(("tokens", profile) for profile in ("generator", "tls")),
-        *(("bitwarden", profile) for profile in ("read", "write", "tls")),
-        *(("infisical", profile) for profile in ("read", "write", "tls")),
-        *(("akeyless", profile) for profile in ("read", "write", "tls")),
-        *(("doppler", profile) for profile in ("read", "write", "tls")),
-        *(("gitlab", profile) for profile in ("read", "generator", "tls")),
-        *(("github", profile) for profile in ("read", "write", "generator", "tls")),
-    ],
-)
-async def test_a_provider_process_keeps_the_contract(
-    name: str, profile: str, tmp_path: Path, backends: Backends
-) -> None:
+@pytest.mark.timeout(900)  # all profiles of a provider, one after the other
+@pytest.mark.parametrize("name", CANDIDATES)
+async def test_a_provider_process_keeps_the_contract(name: str, tmp_path: Path) -> None:
     candidate = CANDIDATES[name]
 
-    found = judged(await candidate.tried(name, profile, tmp_path, backends(name)))
+    with candidate.backend() as fixture:
+        found = await candidate.judged(name, tmp_path, fixture)
 
-    assert found == Judgement([], candidate.without.get(profile, frozenset()))
+    assert found == candidate.expected

@@ -50,13 +50,18 @@ class Nursery:
         )
 
     @asynccontextmanager
-    async def life(self, namespace: str, crash_at: str = "") -> AsyncIterator[Life]:
-        """An operator; killed at the end of the block, if nothing killed it before."""
+    async def life(self, namespace: str, crash_at: str = "", flags: Sequence[str] = ()) -> AsyncIterator[Life]:
+        """An operator; killed at the end of the block, if nothing killed it before. `flags` are further ones."""
         self._lives += 1
         journal = self._folder / f"journal-{self._lives}"
         journal.touch()
         environment = {CRASH_IN: namespace, CRASH_AT: crash_at}
-        order = {"flags": self._flags, "environment": environment, "journal": str(journal), "log": str(self.log)}
+        order = {
+            "flags": [*self._flags, *flags],
+            "environment": environment,
+            "journal": str(journal),
+            "log": str(self.log),
+        }
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
@@ -68,6 +73,12 @@ class Nursery:
         finally:
             life.kill()
             await ending
+
+    def another(self) -> Nursery:
+        """Return a nursery with the same flags, for operators that run at the same time."""
+        folder = self._folder / "another"
+        folder.mkdir(exist_ok=True)
+        return Nursery(folder, self._flags)
 
     def close(self) -> None:
         self._process.kill()

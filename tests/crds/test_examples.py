@@ -25,7 +25,7 @@ KIND_OF: dict[tuple[str, str], AnyKind] = {
 
 def documents() -> Iterator[dict[str, Any]]:
     for path in sorted((ROOT / "examples").rglob("*.yaml")):
-        yield from yaml.safe_load_all(path.read_text(encoding="utf-8"))
+        yield from yaml.load_all(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ def manifests(page: Path) -> list[dict[str, Any]]:
     """Return the objects of a page, those that its commands apply included."""
     text = page.read_text(encoding="utf-8")
     sources = [*BLOCK.findall(text), *(body for _, body in HEREDOC.findall(text))]
-    documents = (document for source in sources for document in yaml.safe_load_all(source))
+    documents = (document for source in sources for document in yaml.load_all(source, Loader=yaml.CSafeLoader))
     objects = [one for one in documents if isinstance(one, dict) and {"apiVersion", "kind", "metadata"} <= set(one)]
     return [one for one in objects if one["apiVersion"].partition("/")[0] not in FOREIGN]
 

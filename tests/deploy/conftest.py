@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -17,6 +18,7 @@ import yaml
 
 from eso_provider_vault.testing.openbao import OpenBao
 from eso_render.functions import functions
+from eso_render.functions.yaml import from_yaml
 from gotmpl.run import MissingKey
 from gotmpl.signatures import ANY, STRING, Func
 from gotmpl.template import Engine
@@ -69,9 +71,9 @@ def rendered(
     **values: Any,
 ) -> Any:
     """Return the objects of a chart, its hooks, or its notes. CRDs are left out: reading them takes seconds."""
-    chart = yaml.safe_load((folder / "Chart.yaml").read_text())
+    chart, defaults = (parsed((folder / name).read_text())[0] for name in ("Chart.yaml", "values.yaml"))
     data = {
-        "Values": merged(yaml.safe_load((folder / "values.yaml").read_text()), values),
+        "Values": merged(defaults, values),
         "Chart": {key[0].upper() + key[1:]: value for key, value in chart.items()},
         "Release": {"Namespace": release, "Name": name_of_release, "Service": "Helm"},
         "Capabilities": {"KubeVersion": {"Version": "v1.36.0"}},
@@ -81,8 +83,13 @@ def rendered(
         return texts.render("NOTES.txt", data)
     files = sorted(path.name for path in folder.glob("templates/*.yaml") if path.name != "crds.yaml")
     parts = [texts.render(name, data) for name in files]
-    documents = [document for text in parts for document in yaml.safe_load_all(text) if document]
+    documents = [document for text in parts for document in parsed(text)]
     return [each for each in documents if hooks == ("helm.sh/hook" in each["metadata"].get("annotations", {}))]
+
+
+def parsed(text: str) -> list[Any]:
+    """Return the documents of a YAML text."""
+    return [document for document in yaml.load_all(text, Loader=yaml.CSafeLoader) if document]
 
 
 class Templates:
@@ -98,6 +105,7 @@ class Templates:
             "filesGet": Func("filesGet", lambda path: (folder / path).read_text(encoding="utf-8"), (STRING,)),
             "filesGlob": Func("filesGlob", self._glob, (STRING,)),
             "lookup": Func("lookup", lambda *_: {}, (STRING, STRING, STRING, STRING)),
+            "fromYaml": Func("fromYaml", lambda text: deepcopy(read_once(text)), (STRING,)),
             "knows": Func("knows", lambda kind: kind.startswith("monitoring"), (STRING,)),
         }
         self._engine = Engine({**functions(lambda: 0), **own}, missing=MissingKey.NOTHING)
@@ -119,6 +127,12 @@ class Templates:
 
     def _glob(self, pattern: str) -> dict[str, str]:
         return {str(path.relative_to(self._folder)): "" for path in sorted(self._folder.glob(pattern))}
+
+
+@lru_cache
+def read_once(text: str) -> dict[str, Any]:
+    """Read a text as `fromYaml` does; a chart reads its own defaults a dozen times."""
+    return from_yaml(text)
 
 
 @lru_cache

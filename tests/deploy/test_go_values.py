@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -21,8 +22,8 @@ from kuberun.testing.helm import Helm, find_helm
 CHART: Final = Path(__file__).resolve().parents[2] / "deploy" / "charts" / "external-secrets"
 SCHEMA: Final = json.loads((CHART / "values.schema.json").read_text())
 VERSION: Final = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
-GO: Final = yaml.safe_load(Path(__file__).with_name("go-values.yaml").read_text())
-ROWS: Final[dict[str, JsonObject]] = yaml.safe_load(Path(__file__).with_name("go-rows.yaml").read_text())
+GO: Final = yaml.load(Path(__file__).with_name("go-values.yaml").read_text(), yaml.CSafeLoader)
+ROWS: Final[dict[str, JsonObject]] = yaml.load(Path(__file__).with_name("go-rows.yaml").read_text(), yaml.CSafeLoader)
 MARKS: Final = {"same", "same+", "different", "ignored", "stop"}
 BASE: Final[JsonObject] = {
     "image": {"registry": "registry.example.com/eso"},
@@ -41,6 +42,17 @@ NOWHERE: Final = object()
 
 class Chart(Protocol):
     def __call__(self, *, notes: bool = False, **values: Any) -> list[JsonObject]: ...
+
+
+@pytest.fixture(scope="module")
+def operator_chart(operator_chart: Chart) -> Chart:
+    """Render equal values once: each row is compared with the chart without it."""
+
+    @cache
+    def rendered(values: str, *, notes: bool) -> list[JsonObject]:
+        return operator_chart(notes=notes, **json.loads(values))
+
+    return lambda *, notes=False, **values: rendered(json.dumps(values), notes=notes)
 
 
 def leaves(value: Any, path: str = "") -> Iterator[str]:

@@ -51,6 +51,33 @@ def settings_of(objects: list[JsonObject]) -> Settings:
     return parse(container["args"], {})
 
 
+@pytest.mark.parametrize(
+    ("values", "replicas", "budget"),
+    [
+        pytest.param({}, 1, None, id="one shard"),
+        pytest.param({"shards": 3}, 3, {"maxUnavailable": 1}, id="a replica for each shard"),
+        pytest.param({"shards": 3, "replicaCount": 4}, 4, {"maxUnavailable": 1}, id="a spare replica"),
+        pytest.param(
+            {"shards": 3, "podDisruptionBudget": {"enabled": True, "minAvailable": 2}},
+            3,
+            {"minAvailable": 2},
+            id="a budget of one's own",
+        ),
+    ],
+)
+def test_shards_have_a_replica_each_and_are_evicted_one_at_a_time(
+    operator_chart: Chart, values: JsonObject, replicas: int, budget: JsonObject | None
+) -> None:
+    objects = operator_chart(**values)
+    (deployment,) = (each for each in objects if each["kind"] == "Deployment")
+    budgets = [each["spec"] for each in objects if each["kind"] == "PodDisruptionBudget"]
+
+    assert deployment["spec"]["replicas"] == replicas
+    assert [{name: value for name, value in each.items() if name != "selector"} for each in budgets] == (
+        [] if budget is None else [budget]
+    )
+
+
 def test_the_flags_are_those_of_the_command(operator_chart: Chart) -> None:
     settings = settings_of(operator_chart(concurrent=20))
 

@@ -212,6 +212,7 @@ async def cluster(api_server: ApiServer, api: RawApi, namespace: str) -> Cluster
         pytest.param({"rbac": {"serviceAccountTokenCreate": False}}, set(), id="no tokens of service accounts"),
         pytest.param({"namespaceFinalizers": False}, set(), id="no finalizers of namespaces"),
         pytest.param({"leaderElectionID": "another"}, set(), id="another lease"),
+        pytest.param({"shards": 2}, set(), id="leases of shards and members"),
     ],
 )
 async def test_the_rest_works_with_fewer_rights(

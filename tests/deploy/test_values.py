@@ -108,6 +108,8 @@ def test_a_value_means_what_it_does_in_the_chart_in_go(
         pytest.param({"leaderElectionID": "x"}, {"leader.lease": "x"}, id="lease"),
         pytest.param({"leaderElect": False}, {"leader.enabled": False}, id="no election with one replica"),
         pytest.param({"leaderElect": False, "replicaCount": 2}, {"leader.enabled": True}, id="election with two"),
+        pytest.param({"shards": 3}, {"leader.shards": 3, "leader.enabled": True}, id="shards"),
+        pytest.param({"shards": 3, "leaderElect": False}, {"leader.enabled": True}, id="shards need leases"),
         pytest.param({"controllerClass": "x"}, {"controller_class": "x"}, id="class"),
         pytest.param({"storeRequeueInterval": "1m"}, {"store_interval": 60}, id="interval of stores"),
         pytest.param({"extendedMetricLabels": True}, {"metrics.extended_labels": True}, id="metric labels"),

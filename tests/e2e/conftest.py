@@ -1,10 +1,15 @@
-"""One `eso up` for all tests of a worker, and the API as a test asks it."""
+"""One `eso up` for all tests of a worker, and the API as a test asks it.
+
+A test has namespaces of its own. A provider that needs special settings of its process has an `eso up` of its own: the
+fixture `up` of that file.
+"""
 
 from __future__ import annotations
 
 import base64
 import json
 import os
+import re
 import shutil
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
@@ -18,6 +23,7 @@ import yaml
 from eso_api.kinds import installed_kinds
 from eso_cli.testing.upprocess import UpProcess, up_running
 from eso_operator.testing.operators import eventually
+from eso_provider_doppler.testing.server import DopplerServer
 from kubebase.meta import JsonObject, Resource
 from kuberun.testing.builders import CONFIG_MAPS, NAMESPACES, SECRETS, SERVICE_ACCOUNTS
 from kuberun.testing.rawapi import RawApi, raw_api
@@ -25,6 +31,8 @@ from kuberun.testing.rawapi import RawApi, raw_api
 T = TypeVar("T")
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+GUIDES = Path(__file__).resolve().parents[2] / "docs" / "guides" / "providers"
+DOPPLER_TOKEN = "dp.st.prd.only-an-example"
 PATIENCE = 60.0
 """Seconds; processes that were killed are started again with a back-off."""
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
@@ -47,6 +55,15 @@ class Site:
         """Put a file of the examples into the folder that is followed, once: put there again, it is applied again."""
         if not (self.manifests / Path(example).name).exists():
             shutil.copy(EXAMPLES / example, self.manifests)
+
+    def guide(self, page: str, team: str, words: Mapping[str, str]) -> list[JsonObject]:
+        """Return the manifests of a provider's guide in the namespace of a test, with the words of its server."""
+        text = (GUIDES / f"{page}.md").read_text(encoding="utf-8")
+        for example, real in {"namespace: team-a": f"namespace: {team}", **words}.items():
+            assert example in text, f"the guide {page} has no {example!r}"
+            text = text.replace(example, real)
+        blocks = re.findall(r"^```yaml\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+        return [document for block in blocks for document in yaml.safe_load_all(block)]
 
     async def apply(self, *documents: JsonObject) -> None:
         for one in documents:
@@ -133,11 +150,17 @@ def manifests(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def up(tmp_path_factory: pytest.TempPathFactory, manifests: Path) -> Iterator[UpProcess]:
-    folder = tmp_path_factory.mktemp("up")
-    names = ("aws", "azure", "fake", "gcp", "generators", "kubernetes", "vault", "webhook")
-    providers = [part for name in names for part in ("--provider", name)]
-    with up_running(folder, *providers, "--file", str(manifests)) as running:
+def doppler() -> Iterator[DopplerServer]:
+    """Doppler's address is a setting of the provider process, so that the server starts before `eso up`."""
+    with DopplerServer.started(tokens={DOPPLER_TOKEN: None}) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def up(tmp_path_factory: pytest.TempPathFactory, manifests: Path, doppler: DopplerServer) -> Iterator[UpProcess]:
+    """`eso up` with no other flag: each provider starts with its first store or generator."""
+    environment = {"DOPPLER_BASE_URL": doppler.url, "NO_PROXY": "127.0.0.1"}
+    with up_running(tmp_path_factory.mktemp("up"), "--file", str(manifests), environment=environment) as running:
         yield running
 
 

@@ -42,7 +42,7 @@ def external_secret(name: str, namespace: str, key: str, interval: str = "1s") -
 @pytest.mark.parametrize(
     ("words", "namespace"),
     [
-        pytest.param("provider serve fake", "rolled-provider", id="the provider, R146"),
+        pytest.param("eso_cli.serving fake", "rolled-provider", id="the provider, R146"),
         pytest.param("-m eso_operator", "rolled-operator", id="the operator"),
     ],
 )

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
-from eso_cli.testing.upprocess import UpProcess, up_running
+from eso_cli.testing.upprocess import UpProcess
 from eso_provider_github.testing.server import KEY, REPOSITORY, GitHubServer
-from kubebase.meta import JsonObject
 
 pytestmark = pytest.mark.slow
 
-PAGE = Path(__file__).resolve().parents[2] / "docs/guides/providers/github.md"
-TEAM = "team-a"
+TEAM = "team-github"
 EXTERNAL_SECRETS, PUSH_SECRETS, STORES = EXTERNAL_SECRET.resource(), PUSH_SECRET.resource(), SECRET_STORE.resource()
 
 
@@ -31,25 +27,11 @@ def github() -> Iterator[GitHubServer]:
         yield server
 
 
-@pytest.fixture(scope="module")
-def up(tmp_path_factory: pytest.TempPathFactory, manifests: Path) -> Iterator[UpProcess]:
-    """`eso up` with no other flag: the provider starts with the first store."""
-    with up_running(tmp_path_factory.mktemp("up-github"), "--file", str(manifests)) as running:
-        yield running
-
-
-def documents(github: GitHubServer) -> list[JsonObject]:
-    """Return the manifests of the guide, for the server and the key of the test."""
-    text = PAGE.read_text(encoding="utf-8").replace("https://github.example.com", github.url)
-    text = text.replace("only-an-example", json.dumps(KEY))
-    blocks = text.split("```yaml\n")[1:]
-    return [one for block in blocks for one in yaml.safe_load_all(block.partition("```")[0])]
-
-
 async def test_every_manifest_of_the_guide_works(site: Any, github: GitHubServer) -> None:
     await site.namespace(TEAM)
 
-    await site.apply(*documents(github))
+    words = {"https://github.example.com": github.url, "only-an-example": json.dumps(KEY)}
+    await site.apply(*site.guide("github", TEAM, words))
 
     await site.ready(STORES, "github", TEAM)
     for name in ("database", "everywhere"):

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.secretstore import SECRET_STORE
-from eso_cli.testing.upprocess import UpProcess, up_running
+from eso_cli.testing.upprocess import UpProcess
 from eso_provider_gitlab.testing.server import GUEST, TOKEN, GitLabServer
-from kubebase.meta import JsonObject
 
 pytestmark = pytest.mark.slow
 
-PAGE = Path(__file__).resolve().parents[2] / "docs/guides/providers/gitlab.md"
-TEAM = "team-a"
+TEAM = "team-gitlab"
 EXTERNAL_SECRETS, STORES = EXTERNAL_SECRET.resource(), SECRET_STORE.resource()
 
 
@@ -34,25 +30,15 @@ def gitlab() -> Iterator[GitLabServer]:
         yield server
 
 
-@pytest.fixture(scope="module")
-def up(tmp_path_factory: pytest.TempPathFactory, manifests: Path) -> Iterator[UpProcess]:
-    """`eso up` with no other flag: the provider starts with the first store."""
-    with up_running(tmp_path_factory.mktemp("up-gitlab"), "--file", str(manifests)) as running:
-        yield running
-
-
-def documents(gitlab: GitLabServer, token: str = TOKEN, team: str = TEAM) -> list[JsonObject]:
-    """Return the manifests of the guide, for the server and the token of the test."""
-    text = PAGE.read_text(encoding="utf-8").replace("https://gitlab.example.com", gitlab.url)
-    text = text.replace("only-an-example", token).replace(f"namespace: {TEAM}", f"namespace: {team}")
-    blocks = text.split("```yaml\n")[1:]
-    return [one for block in blocks for one in yaml.safe_load_all(block.partition("```")[0])]
+def words(gitlab: GitLabServer, token: str = TOKEN) -> dict[str, str]:
+    """Return what replaces words of the guide: the server and a token of the test."""
+    return {"https://gitlab.example.com": gitlab.url, "only-an-example": token}
 
 
 async def test_every_manifest_of_the_guide_works(site: Any, up: UpProcess, gitlab: GitLabServer) -> None:
     await site.namespace(TEAM)
 
-    await site.apply(*documents(gitlab))
+    await site.apply(*site.guide("gitlab", TEAM, words(gitlab)))
 
     await site.ready(STORES, "gitlab", TEAM)
     await site.secret("database", TEAM, lambda text: text == {"password": "open sesame", "user": "anna"})
@@ -72,7 +58,7 @@ async def test_every_manifest_of_the_guide_works(site: Any, up: UpProcess, gitla
 
 async def test_a_condition_names_project_and_role_and_no_token(site: Any, gitlab: GitLabServer) -> None:
     team = await site.namespace("team-guest")
-    secret, store, external = documents(gitlab, "guest", team)[:3]
+    secret, store, external = site.guide("gitlab", team, words(gitlab, "guest"))[:3]
     await site.apply(secret, store, external)
 
     async def look() -> str | None:

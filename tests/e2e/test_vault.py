@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
-from eso_cli.testing.upprocess import UpProcess, up_running
 from eso_provider_vault.testing.openbao import OpenBao
 from kubebase.meta import JsonObject
-from kuberun.testing.builders import NAMESPACES, SECRETS
+from kuberun.testing.builders import SECRETS
 
 pytestmark = pytest.mark.slow
 
@@ -29,13 +25,6 @@ _NUMBERS = itertools.count(1)
 def bao(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenBao]:
     with OpenBao.started(tmp_path_factory.mktemp("bao")) as server:
         yield server
-
-
-@pytest.fixture(scope="module")
-def up(tmp_path_factory: pytest.TempPathFactory, manifests: Path) -> Iterator[UpProcess]:
-    """`eso up` with no other flag: it starts the provider for the first store, and lets it reach this machine."""
-    with up_running(tmp_path_factory.mktemp("up-vault"), "--file", str(manifests)) as running:
-        yield running
 
 
 @pytest.fixture
@@ -212,16 +201,9 @@ async def test_twelve_properties_are_pushed_as_one_version(site: Any, bao: OpenB
 
 # --- the guide --------------------------------------------------------------------------------------------------------
 
-GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "providers" / "vault.md"
-
-
-def guide_manifests(text: str) -> list[JsonObject]:
-    blocks = re.findall(r"^```yaml\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-    return [document for block in blocks for document in yaml.safe_load_all(block)]
-
 
 async def test_every_manifest_of_the_guide_is_applied_and_those_with_a_backend_here_become_ready(
-    site: Any, bao: OpenBao
+    site: Any, bao: OpenBao, team: str
 ) -> None:
     bao.enable("kv")
     bao.enable("kv-v1", version=1)
@@ -235,20 +217,14 @@ async def test_every_manifest_of_the_guide_is_applied_and_those_with_a_backend_h
         "https://vault.example.com:8200": bao.url,
         "hvs.example": bao.root_token,
     }
-    text = GUIDE.read_text(encoding="utf-8")
-    for example, real in given.items():
-        assert example in text
-        text = text.replace(example, real)
-    if await site.find(NAMESPACES, "team-a") is None:
-        await site.namespace("team-a")
 
-    await site.apply(*guide_manifests(text))
+    await site.apply(*site.guide("vault", team, given))
 
     for name in ("vault", "vault-v1", "vault-namespace", "openbao"):
-        await site.ready(STORES, name, "team-a")
+        await site.ready(STORES, name, team)
     for name in ("database", "direct", "everything", "tagged"):
-        await site.ready(EXTERNAL_SECRETS, name, "team-a")
-    await site.ready(PUSH_SECRETS, "generated", "team-a")
-    await site.secret("database", "team-a", lambda text: text == {"user": "app", "password": "correct-horse"})
-    await site.secret("tagged", "team-a", lambda text: list(text) == ["app_db"])
+        await site.ready(EXTERNAL_SECRETS, name, team)
+    await site.ready(PUSH_SECRETS, "generated", team)
+    await site.secret("database", team, lambda text: text == {"user": "app", "password": "correct-horse"})
+    await site.secret("tagged", team, lambda text: list(text) == ["app_db"])
     assert bao.read("kv", "app/pushed")["data"] == {"user": "app", "password": "example"}

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from cryptography.hazmat.primitives import serialization
 
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.secretstore import SECRET_STORE
-from eso_cli.testing.upprocess import UpProcess, up_running
+from eso_cli.testing.upprocess import UpProcess
 from eso_provider_vault.testing.openbao import OpenBao
 from eso_provider_vault.testing.postgres import Postgres, database_engine
-from kubebase.meta import JsonObject
 from kuberun.testing.builders import NAMESPACES
 
 pytestmark = pytest.mark.slow
 
 EXTERNAL_SECRETS, STORES = EXTERNAL_SECRET.resource(), SECRET_STORE.resource()
-GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "providers" / "vault-auth.md"
+TEAM = "team-vault-auth"
 _NUMBERS = itertools.count(1)
 
 
@@ -37,12 +33,6 @@ def bao(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenBao]:
 def database(bao: OpenBao) -> Iterator[Postgres]:
     with database_engine(bao) as server:
         yield server
-
-
-@pytest.fixture(scope="module")
-def up(tmp_path_factory: pytest.TempPathFactory, manifests: Path) -> Iterator[UpProcess]:
-    with up_running(tmp_path_factory.mktemp("up-vault-auth"), "--file", str(manifests)) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +52,7 @@ def role(bao: OpenBao, up: UpProcess) -> tuple[str, str]:
     bao.enable_auth("kubernetes", "kubernetes")
     trust = {"kubernetes_host": up.url, "kubernetes_ca_cert": up.ca_file.read_text(), "token_reviewer_jwt": up.token}
     bao.must("POST", "auth/kubernetes/config", {**trust, "disable_local_ca_jwt": True})
-    bound = {"bound_service_account_names": "vault-reader", "bound_service_account_namespaces": "team-a"}
+    bound = {"bound_service_account_names": "vault-reader", "bound_service_account_namespaces": TEAM}
     bao.must("POST", "auth/kubernetes/role/app", {**bound, "token_policies": "external-secrets"})
     bao.enable_auth("jwt", "jwt")
     bao.must("POST", "auth/jwt/config", {"jwt_validation_pubkeys": [_issuer(up)]})
@@ -79,15 +69,6 @@ def _issuer(up: UpProcess) -> str:
     return key.public_key().public_bytes(serialization.Encoding.PEM, form).decode()
 
 
-def guide_manifests(given: dict[str, str]) -> list[JsonObject]:
-    text = GUIDE.read_text(encoding="utf-8")
-    for example, real in given.items():
-        assert example in text
-        text = text.replace(example, real)
-    blocks = re.findall(r"^```yaml\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-    return [document for block in blocks for document in yaml.safe_load_all(block)]
-
-
 async def test_every_manifest_of_the_guide_is_applied_and_those_with_a_backend_here_work(
     site: Any, bao: OpenBao, database: Postgres, role: tuple[str, str]
 ) -> None:
@@ -97,46 +78,46 @@ async def test_every_manifest_of_the_guide_is_applied_and_those_with_a_backend_h
         "example-role-id": role[0],
         "example-secret-id": role[1],
     }
-    if await site.find(NAMESPACES, "team-a") is None:
-        await site.namespace("team-a")
+    if await site.find(NAMESPACES, TEAM) is None:
+        await site.namespace(TEAM)
 
-    await site.apply(*guide_manifests(given))
+    await site.apply(*site.guide("vault-auth", TEAM, given))
 
     for name in ("with-token", "with-approle", "openbao-with-approle", "with-userpass", "with-kubernetes", "with-jwt"):
-        await site.ready(STORES, name, "team-a")
-    made = await site.secret("database-user", "team-a", lambda text: set(text) == {"username", "password"})
+        await site.ready(STORES, name, TEAM)
+    made = await site.secret("database-user", TEAM, lambda text: set(text) == {"username", "password"})
     assert database.accepts(made["text"]["username"], made["text"]["password"])
-    child = await site.secret("child-token", "team-a", lambda text: "client_token" in text)
+    child = await site.secret("child-token", TEAM, lambda text: "client_token" in text)
     assert bao.ask("GET", "kv/data/app/db", token=child["text"]["client_token"])[0] == 200
 
 
 async def test_a_generator_logs_in_with_a_service_account(site: Any, bao: OpenBao, role: tuple[str, str]) -> None:
     del role
-    if await site.find(NAMESPACES, "team-a") is None:
-        await site.namespace("team-a")
+    if await site.find(NAMESPACES, TEAM) is None:
+        await site.namespace(TEAM)
     account = {
         "apiVersion": "v1",
         "kind": "ServiceAccount",
-        "metadata": {"name": "vault-reader", "namespace": "team-a"},
+        "metadata": {"name": "vault-reader", "namespace": TEAM},
     }
     auth = {"kubernetes": {"role": "app", "serviceAccountRef": {"name": "vault-reader"}}}
     generator = {
         "apiVersion": "generators.external-secrets.io/v1alpha1",
         "kind": "VaultDynamicSecret",
-        "metadata": {"name": "read", "namespace": "team-a"},
+        "metadata": {"name": "read", "namespace": TEAM},
         "spec": {"path": "kv/data/app/db", "provider": {"server": bao.url, "auth": auth}},
     }
     source = {"generatorRef": {"kind": "VaultDynamicSecret", "name": "read"}}
     external = {
         "apiVersion": "external-secrets.io/v1",
         "kind": "ExternalSecret",
-        "metadata": {"name": "read", "namespace": "team-a"},
+        "metadata": {"name": "read", "namespace": TEAM},
         "spec": {"refreshInterval": "1h", "target": {"name": "read"}, "dataFrom": [{"sourceRef": source}]},
     }
 
     await site.apply(account, generator, external)
 
-    await site.secret("read", "team-a", lambda text: text.get("data") == '{"password":"value"}')
+    await site.secret("read", TEAM, lambda text: text.get("data") == '{"password":"value"}')
 
 
 async def test_a_lease_survives_a_killed_provider_and_ends_with_its_external_secret(
@@ -145,16 +126,13 @@ async def test_a_lease_survives_a_killed_provider_and_ends_with_its_external_sec
     team = await site.namespace(f"leases-{next(_NUMBERS)}")
     given = {"https://vault.example.com:8200": bao.url, "example-role-id": role[0], "example-secret-id": role[1]}
     wanted = {"vault-approle", "database", "database-user"}
-    mine = [one for one in guide_manifests(given) if one["metadata"]["name"] in wanted]
-    for one in mine:
-        one["metadata"]["namespace"] = team
-    await site.apply(*mine)
+    await site.apply(*(one for one in site.guide("vault-auth", team, given) if one["metadata"]["name"] in wanted))
     made = (await site.secret("database-user", team, lambda text: "username" in text))["text"]
     assert database.accepts(made["username"], made["password"])
 
-    before = site.up.component("provider serve vault")
-    site.kill("provider serve vault")
-    await site.started_again("provider serve vault", before)
+    before = site.up.component("eso_cli.serving vault")
+    site.kill("eso_cli.serving vault")
+    await site.started_again("eso_cli.serving vault", before)
     assert database.accepts(made["username"], made["password"])
     await site.delete(EXTERNAL_SECRETS, "database-user", team)
 

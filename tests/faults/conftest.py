@@ -17,8 +17,7 @@ from eso_api.references import StoreRef
 from eso_api.v2.secretstore import SECRET_STORE_V2
 from eso_cli.testing.providerprocess import ProviderProcess, local_certificates
 from eso_operator.calling import diagnosis
-from eso_operator.calling.directory import DirectorySettings
-from eso_operator.calling.settings import BreakerSettings, RuntimeSettings
+from eso_operator.calling.settings import BreakerSettings, DirectorySettings, RuntimeSettings
 from eso_operator.certs.local import LocalCertificates, replace_set
 from eso_operator.process.settings import ProviderSettings, Settings, Tempo
 from eso_operator.process.wiring import Operator

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import msgspec
 import pytest
 import yaml
 
+import gen_docs
 from eso_api.externalsecret import ExternalSecret
 from eso_api.kinds import GENERATOR_KINDS, AnyKind, installed_kinds
 from eso_operator.reading.references import references_of
@@ -30,9 +30,26 @@ PAGES = (
 )
 
 
-def generate(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, ROOT / "tools" / "gen_docs.py", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The end of a run of the script."""
+
+    returncode: int
+    stderr: str
+
+
+Generate = Callable[..., Done]
+
+
+@pytest.fixture
+def generate(capsys: pytest.CaptureFixture[str]) -> Generate:
+    """Return the script, run in this process: a process of its own would import every provider again."""
+
+    def run(*arguments: str | Path) -> Done:
+        code = gen_docs.main([str(argument) for argument in arguments])
+        return Done(code, capsys.readouterr().err)
+
+    return run
 
 
 @pytest.fixture
@@ -41,7 +58,7 @@ def folder(tmp_path: Path) -> Path:
     return shutil.copytree(REFERENCE, tmp_path / "reference")
 
 
-def test_words_that_do_not_fit_the_code_are_refused(folder: Path) -> None:
+def test_words_that_do_not_fit_the_code_are_refused(generate: Generate, folder: Path) -> None:
     words = yaml.safe_load((folder / "status.yaml").read_text(encoding="utf-8"))
     words["causes"]["Lost"] = words["causes"].pop("StoreNotFound")
     words["kinds"]["ExternalSecret"]["conditions"].pop("Ready True SecretDeleted")
@@ -69,7 +86,9 @@ def test_words_that_do_not_fit_the_code_are_refused(folder: Path) -> None:
         pytest.param("in that version.", "in it.", "status.md", id="a page that is older than its words"),
     ],
 )
-def test_a_file_of_words_that_changed_is_noticed(before: str, after: str, complaint: str, folder: Path) -> None:
+def test_a_file_of_words_that_changed_is_noticed(
+    generate: Generate, folder: Path, before: str, after: str, complaint: str
+) -> None:
     words = folder / "status.yaml"
     text = words.read_text(encoding="utf-8")
     words.write_text(text.replace(before, after, 1), encoding="utf-8")
@@ -80,7 +99,7 @@ def test_a_file_of_words_that_changed_is_noticed(before: str, after: str, compla
     assert complaint in done.stderr
 
 
-def test_pages_that_were_edited_by_hand_are_detected_and_rewritten(folder: Path) -> None:
+def test_pages_that_were_edited_by_hand_are_detected_and_rewritten(generate: Generate, folder: Path) -> None:
     pages = {folder / name: (folder / name).read_text(encoding="utf-8") for name in PAGES}
     for page, text in pages.items():
         page.write_text(f"{text}\nby hand\n", encoding="utf-8")
@@ -94,7 +113,7 @@ def test_pages_that_were_edited_by_hand_are_detected_and_rewritten(folder: Path)
     assert {page: page.read_text(encoding="utf-8") for page in pages} == pages
 
 
-def test_the_page_of_a_kind_that_no_longer_exists_is_removed(folder: Path) -> None:
+def test_the_page_of_a_kind_that_no_longer_exists_is_removed(generate: Generate, folder: Path) -> None:
     former = folder / "kinds" / "gadgets.example.com.md"
     former.write_text("# Gadget\n", encoding="utf-8")
 
