@@ -90,6 +90,9 @@ class Process:
     def leads(self, shard: int) -> bool:
         return not self.task.done() and self.sharding.leads(shard)
 
+    def works(self) -> bool:
+        return not self.task.done() and bool(self.sharding.held)
+
 
 @asynccontextmanager
 async def process(
@@ -303,11 +306,54 @@ async def test_the_leases_of_dead_members_are_deleted_and_those_of_shards_stay()
         assert [name for name in names if "-shard-" in name] == [f"{GROUP.name}-shard-{number}" for number in range(4)]
 
 
+async def test_a_process_that_ends_after_an_outage_leaves_its_peers_the_lease_that_they_share() -> None:
+    world = World()
+    async with process(world, "a") as a:
+        await world.clock.advance(HANDOVER)
+        a.network.hangs = True
+        async with process(world, "b") as b:
+            await world.clock.advance(5.0)
+            a.network.hangs = False
+            a.manager.stop()
+            await world.clock.advance(TAKEOVER)
+
+            assert a.task.done()
+            assert b.sharding.held == {0, 1, 2, 3}
+
+
+async def test_the_last_process_keeps_the_shared_lease_if_another_one_takes_it_while_it_leaves() -> None:
+    world = World()
+    async with process(world, "a") as a:
+        await world.clock.advance(HANDOVER)
+        taken = world.server.get(GROUP)
+        world.server.write(taken, create=False)
+        a.manager.stop()
+        await world.clock.advance(1.0)
+
+        assert a.task.done()
+        assert world.server.holder(GROUP) == "4 shards"
+
+
+async def test_a_process_that_leaves_before_it_worked_leaves_no_lease() -> None:
+    world = World()
+    async with process(world, "two", shards=2):
+        await world.clock.advance(HANDOVER)
+        before = set(world.server.leases)
+        async with process(world, "three", shards=3) as three:
+            await world.clock.advance(HANDOVER)
+            assert set(world.server.leases) > before
+            three.manager.stop()
+            await world.clock.advance(HANDOVER)
+
+            assert set(world.server.leases) == before
+
+
 async def play(script: list[tuple[str, int, int]]) -> None:
-    """Let faults happen, and check after each second that no shard has two workers."""
+    """Let faults happen, and check after each second that no shard and no division of the objects has two workers."""
     world = World()
     async with AsyncExitStack() as stack:
         standing = [await stack.enter_async_context(process(world, name)) for name in "abc"]
+        rival = await stack.enter_async_context(process(world, "rival", shards=3))
         for fault, who, seconds in script:
             network = standing[who].network
             match fault:
@@ -323,6 +369,7 @@ async def play(script: list[tuple[str, int, int]]) -> None:
                 await world.clock.advance(1.0)
                 for shard in range(4):
                     assert sum(each.leads(shard) for each in standing) <= 1
+                assert not (rival.works() and any(each.works() for each in standing))
         for each in standing:
             each.network.reachable, each.network.hangs, each.network.loses_answers = True, False, False
         await stack.enter_async_context(process(world, "late"))

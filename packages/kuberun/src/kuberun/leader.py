@@ -120,14 +120,21 @@ class LeaderElection:
             await self._clock.sleep(min(self._settings.retry_period, self._left()))
             await self._renew()
 
-    async def release(self) -> None:
-        """Release the lease so that a standby takes over at once. Call this after all work has stopped."""
+    async def release(self, *, shared: bool = False) -> None:
+        """Release the lease so that a standby takes over at once. Call this after all work has stopped.
+
+        Pass `shared` if other processes may hold the lease under the same identity. A lease that has changed since our
+        last renewal is then kept: one of them works.
+        """
         if not self.leading:
             return
         self._renewed_at = float("-inf")
         try:
             async with Deadline(self._clock, self._settings.retry_period):
-                await self._write(self._spec_on_releasing)
+                if shared:
+                    await self._client.update(LEASES, {**self._lease, "spec": self._spec_on_releasing()})
+                else:
+                    await self._write(self._spec_on_releasing)
         except (ApiError, OSError, LeadershipLostError) as error:
             self._log.warning("lease not released", error=type(error).__name__)
         else:

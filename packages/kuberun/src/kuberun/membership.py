@@ -6,6 +6,8 @@ never work on one shard.
 
 As in an election, only monotonic time measured in this process counts: a member lives until its Lease has not changed
 for its whole duration. Leases of members that died long ago are deleted.
+
+Members form a crew if they agree on how the work is divided. A process sees only members of its own crew.
 """
 
 from __future__ import annotations
@@ -52,23 +54,27 @@ class Membership:
         leases: MemberLeases,
         group: ObjectKey,
         *,
+        crew: str,
         label: str,
         identity: str,
         clock: Clock,
         settings: LeaseSettings,
     ) -> None:
-        """Join the members of `group`. All its Leases have the label `label` with the name of the group."""
+        """Prepare to join a crew of `group`. All Leases of the group have the label `label` with its name."""
         self.identity = identity
         self.labels = {label: group.name}
         self.live: frozenset[str] = frozenset()
         """The members that live, this process included; empty before the first look."""
         self.changed = asyncio.Event()
         """Set when `live` changes. The reader clears it."""
+        self.joined = asyncio.Event()
+        """Set when our Lease exists, so that every other process can see it."""
         self._leases = leases
         self._selection = Selection(group.namespace, label_selector=f"{label}={group.name}")
         digest = hashlib.blake2b(identity.encode(), digest_size=8).hexdigest()
-        self._prefix = f"{group.name}-member-"
-        self._key = ObjectKey(group.namespace, self._prefix + digest)
+        self._every_crew = f"{group.name}-member-"
+        self._crew = f"{self._every_crew}{crew}-"
+        self._key = ObjectKey(group.namespace, self._crew + digest)
         self._clock = clock
         self._settings = settings
         self._own: JsonObject | None = None
@@ -90,15 +96,25 @@ class Membership:
                 _log.warning("members not seen", group=str(self._key), error=type(error).__name__)
             await self._clock.sleep(self._settings.retry_period)
 
-    async def leave(self) -> None:
-        """Delete our Lease, so that the others take over our shards at once."""
+    async def leave(self) -> bool:
+        """Delete our Lease, so that the others take over our shards at once. Return whether we were the last member.
+
+        A member whose Lease still exists counts, dead or alive: it may work for as long as its other Leases last.
+        """
         try:
             async with Deadline(self._clock, self._settings.retry_period):
-                await self._leases.delete(LEASES, self._key, DeleteOptions())
-        except NotFound:
-            pass
+                await self._delete_own()
+                left = await self._leases.list(LEASES, self._selection)
         except (ApiError, OSError) as error:
             _log.warning("membership not ended", lease=str(self._key), error=type(error).__name__)
+            return False
+        return not any(name.startswith(self._crew) for name in _by_name(left))
+
+    async def _delete_own(self) -> None:
+        try:
+            await self._leases.delete(LEASES, self._key, DeleteOptions())
+        except NotFound:
+            return
 
     async def _renew(self) -> None:
         spec = {
@@ -116,10 +132,12 @@ class Membership:
             self._own = None  # deleted: created again next time
         except (AlreadyExists, Conflict):
             self._own = await self._leases.get(LEASES, self._key)  # an earlier write whose answer was lost
+        if self._own is not None:
+            self.joined.set()
 
     def _look(self, page: Page[JsonObject]) -> None:
         now = self._clock.monotonic()
-        leases = {obj["metadata"]["name"]: obj for obj in page.items if isinstance(obj, dict)}
+        leases = _by_name(page)
         for name, lease in leases.items():
             known, version = self._seen.get(name), version_of(lease)
             if known is None or known.version != version:
@@ -127,11 +145,9 @@ class Membership:
                 self._seen[name] = Seen(holder, version, now)
         for name in self._seen.keys() - leases.keys():
             del self._seen[name]
-        live = {seen.holder for _, seen in self._members() if now < seen.at + self._settings.duration}
+        crew = [seen for name, seen in self._seen.items() if name.startswith(self._crew)]
+        live = {seen.holder for seen in crew if now < seen.at + self._settings.duration}
         self._live(frozenset(live - {""} | {self.identity}))
-
-    def _members(self) -> list[tuple[str, Seen]]:
-        return [(name, seen) for name, seen in self._seen.items() if name.startswith(self._prefix)]
 
     def _live(self, live: frozenset[str]) -> None:
         if live != self.live:
@@ -141,7 +157,11 @@ class Membership:
 
     async def _tidy(self) -> None:
         longest = self._settings.duration * _FORGOTTEN_AFTER
-        for name, seen in self._members():
-            if self._clock.monotonic() >= seen.at + longest:
+        for name, seen in list(self._seen.items()):
+            if name.startswith(self._every_crew) and self._clock.monotonic() >= seen.at + longest:
                 key = ObjectKey(self._key.namespace, name)
                 await self._leases.delete(LEASES, key, DeleteOptions(resource_version=seen.version))
+
+
+def _by_name(page: Page[JsonObject]) -> dict[str, JsonObject]:
+    return {obj["metadata"]["name"]: obj for obj in page.items if isinstance(obj, dict)}

@@ -3,12 +3,14 @@
     membership -> assigned shards -> take the Lease, settle, work -> drain, release the Lease
 
 Three kinds of Leases:
-- NAME-member-…: one for each process. It says that the process lives (`membership.py`).
+- NAME-member-…: one for each process. It says that the process lives (`membership.py`), and exists before the process
+  takes any other Lease.
 - NAME-shard-0, NAME-shard-1, …: only the holder works on the objects of the shard. This is an election for each shard
   (`leader.py`), with the same guarantee: two processes never work on one shard.
 - NAME: held by all processes with the same number of shards together, and by the leader if there is a single shard.
   Processes that disagree about the number of shards therefore never work at the same time: those that come later wait
-  until the others are gone. This also holds for every other operator that uses a Lease of that name.
+  until the others are gone. This also holds for every other operator that uses a Lease of that name. Only the last
+  member releases it, if no other process has joined since.
 
 When a process joins or leaves, `shards.assigned` gives shards to other processes. The holder then takes no further
 objects of such a shard, lets running reconciles finish, and releases the Lease. The next holder waits for a moment, so
@@ -80,7 +82,13 @@ class Sharding:
         self._timing = lease_settings or LeaseSettings()
         self._layout = self._election(key.name, f"{settings.shards} shards", {})
         self._members = Membership(
-            leases, key, label=settings.label, identity=self.identity, clock=clock, settings=self._timing
+            leases,
+            key,
+            crew=str(settings.shards),
+            label=settings.label,
+            identity=self.identity,
+            clock=clock,
+            settings=self._timing,
         )
         self._tenures: dict[int, _Tenure] = {}
         self._territories: list[_Territory] = []
@@ -128,9 +136,10 @@ class Sharding:
         """Take, keep and hand over shards until cancelled. Raises LeadershipLostError when a Lease is lost."""
         try:
             async with asyncio.TaskGroup() as group:
+                group.create_task(self._members.run())
+                await self._members.joined.wait()
                 group.create_task(self._layout.run())
                 await self._layout.wait_acquired()
-                group.create_task(self._members.run())
                 while True:
                     await self._members.changed.wait()
                     self._members.changed.clear()
@@ -143,9 +152,8 @@ class Sharding:
         for tenure in self._tenures.values():
             await tenure.election.release()
         self._tenures.clear()
-        await self._members.leave()
-        if self._members.live <= {self.identity}:
-            await self._layout.release()
+        if await self._members.leave():
+            await self._layout.release(shared=True)
 
     # --- one shard ----------------------------------------------------------------------------------------------------
 
