@@ -1,6 +1,7 @@
 """New objects and changed specs do not wait for refreshes, whether these are queued, running or about to resume."""
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -9,7 +10,11 @@ import pytest
 from kubebase.meta import ObjectKey
 from kubebase.testing.clock import VirtualClock
 from kuberun.controller import Controller, Done, Outcome, Reconcile, parked
+from kuberun.turns import Turns
 from kuberun.workqueue import Lane, Request, WorkQueue
+
+STEP = 0.0001
+"""Seconds that each step of a reconcile takes, on every machine."""
 
 
 def key(name: str) -> ObjectKey:
@@ -18,7 +23,9 @@ def key(name: str) -> ObjectKey:
 
 @asynccontextmanager
 async def controlling(reconcile: Reconcile, *, workers: int) -> AsyncIterator[Controller]:
-    controller = Controller("things", reconcile, clock=VirtualClock(), workers=workers)
+    seconds = itertools.count(step=STEP)
+    turns = Turns(lambda: next(seconds))
+    controller = Controller("things", reconcile, clock=VirtualClock(), workers=workers, turns=turns)
     running = asyncio.ensure_future(controller.run())
     try:
         yield controller
@@ -80,7 +87,7 @@ async def test_an_urgent_run_that_resumes_overtakes_all_others_that_resume() -> 
         for number in range(200):
             controller.queue.add(Request(ObjectKey(f"team-{number}", "old"), lane=Lane.REFRESH))
         await _until(lambda: len(controller.queue.running()) == 200)
-        controller.queue.add(Request(ObjectKey("team-0", "new"), lane=Lane.FIRST_SYNC))
+        controller.queue.add(Request(ObjectKey("newcomers", "new"), lane=Lane.FIRST_SYNC))
         await _until(lambda: len(controller.queue.running()) == 201)
         answered.set()
         await _until(lambda: len(resumed) == 201)

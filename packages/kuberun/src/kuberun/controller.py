@@ -41,7 +41,7 @@ from kuberun.cache import Change, Origin
 from kuberun.informer import Informer, Subscription, merge_into
 from kuberun.permit import Permit, always, work_by
 from kuberun.triggers import Mapping
-from kuberun.turns import turns_of
+from kuberun.turns import Turns, turns_of
 from kuberun.workqueue import URGENT, Lane, QueueClosedError, Request, WorkQueue
 
 T = TypeVar("T")
@@ -241,12 +241,15 @@ class Controller:
         deadline: float = 300.0,
         backoff: Backoff | None = None,
         draw: Random = system_random,
+        turns: Turns | None = None,
     ) -> None:
+        """Pass `turns` to measure the time of the event loop in another way than all controllers of the loop do."""
         self.name = name
         self.queue = WorkQueue(clock, backoff=backoff, draw=draw)
         self._reconcile = reconcile
         self._clock = clock
         self._workers = _Workers(workers)
+        self._turns = turns
         self._runs: dict[ObjectKey, _Run] = {}
         self._deadline = deadline
         self._feeds: list[tuple[Subscription[Any], Mapping[Any]]] = []
@@ -366,7 +369,7 @@ class Controller:
 
     def _start(self, request: Request, workers: FairSlots, runs: asyncio.TaskGroup) -> None:
         run = self._run_one(request, workers)
-        turns = turns_of(asyncio.get_running_loop())
+        turns = self._turns or turns_of(asyncio.get_running_loop())
         runs.create_task(turns.take(request.key.namespace, run, urgent=request.lane in URGENT))
 
     async def _run_one(self, request: Request, workers: FairSlots) -> None:
