@@ -80,6 +80,17 @@ async def test_metadata_only_looks_like_its_own_kind(server: ScriptedServer, cli
     assert "as=PartialObjectMetadata;" in server.received[0].headers["Accept"]
 
 
+async def test_metadata_only_omits_the_copy_of_the_manifest(server: ScriptedServer, client: Client) -> None:
+    annotations = {"kubectl.kubernetes.io/last-applied-configuration": PLANTED, "note": "kept"}
+    server.will(script.json(document(WIDGETS, "one", metadata={"annotations": annotations})))
+
+    found = await client.get(ONLY_METADATA, key())
+    whole = await client.get(meta.raw(WIDGETS), key())
+
+    assert found.metadata.annotations == {"note": "kept"}
+    assert whole["metadata"]["annotations"] == annotations
+
+
 @pytest.mark.parametrize(
     "answer",
     [

@@ -15,19 +15,22 @@ T = TypeVar("T")
 
 _VALUE_IN_ERROR = re.compile(r"(Invalid (?:enum )?value) '.*?'(?=$| - at)", re.DOTALL)
 _LONGEST_ERROR = 512
+_MANIFEST_COPY = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 class ObjectDecoder(Generic[T]):
     """Decodes objects of one kind, each on its own: one bad object must never hide the others.
 
     Items of a list have no apiVersion and kind, and metadata-only objects have those of the metadata form. Both get the
-    kind's own, so that an object looks the same however it was fetched.
+    kind's own, so that an object looks the same however it was fetched. Metadata-only objects lose the copy of the
+    whole manifest that `kubectl apply` keeps in an annotation: that of a Secret contains its values.
     """
 
     def __init__(self, kind: Kind[T]) -> None:
         self._decoder: msgspec.json.Decoder[T] = msgspec.json.Decoder(kind.type)
         self._api_version = kind.resource.api_version
         self._kind = kind.resource.kind
+        self._only_metadata = kind.type is Object
 
     def decode(self, raw: bytes | msgspec.Raw) -> T | Malformed:
         try:
@@ -40,6 +43,8 @@ class ObjectDecoder(Generic[T]):
         """Set the kind's own apiVersion and kind on the object, and share what many objects have in common."""
         if isinstance(found, Object):
             found.api_version, found.kind = self._api_version, self._kind
+            if self._only_metadata:
+                found.metadata.annotations.pop(_MANIFEST_COPY, None)
             _share(found.metadata)
         elif isinstance(found, dict):
             found["apiVersion"], found["kind"] = self._api_version, self._kind
@@ -66,6 +71,8 @@ def error_text(error: msgspec.DecodeError) -> str:
 def _metadata(raw: bytes | msgspec.Raw) -> ObjectMeta:
     """Return as much of the metadata as can be read, so that the object can be named."""
     try:
-        return meta_of(msgspec.json.decode(raw, type=dict))
+        found = meta_of(msgspec.json.decode(raw, type=dict))
     except msgspec.DecodeError:
         return ObjectMeta()
+    found.annotations.pop(_MANIFEST_COPY, None)
+    return found
