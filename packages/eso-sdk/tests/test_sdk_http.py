@@ -28,6 +28,7 @@ from eso_sdk.http import (
 )
 from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.clock import SystemClock
+from kubebase.testing.listening import listening
 
 LOOPBACK = AddressPolicy.parse(["loopback"])
 CANARY = "CANARY-7f3a"
@@ -251,11 +252,12 @@ async def test_a_host_that_listens_can_be_reached_and_sees_no_request() -> None:
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 async def test_reaching_a_forbidden_address_is_refused_before_it_is_dialled(host: str) -> None:
     dialled = asyncio.Event()
-    server = await asyncio.start_server(lambda *_: dialled.set(), "127.0.0.1", 0)
-    url = URL.build(scheme="http", host=host, port=server.sockets[0].getsockname()[1])
 
-    async with server, client(AddressPolicy()) as http:
-        error = await refusal(http.reach(url))
+    async def dial(*_: object) -> None:
+        dialled.set()
+
+    async with listening(dial) as port, client(AddressPolicy()) as http:
+        error = await refusal(http.reach(URL.build(scheme="http", host=host, port=port)))
 
     assert error.reason is ErrorReason.CONFIG_INVALID
     assert "/url" in error.message
@@ -283,15 +285,12 @@ async def test_a_host_that_cannot_be_reached_is_unavailable(host: str, words: st
 async def test_behind_a_proxy_the_proxy_is_reached_instead(monkeypatch: pytest.MonkeyPatch) -> None:
     dialled = asyncio.Event()
 
-    async def proxy(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def proxy(*_: object) -> None:
         dialled.set()
-        writer.close()
 
-    server = await asyncio.start_server(proxy, "127.0.0.1", 0)
-    monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
     monkeypatch.setenv("no_proxy", "")
-
-    async with server, client() as http:
+    async with listening(proxy) as port, client() as http:
+        monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{port}")
         await http.reach(URL("https://no-such-host.invalid/"))
         await dialled.wait()
 
@@ -305,16 +304,14 @@ async def test_a_proxy_is_not_asked_for_an_address_that_no_tenant_should_reach(
     """The proxy may reach such addresses, and the rule saw only the proxy's own address."""
     asked: list[bytes] = []
 
-    async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def proxy(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
         asked.append(await reader.readline())
-        writer.close()
 
-    server = await asyncio.start_server(proxy, "127.0.0.1", 0)
-    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
     monkeypatch.setenv("no_proxy", "")
     proxied = AddressPolicy.parse(("127.0.0.1",)) if host != "localhost" else AddressPolicy()
 
-    async with server, client(proxied) as http:
+    async with listening(proxy) as port, client(proxied) as http:
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{port}")
         sent = await refusal(http.send(HttpRequest("GET", URL(f"http://{host}/latest"))))
         reached = await refusal(http.reach(URL(f"http://{host}/latest")))
 

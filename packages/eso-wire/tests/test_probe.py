@@ -15,6 +15,7 @@ import pytest
 from eso_wire.options import SERVER_OPTIONS
 from eso_wire.probe import TlsProblem, TlsProblemKind, diagnose
 from eso_wire.tls import ServerCertificates, TlsMaterial
+from kubebase.testing.listening import listening
 
 EXPIRED = timedelta(days=-1)
 
@@ -116,11 +117,9 @@ async def test_a_server_that_does_not_speak_tls(authority: Issuer) -> None:
     async def greet(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"220 mail.example ready\r\n" * 10)
         await writer.drain()
-        writer.close()
 
-    server = await asyncio.start_server(greet, "127.0.0.1", 0)
-    async with server:
-        problem = await look(server.sockets[0].getsockname()[1], authority.issue())
+    async with listening(greet) as port:
+        problem = await look(port, authority.issue())
 
     assert kind_of(problem) is TlsProblemKind.UNKNOWN
 

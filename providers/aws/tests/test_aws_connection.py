@@ -20,6 +20,7 @@ from eso_sdk.testing import InMemory
 from eso_sdk.testing.certificates import Authority
 from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.testing.clock import VirtualClock
+from kubebase.testing.listening import listening
 
 
 async def _refusal(provider: InMemory, region: str = "eu-west-1") -> ProviderError:
@@ -253,7 +254,6 @@ class Proxy:
         self.wanted.append(request.split()[1].decode())
         if self.refuses:
             writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
-            writer.close()
             return
         host, _, port = self._to.partition(":")
         upstream, downstream = await asyncio.open_connection(host, int(port))
@@ -276,15 +276,13 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 async def proxy(tls: tuple[str, Path], monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Proxy]:
     """The only way to the service."""
     made = Proxy(tls[0])
-    server = await asyncio.start_server(made.serve, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{port}")
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.setenv("AWS_SECRETSMANAGER_ENDPOINT", "https://provider.test")
     monkeypatch.setenv("AWS_CA_BUNDLE", str(tls[1]))
-    yield made
-    server.close()
+    async with listening(made.serve) as port:
+        monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{port}")
+        yield made
 
 
 async def test_a_service_is_reached_through_a_proxy_that_resolves_its_name(proxy: Proxy, provider: InMemory) -> None:

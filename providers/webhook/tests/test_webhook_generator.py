@@ -19,6 +19,7 @@ from eso_sdk.testing.certificates import Authority
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import CredentialKind, CredentialPath, KindRole, ValidationState
 from kubebase.testing.clock import VirtualClock
+from kubebase.testing.listening import listening
 
 TOKEN = "CANARY-token"
 SECRETS = {"secrets": [{"name": "auth", "secretRef": {"name": "token", "key": "ignored"}}]}
@@ -219,13 +220,14 @@ async def test_a_limit_says_when_to_come_again(client: InMemory, endpoint: Any, 
     assert (await refused(client, spec_of(endpoint))).retry_after == seconds
 
 
+async def _hang_up(*_: object) -> None:
+    """Close the connection at once."""
+
+
 async def test_an_endpoint_that_refuses_connections(client: InMemory, endpoint: Any) -> None:
     async with asyncio.timeout(30):
-        server = await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        broken = await refused(client, spec_of(endpoint, url=f"http://127.0.0.1:{port}/?CANARY"))
-        server.close()
-        await server.wait_closed()
+        async with listening(_hang_up) as port:
+            broken = await refused(client, spec_of(endpoint, url=f"http://127.0.0.1:{port}/?CANARY"))
         gone = await refused(client, spec_of(endpoint, url=f"http://127.0.0.1:{port}/?CANARY"))
 
     assert broken.reason is gone.reason is ErrorReason.BACKEND_UNAVAILABLE

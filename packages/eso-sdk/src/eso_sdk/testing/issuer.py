@@ -19,6 +19,7 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from kubebase.testing.clock import START
+from kubebase.testing.listening import listening
 
 ISSUER = "https://issuer.test"
 AUDIENCE = "external-secrets-provider/test"
@@ -45,14 +46,9 @@ class Issuer:
         issuer = cls()
         issuer.add_key("first")
         issuer.open.set()
-        server = await asyncio.start_server(issuer._answer, "127.0.0.1", 0)
-        issuer.address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/jwks"
-        try:
+        async with listening(issuer._answer) as port:
+            issuer.address = f"http://127.0.0.1:{port}/jwks"
             yield issuer
-        finally:
-            issuer.open.set()
-            server.close()
-            await server.wait_closed()
 
     def add_key(self, key_id: str) -> None:
         self.keys[key_id] = ec.generate_private_key(ec.SECP256R1())
@@ -78,15 +74,10 @@ class Issuer:
         return jwt.encode(said, key or self.keys[key_id], algorithm=algorithm, headers={"kid": key_id})
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            await reader.readuntil(b"\r\n\r\n")
-            self.asked += 1
-            await self.open.wait()
-            body = self.document() if self.body is None else self.body
-            head = f"HTTP/1.1 {self.status}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-            writer.write(head.encode() + body)
-            await writer.drain()
-        except (OSError, asyncio.IncompleteReadError):
-            pass  # the client has left
-        finally:
-            writer.close()
+        await reader.readuntil(b"\r\n\r\n")
+        self.asked += 1
+        await self.open.wait()
+        body = self.document() if self.body is None else self.body
+        head = f"HTTP/1.1 {self.status}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        writer.write(head.encode() + body)
+        await writer.drain()

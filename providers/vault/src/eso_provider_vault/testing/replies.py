@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
+from kubebase.testing.listening import listening
+
 MAX_HEAD = 64 * 1024
 
 
@@ -51,12 +53,9 @@ class ReplyServer:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        listening = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=MAX_HEAD)
-        self.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
-        try:
+        async with listening(self._serve, limit=MAX_HEAD) as port:
+            self.url = f"http://127.0.0.1:{port}"
             yield
-        finally:
-            listening.close()
 
     def answer(self, seen: Seen) -> Said | None:
         return self.answers(seen)
@@ -66,21 +65,16 @@ class ReplyServer:
         return False
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while True:
-                seen = await self._request(reader)
-                if await self._upgraded(seen, reader, writer):
-                    break
-                said = self.answer(seen)
-                if said is None:
-                    await reader.read()
-                    break
-                writer.write(_encoded(said))
-                await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass
-        finally:
-            writer.close()
+        while True:
+            seen = await self._request(reader)
+            if await self._upgraded(seen, reader, writer):
+                break
+            said = self.answer(seen)
+            if said is None:
+                await reader.read()
+                break
+            writer.write(_encoded(said))
+            await writer.drain()
 
     async def _request(self, reader: asyncio.StreamReader) -> Seen:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
