@@ -60,7 +60,19 @@ def test_a_process_starts_without_libraries_that_it_may_never_use(starts: str, u
     assert [name for name in unwanted if name in told.stdout.split()] == []
 
 
-_HEAVY = ("pydantic", "rich", "grpc", "google", "prometheus_client", "aiohttp.web", "localkube", "eso_sdk")
+_HEAVY = (
+    "pydantic",
+    "rich",
+    "grpc",
+    "google",
+    "prometheus_client",
+    "aiohttp.web",
+    "localkube",
+    "eso_sdk",
+    "eso_wire.values",
+    "eso_wire.messages.calls",
+    "eso_wire.messages.reading",
+)
 _RUN = """
 import sys
 from eso_cli.main import app

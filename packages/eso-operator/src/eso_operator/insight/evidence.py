@@ -32,7 +32,8 @@ from eso_operator.resolving.reference import normalise
 from eso_operator.resolving.resolved import ResolutionError
 from eso_operator.resolving.settings import ResolverSettings
 from eso_operator.targets.marks import target_name
-from eso_wire.values import KindId, ObjectRef, Operation
+from eso_wire.messages.kinds import Operation
+from eso_wire.messages.names import KindId, ObjectRef
 from kubebase.meta import JsonObject, Kind, Malformed, ObjectKey, meta_of, metadata_of
 from kuberun.client import Client
 from kuberun.conditions import is_true
