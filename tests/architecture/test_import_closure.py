@@ -63,6 +63,7 @@ def test_a_process_starts_without_libraries_that_it_may_never_use(starts: str, u
 _HEAVY = (
     "pydantic",
     "rich",
+    "structlog",
     "grpc",
     "google",
     "prometheus_client",
