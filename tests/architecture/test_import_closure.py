@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+PACKAGES = Path(__file__).parents[2] / "packages"
 
 RECONCILER = "eso_operator.controllers.externalsecret.reconciler"
 MOST_MODULES = 40
@@ -60,7 +64,20 @@ def test_a_process_starts_without_libraries_that_it_may_never_use(starts: str, u
     assert [name for name in unwanted if name in told.stdout.split()] == []
 
 
-_HEAVY = ("pydantic", "rich", "grpc", "google", "prometheus_client", "aiohttp.web", "localkube", "eso_sdk")
+_HEAVY = (
+    "pydantic",
+    "rich",
+    "structlog",
+    "grpc",
+    "google",
+    "prometheus_client",
+    "aiohttp.web",
+    "localkube",
+    "eso_sdk",
+    "eso_wire.values",
+    "eso_wire.messages.calls",
+    "eso_wire.messages.reading",
+)
 _RUN = """
 import sys
 from eso_cli.main import app
@@ -77,7 +94,23 @@ print(*sys.modules)
     ("arguments", "unwanted"),
     [
         pytest.param(["status", "-A"], (*_HEAVY, "eso_operator.controllers", "kuberun.cache"), id="eso status"),
-        pytest.param(["why", "externalsecret/a", "-n", "b"], (*_HEAVY, "eso_operator.calling"), id="eso why"),
+        pytest.param(
+            ["why", "externalsecret/a", "-n", "b"],
+            (
+                *_HEAVY,
+                "eso_operator.calling",
+                "eso_operator.controllers.externalsecret.refresh",
+                "eso_operator.controllers.externalsecret.outcome",
+                "eso_operator.report.report",
+                "eso_operator.targets.target",
+                "eso_render",
+                "kuberun.cache",
+                "kuberun.controller",
+                "kuberun.watch",
+                "kuberun.workqueue",
+            ),
+            id="eso why",
+        ),
     ],
 )
 def test_a_command_loads_only_what_it_uses(arguments: list[str], unwanted: tuple[str, ...]) -> None:
@@ -85,6 +118,17 @@ def test_a_command_loads_only_what_it_uses(arguments: list[str], unwanted: tuple
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
 
     assert [name for name in unwanted if name in told.stdout.split()] == []
+
+
+@pytest.mark.parametrize("package", ["kuberun", "eso-operator"])
+def test_a_module_that_logs_loads_structlog_without_its_renderers(package: str) -> None:
+    """Commands load these packages and log nothing, so their `__init__` does not load it for all modules."""
+    sources = sorted((PACKAGES / package / "src").rglob("*.py"))
+
+    bare = [path for path in sources if re.search(r"^(import|from) structlog", path.read_text(), re.MULTILINE)]
+
+    assert sources
+    assert bare == [], "write: from kubebase.plainlogs import structlog"
 
 
 @pytest.mark.parametrize("starts", ["eso_operator.__main__", "localkube.__main__", "eso_cli.status", "eso_cli.up"])

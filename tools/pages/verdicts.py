@@ -17,6 +17,7 @@ from eso_api.v2.policy import ProviderStatus
 from eso_api.v2.providerclass import ProviderClassSpec, ProviderClassStatus, ServedKind
 from eso_operator.controllers.due import NotDue
 from eso_operator.controllers.externalsecret import outcome as of_external_secret
+from eso_operator.controllers.externalsecret import reasons
 from eso_operator.controllers.fanout import outcome as of_fan_out
 from eso_operator.controllers.fanout.clusterexternalsecret import CLUSTER_EXTERNAL_SECRETS
 from eso_operator.controllers.fanout.clusterpushsecret import CLUSTER_PUSH_SECRETS
@@ -44,7 +45,7 @@ from kuberun.events import EventType
 from pages.causes import literals
 from pages.markdown import DocsError
 
-_REASONS: Final = (of_external_secret.SYNCED, of_external_secret.DELETED, of_external_secret.MISSING)
+_REASONS: Final = (reasons.SYNCED, reasons.DELETED, reasons.MISSING)
 CAUSE: Final = "CAUSE"
 """Stands for any of the causes."""
 

@@ -11,11 +11,9 @@ from eso_render.sources import (
     MANIFEST_ORDER,
     SECRET_ORDER,
     Kept,
-    References,
     Scope,
     TemplateObjects,
     pieces,
-    references,
 )
 
 OBJECTS = TemplateObjects(
@@ -91,11 +89,6 @@ def test_a_template_does_not_show_up_in_a_dump_of_its_piece() -> None:
     shown = repr(list(pieces(one(EVERYWHERE), OBJECTS, SECRET_ORDER))) + repr(OBJECTS)
 
     assert "from the" not in shown
-
-
-def test_objects_that_must_be_read_beforehand_are_named() -> None:
-    assert references(one(EVERYWHERE)) == References(frozenset({"shared"}), frozenset({"hidden"}))
-    assert references(None) == References(frozenset(), frozenset())
 
 
 def source(name: str, key: str, template_as: str = "Values") -> TemplateSource:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from eso_api.shapes import DataKey, Fragment, ObjectName, one_of, shaped
 
@@ -72,3 +72,19 @@ class Template(Fragment, frozen=True, kw_only=True):
     """Keys of the object; the values are templates."""
     template_from: Annotated[list[TemplateFrom], shaped(maxItems=MAX_TEMPLATES)] = []
     """Templates kept elsewhere, rendered in order; data wins over them."""
+
+
+class TemplateReferences(NamedTuple):
+    """Names of the ConfigMaps and Secrets that contain templates."""
+
+    config_maps: frozenset[str]
+    secrets: frozenset[str]
+
+
+def template_references(template: Template | None) -> TemplateReferences:
+    """Return the objects that must be read before the template is rendered."""
+    entries = template.template_from if template else []
+    return TemplateReferences(
+        config_maps=frozenset(entry.config_map.name for entry in entries if entry.config_map),
+        secrets=frozenset(entry.secret.name for entry in entries if entry.secret),
+    )

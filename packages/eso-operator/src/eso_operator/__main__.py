@@ -10,7 +10,6 @@ import os
 import sys
 from collections.abc import Sequence
 
-import structlog
 from prometheus_client import disable_created_metrics
 
 from eso_operator.process.build import this_build
@@ -20,6 +19,7 @@ from eso_operator.process.settings import Settings, SettingsError
 from eso_operator.process.wiring import wire
 from eso_operator.telemetry import logs
 from kubebase.clock import SystemClock
+from kubebase.plainlogs import structlog
 from kubebase.tlsbuffers import shrink_tls_buffers
 from kuberun import config
 from kuberun.client import Client

@@ -11,7 +11,7 @@ import pytest
 
 from eso_api.externalsecret import EXTERNAL_SECRET, ExternalSecret
 from eso_api.pushsecret import PUSH_SECRET, PushSecret
-from eso_operator.controllers.externalsecret.refresh import current_version
+from eso_operator.controllers.externalsecret.schedule import current_version
 from eso_operator.insight.evidence import Evidence, Source
 from eso_operator.insight.facts import Fact, Mark, Recorded, Story
 from eso_operator.insight.sights import Look, Sight

@@ -3,7 +3,8 @@
 import pytest
 
 from eso_api.externalsecret import ExternalSecretSpec
-from eso_operator.reading.wants import Extract, FindMany, Generate, OneValue, Want, remote_ref, wants_of
+from eso_operator.reading.requests import remote_ref
+from eso_operator.reading.wants import Extract, FindMany, Generate, OneValue, Want, wants_of
 from eso_operator.testing.externalsecrets import entry, external_secret
 from eso_wire.values import MetadataPolicy, Operation
 from kubebase.meta import JsonObject

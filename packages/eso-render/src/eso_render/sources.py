@@ -1,7 +1,7 @@
 """The templates of one object in rendering order, from all their sources.
 
-The caller reads ConfigMaps and Secrets with templates beforehand (`references` names them) and passes them as
-`TemplateObjects`; this module only finds the keys in them.
+The caller reads ConfigMaps and Secrets with templates beforehand (`eso_api.template.template_references` names them)
+and passes them as `TemplateObjects`; this module only finds the keys in them.
 """
 
 from __future__ import annotations
@@ -47,23 +47,6 @@ class TemplateObjects:
 
     config_maps: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
     secrets: Mapping[str, Mapping[str, SecretBytes]] = field(default_factory=dict, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class References:
-    """Names of the ConfigMaps and Secrets that contain templates."""
-
-    config_maps: frozenset[str]
-    secrets: frozenset[str]
-
-
-def references(template: Template | None) -> References:
-    """Return the objects that must be read before `pieces` is called."""
-    entries = template.template_from if template else []
-    return References(
-        config_maps=frozenset(entry.config_map.name for entry in entries if entry.config_map),
-        secrets=frozenset(entry.secret.name for entry in entries if entry.secret),
-    )
 
 
 Kept = Callable[[TemplateFrom, int, TemplateObjects], Iterator[Piece]]

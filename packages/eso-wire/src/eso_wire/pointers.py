@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-from eso_wire.values import CallerDependence, SpecCondition
+from eso_wire.messages.kinds import CallerDependence, SpecCondition
 
 MAX_STEPS: Final = 20_000
 """Maximum number of visited members and entries."""

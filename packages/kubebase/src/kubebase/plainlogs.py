@@ -1,28 +1,38 @@
-"""Import structlog without the libraries that only its renderers for developers use.
+"""structlog, imported without the libraries that only its renderers for developers use.
 
 `structlog` imports rich and colorama if they are installed: 14 MB and 80 ms of each process. Our log lines are JSON,
-and tracebacks with the values of variables would show secrets. The `__init__` of each package that logs imports this
-module, so that it runs before the first `import structlog`. Libraries that are already loaded stay as they are.
+and tracebacks with the values of variables would show secrets. Whoever imports structlog first decides, so modules that
+log do it here; a package whose processes always log may do it in its `__init__` for all its modules. Libraries that are
+already loaded stay as they are.
+
+    from kubebase.plainlogs import structlog
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 _FOR_DEVELOPERS: Final = ("rich", "colorama", "better_exceptions")
 
 
-def _import_structlog() -> None:
+@contextmanager
+def _without(libraries: tuple[str, ...]) -> Iterator[None]:
+    """Let imports of these libraries raise ImportError inside the block, as if they were not installed."""
     modules: dict[str, Any] = sys.modules
-    hidden = [name for name in _FOR_DEVELOPERS if name not in modules]
+    hidden = [name for name in libraries if name not in modules]
     for name in hidden:
-        modules[name] = None  # an import of it raises ImportError, as if it were not installed
+        modules[name] = None
     try:
-        import structlog  # noqa: F401 - loaded here, used elsewhere
+        yield
     finally:
         for name in hidden:
             del modules[name]
 
 
-_import_structlog()
+with _without(_FOR_DEVELOPERS):
+    import structlog
+
+__all__ = ["structlog"]

@@ -5,7 +5,6 @@ Layers, from the top: testing > manager > controller | leader | health > trigger
 clock. The whole list is in the workspace's import contracts.
 """
 
-import kubebase.plainlogs  # noqa: F401 - before the first import of structlog
 from kubebase.lateauthorities import late_authorities
 
 with late_authorities():

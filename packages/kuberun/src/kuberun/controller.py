@@ -29,14 +29,12 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Final, Protocol, TypeVar, assert_never
 
-import structlog
-from structlog.contextvars import bound_contextvars
-
 from kubebase.backoff import Backoff, Random, system_random
 from kubebase.clock import Clock
 from kubebase.deadline import Deadline
 from kubebase.fairness import FairSlots
 from kubebase.meta import ObjectKey
+from kubebase.plainlogs import structlog
 from kuberun.cache import Change, Origin
 from kuberun.informer import Informer, Subscription, merge_into
 from kuberun.permit import Permit, always, work_by
@@ -382,7 +380,9 @@ class Controller:
         _LONGEST_WAIT.set(lambda longest: self.queue.longest_wait(request.key, longest=longest))
         self._runs[request.key] = this = _Run(request, self._workers, workers)
         _RUN.set(this)
-        with bound_contextvars(controller=self.name, key=str(request.key), reconcile_id=run, trace_id=trace_id):
+        with structlog.contextvars.bound_contextvars(
+            controller=self.name, key=str(request.key), reconcile_id=run, trace_id=trace_id
+        ):
             try:
                 outcome = await self._outcome(request, permitted)
                 self._conclude(request, outcome)

@@ -25,11 +25,10 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-import structlog
-
 from kubebase.clock import Clock
 from kubebase.deadline import Deadline
 from kubebase.meta import ObjectKey
+from kubebase.plainlogs import structlog
 from kuberun.controller import Controller
 from kuberun.leader import LeaderElection, LeadershipLostError, LeaseSettings, new_identity
 from kuberun.membership import MemberLeases, Membership

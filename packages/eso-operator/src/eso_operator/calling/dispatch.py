@@ -15,8 +15,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
-import structlog
-
 from eso_operator.calling import transport as methods
 from eso_operator.calling.channel import GrpcTransport
 from eso_operator.calling.client import ProviderClient
@@ -43,6 +41,7 @@ from kubebase.backoff import Random, system_random
 from kubebase.clock import Clock
 from kubebase.deadline import Deadline
 from kubebase.fairness import FairTable
+from kubebase.plainlogs import structlog
 from kuberun.controller import TRACE_ID, parked
 
 T = TypeVar("T")

@@ -26,8 +26,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-import structlog
-
 from eso_operator.certs import secrets
 from eso_operator.certs.authority import validity_of
 from eso_operator.certs.bundle import IssueLeaf, Phase, Plan, State, plan
@@ -40,6 +38,7 @@ from eso_operator.resolving.resolved import ServiceKey
 from kubebase.bounded import BoundedDict
 from kubebase.clock import Clock
 from kubebase.meta import JsonObject, Object, ObjectKey, ObjectMeta, Resource, meta_of, metadata_of, raw
+from kubebase.plainlogs import structlog
 from kuberun.cache import Change
 from kuberun.client import Client
 from kuberun.controller import After, Controller, Done, Outcome, Retry

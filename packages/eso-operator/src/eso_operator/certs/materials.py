@@ -17,8 +17,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final, NoReturn, Protocol, assert_never
 
-import structlog
-
 from eso_api.values import SecretBytes
 from eso_operator.certs import authority, secrets
 from eso_operator.certs.authority import Window
@@ -31,6 +29,7 @@ from kubebase.bounded import BoundedDict, ExpiringDict
 from kubebase.clock import Clock
 from kubebase.deadline import happens_within
 from kubebase.meta import Malformed, ObjectKey
+from kubebase.plainlogs import structlog
 from kuberun.client import Client
 from kuberun.errors import ApiError, Forbidden, NotFound
 from kuberun.informer import Informer

@@ -15,8 +15,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-import structlog
-
 from eso_operator.changefeed.checkpoints import Checkpoints
 from eso_operator.changefeed.followers import Followers, Wish
 from eso_operator.changefeed.pace import Pace
@@ -29,6 +27,7 @@ from eso_wire.values import ChangeType
 from kubebase.clock import Clock
 from kubebase.deadline import happens_within
 from kubebase.meta import ObjectKey
+from kubebase.plainlogs import structlog
 from kuberun.workqueue import Request, WorkQueue
 
 _log = structlog.get_logger(__name__)

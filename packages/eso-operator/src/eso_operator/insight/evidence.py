@@ -18,7 +18,7 @@ from eso_api.externalsecret import EXTERNAL_SECRET, ExternalSecret
 from eso_api.generators.generatorstate import GeneratorState
 from eso_api.pushsecret import PUSH_SECRET, PushSecret, PushStoreRef
 from eso_api.references import GeneratorRef, SelectorError, StoreRef
-from eso_api.template import Template
+from eso_api.template import Template, template_references
 from eso_api.v2.providerclass import ProviderClassSpec
 from eso_operator.insight.facts import Recorded
 from eso_operator.insight.kinds import AnyKind, Role, role_of
@@ -32,8 +32,8 @@ from eso_operator.resolving.reference import normalise
 from eso_operator.resolving.resolved import ResolutionError
 from eso_operator.resolving.settings import ResolverSettings
 from eso_operator.targets.marks import target_name
-from eso_render.sources import references
-from eso_wire.values import KindId, ObjectRef, Operation
+from eso_wire.messages.kinds import Operation
+from eso_wire.messages.names import KindId, ObjectRef
 from kubebase.meta import JsonObject, Kind, Malformed, ObjectKey, meta_of, metadata_of
 from kuberun.client import Client
 from kuberun.conditions import is_true
@@ -219,7 +219,7 @@ class _Gatherer:
         return found[:MAX_SOURCES] or (none,)
 
     async def _templates(self, template: Template | None) -> tuple[Sight, ...]:
-        named = references(template)
+        named = template_references(template)
         wanted = [(CONFIG_MAPS, name) for name in sorted(named.config_maps)]
         wanted += [(SECRETS, name) for name in sorted(named.secrets)]
         return tuple([await self._eyes.glance(kind, ObjectKey(self._namespace, name)) for kind, name in wanted])

@@ -21,8 +21,13 @@ from eso_api.conditions import KeyOutcome
 from eso_api.externalsecret import ExternalSecret
 from eso_api.generators.generatorstate import GeneratorState
 from eso_api.pushsecret import PushSecret
-from eso_operator.controllers.externalsecret import refresh
-from eso_operator.controllers.externalsecret.outcome import DELETED
+from eso_operator.controllers.externalsecret.reasons import DELETED
+from eso_operator.controllers.externalsecret.schedule import (
+    current_version,
+    interval_of,
+    last_sync,
+    refreshes_by_itself,
+)
 from eso_operator.insight.evidence import Evidence
 from eso_operator.insight.facts import (
     Fact,
@@ -121,17 +126,17 @@ def _refresh_notes(subject: Subject, now: datetime) -> Iterator[str]:
     status = subject.status
     yield f"last refresh: {moment(status.refresh_time, now)}" if status.refresh_time else "never refreshed"
     if isinstance(subject, ExternalSecret):
-        if status.refresh_time and status.synced_resource_version != refresh.current_version(subject):
+        if status.refresh_time and status.synced_resource_version != current_version(subject):
             yield "changed since then"
         if _overdue(subject, now):
             yield f"a refresh is overdue (refreshInterval {subject.spec.refresh_interval}): does the operator run?"
 
 
 def _overdue(subject: ExternalSecret, now: datetime) -> bool:
-    at = refresh.last_sync(subject).at
-    if at is None or subject.spec.sync_windows is not None or not refresh.refreshes_by_itself(subject):
+    at = last_sync(subject).at
+    if at is None or subject.spec.sync_windows is not None or not refreshes_by_itself(subject):
         return False
-    return now - at > timedelta(seconds=refresh.interval_of(subject)) + _GRACE
+    return now - at > timedelta(seconds=interval_of(subject)) + _GRACE
 
 
 def _step(subject: Subject) -> str:

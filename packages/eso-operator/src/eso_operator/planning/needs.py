@@ -20,7 +20,7 @@ from eso_api.clusterpushsecret import CLUSTER_PUSH_SECRET
 from eso_api.externalsecret import EXTERNAL_SECRET, ExternalSecret, ExternalSecretSpec
 from eso_api.pushsecret import PUSH_SECRET, PushSecret, PushSecretSpec
 from eso_api.references import GeneratorRef, SelectorError, StoreRef
-from eso_api.template import Template
+from eso_api.template import Template, template_references
 from eso_api.v2.connection import GENERATOR_CONFIG_API_VERSION, STORE_CONFIG_API_VERSION
 from eso_api.v2.generator import GENERATOR
 from eso_api.v2.providerclass import PROVIDER_CLASS
@@ -28,7 +28,6 @@ from eso_operator.reading.wants import Generate, wants_of
 from eso_operator.resolving.reference import normalise
 from eso_operator.resolving.resolved import ResolutionError
 from eso_operator.targets.marks import target_name
-from eso_render.sources import references
 from eso_wire.values import ObjectRef
 from kubebase.meta import JsonObject
 
@@ -125,7 +124,7 @@ def _named(ref: StoreRef | GeneratorRef, namespace: str) -> Iterator[Need]:
 
 
 def _templates(template: Template | None, namespace: str) -> Iterator[Need]:
-    named = references(template)
+    named = template_references(template)
     for name in sorted(named.config_maps):
         yield Need("", "ConfigMap", namespace, name)
     for name in sorted(named.secrets):

@@ -17,10 +17,9 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from enum import Enum
 from typing import Final, Generic, TypeVar
 
-import structlog
-
 from kubebase.clock import Clock
 from kubebase.meta import Malformed, Page, Resource
+from kubebase.plainlogs import structlog
 from kuberun.errors import ApiError, Forbidden, NotServed
 from kuberun.watch import Source
 

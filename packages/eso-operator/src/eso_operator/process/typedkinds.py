@@ -10,7 +10,7 @@ from eso_api.generators.generatorstate import GENERATOR_STATE
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.v2.clusterproviderclass import CLUSTER_PROVIDER_CLASS
 from eso_api.v2.providerclass import PROVIDER_CLASS
-from eso_operator.controllers.externalsecret.outcome import FAILED
+from eso_operator.controllers.externalsecret.reasons import FAILED
 from eso_operator.controllers.fanout.clusterexternalsecret import CLUSTER_EXTERNAL_SECRETS
 from eso_operator.controllers.fanout.clusterpushsecret import CLUSTER_PUSH_SECRETS
 from eso_operator.controllers.malformed import TypedKind

@@ -13,8 +13,6 @@ from contextlib import suppress
 from itertools import chain
 from typing import Any, Final, TypeVar
 
-import structlog
-
 from eso_operator.process.presence import Presence, present
 from eso_operator.process.reach import Reach
 from eso_operator.resolving.view import Scope
@@ -25,6 +23,7 @@ from kubebase.bounded import BoundedDict
 from kubebase.clock import Clock
 from kubebase.deadline import Deadline
 from kubebase.meta import Kind, ObjectKey, Resource, meta_of, metadata_of, raw
+from kubebase.plainlogs import structlog
 from kuberun.answers import Answers
 from kuberun.cache import Change, IndexFunction
 from kuberun.client import Client

@@ -21,8 +21,9 @@ from eso_api.values import SecretBytes
 from eso_operator.changefeed.sights import Reading, Sight, Topic, topic_of, topic_of_search
 from eso_operator.generating.values import Generators, Made
 from eso_operator.reading.fetched import Failure, Fetched, Missing
+from eso_operator.reading.requests import find_query, remote_ref
 from eso_operator.reading.shape import Answered, Shaped, shape_all
-from eso_operator.reading.wants import Extract, FindMany, Generate, OneValue, Read, Want, remote_ref, wants_of
+from eso_operator.reading.wants import Extract, FindMany, Generate, OneValue, Read, Want, wants_of
 from eso_operator.report.causes import cause_of
 from eso_operator.resolving.need import Need, reading
 from eso_operator.resolving.resolved import Bind, BoundStore, Reason, ResolutionError, ResolvedStore
@@ -156,7 +157,7 @@ class Fetcher:
 
     async def _find(self, pass_: _Pass, bound: BoundStore, want: FindMany) -> None:
         try:
-            found = await self._finds.find(bound, want.query)
+            found = await self._finds.find(bound, find_query(want.find))
         except ProviderError as error:
             pass_.fail(want, error)
         else:
@@ -313,7 +314,7 @@ def _need(wanted: Sequence[Read]) -> Need:
 
 
 def _topic(want: Read) -> Topic | None:
-    return topic_of_search(want.query) if isinstance(want, FindMany) else topic_of(remote_ref(want.ref))
+    return topic_of_search(find_query(want.find)) if isinstance(want, FindMany) else topic_of(remote_ref(want.ref))
 
 
 async def _together(work: Sequence[Coroutine[Any, Any, None]]) -> None:

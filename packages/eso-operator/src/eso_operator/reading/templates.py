@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from eso_api.template import Template
+from eso_api.template import Template, template_references
 from eso_api.values import SecretBytes
 from eso_operator.waking.dependencies import Dependency, OnObject
-from eso_render.sources import TemplateObjects, references
+from eso_render.sources import TemplateObjects
 from kubebase.meta import JsonObject, Kind, ObjectKey, Resource, meta_of, raw
 from kuberun.client import Client
 from kuberun.errors import NotFound
@@ -42,7 +42,7 @@ class Templates:
 
 async def read_templates(client: Client, template: Template | None, namespace: str) -> Templates:
     """Read every ConfigMap and Secret that the template refers to. Raises TemplateMissingError."""
-    wanted = references(template)
+    wanted = template_references(template)
     maps = {name: await _get(client, _CONFIG_MAPS, ObjectKey(namespace, name)) for name in sorted(wanted.config_maps)}
     secrets = {name: await _get(client, _SECRETS, ObjectKey(namespace, name)) for name in sorted(wanted.secrets)}
     objects = TemplateObjects(
@@ -56,7 +56,7 @@ async def read_templates(client: Client, template: Template | None, namespace: s
 
 def template_sources(template: Template | None, namespace: str) -> Iterator[Dependency]:
     """Yield the objects that the template refers to, as dependencies."""
-    wanted = references(template)
+    wanted = template_references(template)
     for kind, names in (("ConfigMap", wanted.config_maps), ("Secret", wanted.secrets)):
         for name in sorted(names):
             yield OnObject("", kind, ObjectKey(namespace, name))

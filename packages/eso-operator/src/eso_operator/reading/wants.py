@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from eso_api.externalsecret import DataEntry, DataFromEntry, ExternalSecretSpec, Find, RemoteRef, SourceRef
 from eso_api.references import GeneratorRef, StoreRef
 from eso_api.rewrite import Rewrite
-from eso_wire import values as wire
-from eso_wire.values import FindQuery, MetadataPolicy, Operation
+from eso_wire.messages.kinds import Operation
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +71,6 @@ class FindMany:
             return frozenset({Operation.FIND_BY_TAGS})
         return frozenset({Operation.FIND_BY_NAME if self.find.name is not None else Operation.FIND_BY_PATH})
 
-    @property
-    def query(self) -> FindQuery:
-        name = self.find.name.regexp if self.find.name is not None else ""
-        return FindQuery(path=self.find.path or "", name_regexp=name, tags=self.find.tags)
-
 
 @dataclass(frozen=True, slots=True)
 class Generate:
@@ -95,12 +89,6 @@ Want = Read | Generate
 def wants_of(spec: ExternalSecretSpec) -> tuple[Want, ...]:
     """Return every entry of the spec. An entry of `dataFrom` that names only a store is left out."""
     return (*_from_data_from(spec), *_from_data(spec))
-
-
-def remote_ref(ref: RemoteRef) -> wire.RemoteRef:
-    """Return the reference as a wire value."""
-    policy = MetadataPolicy.FETCH if ref.metadata_policy == "Fetch" else MetadataPolicy.NONE
-    return wire.RemoteRef(ref.key, ref.version, ref.property, policy)
 
 
 def _from_data_from(spec: ExternalSecretSpec) -> Iterator[Want]:

@@ -13,14 +13,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-import structlog
-
 from eso_operator.memory import Memory
 from eso_operator.report.report import Report
 from eso_operator.report.words import News, outcome_of
 from eso_operator.telemetry.subsystems import Subsystem
 from kubebase.clock import Clock
 from kubebase.meta import Condition, Kind, ObjectKey, ObjectMeta, Resource
+from kubebase.plainlogs import structlog
 from kuberun.client import Client
 from kuberun.controller import Outcome
 from kuberun.errors import ApiError

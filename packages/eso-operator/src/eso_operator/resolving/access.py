@@ -21,7 +21,7 @@ from eso_operator.resolving.resolved import Reason, ResolutionError
 from eso_operator.resolving.settings import ResolverSettings
 from eso_operator.resolving.view import NAMESPACE, ClusterView
 from eso_wire.errors import RetryClass
-from eso_wire.values import ObjectRef
+from eso_wire.messages.names import ObjectRef
 from kubebase.meta import ObjectKey, meta_of
 from kubebase.patterns import problem_in
 

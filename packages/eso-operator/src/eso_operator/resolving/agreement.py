@@ -16,8 +16,8 @@ from eso_operator.resolving.resolved import ConfigBinding, Connection, Form, Rea
 from eso_operator.resolving.view import ClusterView
 from eso_operator.resolving.wanted import WantedKey
 from eso_wire.errors import RetryClass
+from eso_wire.messages.kinds import ConfigDelivery, Handshake, KindInfo, Limits
 from eso_wire.pointers import depends_on_caller
-from eso_wire.values import ConfigDelivery, Handshake, KindInfo, Limits
 from eso_wire.versions import SUPPORTED, spelled
 
 

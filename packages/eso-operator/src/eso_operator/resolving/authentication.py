@@ -22,7 +22,7 @@ from eso_operator.resolving.discovery import Located
 from eso_operator.resolving.loading import auth_scope
 from eso_operator.resolving.referent import AuthScope, Referent
 from eso_operator.resolving.resolved import Form, Reason, ResolutionError
-from eso_wire.values import ObjectRef
+from eso_wire.messages.names import ObjectRef
 
 
 @dataclass(frozen=True, slots=True)

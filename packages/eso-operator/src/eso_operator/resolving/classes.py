@@ -28,7 +28,7 @@ from eso_operator.resolving.resolved import (
 )
 from eso_operator.resolving.settings import ResolverSettings
 from eso_operator.resolving.view import CLASS, CLUSTER_CLASS, SERVICE, ClusterView
-from eso_wire.values import KindId, ObjectRef
+from eso_wire.messages.names import KindId, ObjectRef
 from kubebase.meta import JsonObject, ObjectKey, meta_of
 
 PROVIDER_LABEL: Final = "external-secrets.io/provider"

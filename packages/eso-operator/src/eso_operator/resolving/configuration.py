@@ -30,7 +30,8 @@ from eso_operator.resolving.referent import AuthScope, Bridged, Owned, Referent
 from eso_operator.resolving.resolved import Form, Reason, ReferenceRule, ResolutionError
 from eso_operator.resolving.view import ClusterView, Scope
 from eso_operator.resolving.wanted import Wanted, WantedGenerator, WantedKey, WantedKind
-from eso_wire.values import KindId, KindRole, ObjectRef
+from eso_wire.messages.kinds import KindRole
+from eso_wire.messages.names import KindId, ObjectRef
 from kubebase.meta import ObjectKey
 
 _CONFIG_API_VERSION = {KindRole.STORE: STORE_CONFIG_API_VERSION, KindRole.GENERATOR: GENERATOR_CONFIG_API_VERSION}

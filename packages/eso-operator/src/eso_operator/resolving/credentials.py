@@ -29,7 +29,9 @@ from eso_operator.resolving.reads import (
 )
 from eso_operator.resolving.resolved import BoundStore, Reason, ReferenceRule, ResolutionError, ResolvedStore
 from eso_wire.errors import RetryClass
-from eso_wire.values import Config, ConfigDelivery, Credential, ObjectRef, SecretMap, Token
+from eso_wire.messages.calls import Config, Credential, SecretMap, Token
+from eso_wire.messages.kinds import ConfigDelivery
+from eso_wire.messages.names import ObjectRef
 from kubebase.hints import with_hint
 from kubebase.meta import ObjectKey
 

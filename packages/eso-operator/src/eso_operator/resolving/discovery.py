@@ -40,7 +40,8 @@ from eso_operator.resolving.settings import ResolverSettings
 from eso_operator.resolving.view import CLASS, CLUSTER_CLASS, SERVICE, ClusterView
 from eso_operator.resolving.wanted import Wanted, WantedGenerator, WantedKey, WantedKind
 from eso_wire.errors import RetryClass
-from eso_wire.values import Handshake, ObjectRef
+from eso_wire.messages.kinds import Handshake
+from eso_wire.messages.names import ObjectRef
 from kubebase.meta import ObjectKey, meta_of
 
 _NAMED: Final = 3

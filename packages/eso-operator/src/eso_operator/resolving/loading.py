@@ -21,7 +21,7 @@ from eso_operator.resolving.reference import Picked, Reference, namesakes
 from eso_operator.resolving.referent import AuthScope, Behaviour, Bridged, Gating, Owned, Referent, Source
 from eso_operator.resolving.resolved import CallPolicy, Form, Reason, ResolutionError
 from eso_operator.resolving.view import ClusterView, Scope
-from eso_wire.values import KindId, ObjectRef
+from eso_wire.messages.names import KindId, ObjectRef
 from kubebase.meta import Condition, JsonObject, Malformed, ObjectKey, ObjectMeta, meta_of
 from kuberun.decoding import error_text
 

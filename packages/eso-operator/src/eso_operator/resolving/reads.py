@@ -28,7 +28,7 @@ from eso_api.references import GENERATORS_GROUP
 from eso_api.v2.owned import GENERATOR_CONFIG_GROUP, STORE_CONFIG_GROUP
 from eso_operator.resolving.resolved import Reason, ReferenceRule, ResolutionError, ResolvedStore
 from eso_wire import pointers
-from eso_wire.values import AudienceRule, AudienceSource, ConfigDelivery, CredentialKind, CredentialPath
+from eso_wire.messages.kinds import AudienceRule, AudienceSource, ConfigDelivery, CredentialKind, CredentialPath
 from kubebase.meta import ObjectKey
 
 MAX_CREDENTIALS: Final = 256

@@ -10,7 +10,8 @@ from eso_api.policies import NamespaceCondition
 from eso_api.v2.connection import ProviderConfig
 from eso_operator.resolving.resolved import CallPolicy, Form
 from eso_operator.resolving.view import Scope
-from eso_wire.values import KindId, KindRole, ObjectRef
+from eso_wire.messages.kinds import KindRole
+from eso_wire.messages.names import KindId, ObjectRef
 from kubebase.meta import Condition
 
 

@@ -15,7 +15,8 @@ from eso_api.references import GeneratorRef, StoreRef
 from eso_operator.resolving.need import Need
 from eso_operator.resolving.resolved import ResolvedStore
 from eso_operator.resolving.view import ClusterView, Objects, Scope
-from eso_wire.values import Handshake, KindId, ObjectRef
+from eso_wire.messages.kinds import Handshake
+from eso_wire.messages.names import KindId, ObjectRef
 from kubebase.bounded import BoundedDict
 from kubebase.meta import ObjectKey
 

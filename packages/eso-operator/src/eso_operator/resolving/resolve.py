@@ -29,7 +29,7 @@ from eso_operator.resolving.resolved import CallToken, Connection, Reason, Resol
 from eso_operator.resolving.settings import ResolverSettings
 from eso_operator.resolving.suggestions import load_or_suggest
 from eso_operator.resolving.view import SERVICE, ClusterView
-from eso_wire.values import ObjectRef
+from eso_wire.messages.names import ObjectRef
 from kubebase.meta import ObjectKey
 
 T = TypeVar("T")

@@ -10,10 +10,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from eso_wire.errors import RetryClass
-from eso_wire.values import Config, ConfigDelivery, CredentialPath, Handshake, KindId, KindRole, ObjectRef, Operation
+from eso_wire.messages.kinds import ConfigDelivery, CredentialPath, Handshake, KindRole, Operation
+from eso_wire.messages.names import KindId, ObjectRef
+
+if TYPE_CHECKING:
+    from eso_wire.messages.calls import Config
 
 
 class Form(StrEnum):

@@ -19,7 +19,8 @@ from eso_operator.resolving.resolved import Connection, ResolutionError, Resolve
 from eso_operator.resolving.settings import ResolverSettings
 from eso_operator.resolving.view import ClusterView, Objects
 from eso_wire.errors import ProviderError
-from eso_wire.values import Handshake, KindId, ObjectRef
+from eso_wire.messages.kinds import Handshake
+from eso_wire.messages.names import KindId, ObjectRef
 
 _MAX_ROUNDS: Final = 64
 

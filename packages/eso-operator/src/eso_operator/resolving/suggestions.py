@@ -10,7 +10,7 @@ from eso_operator.resolving.reference import Picked, Reference, alternatives, pi
 from eso_operator.resolving.referent import Referent
 from eso_operator.resolving.resolved import Reason, ResolutionError
 from eso_operator.resolving.view import ClusterView, Scope
-from eso_wire.values import KindId
+from eso_wire.messages.names import KindId
 from kubebase.hints import did_you_mean, similar
 from kubebase.meta import ObjectKey, meta_of
 

@@ -12,7 +12,8 @@ from typing import Any, Protocol
 
 from eso_api.v2.clusterproviderclass import CLUSTER_PROVIDER_CLASS
 from eso_api.v2.providerclass import PROVIDER_CLASS
-from eso_wire.values import Handshake, KindId
+from eso_wire.messages.kinds import Handshake
+from eso_wire.messages.names import KindId
 from kubebase.meta import ObjectKey
 
 NAMESPACE = KindId("", "v1", "Namespace")

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from eso_operator.resolving.view import Scope
+from eso_wire.messages.kinds import Handshake, KindInfo, KindRole
+from eso_wire.messages.names import KindId
 from eso_wire.pointers import stands_for
-from eso_wire.values import Handshake, KindId, KindInfo, KindRole
 
 _CLUSTER = "Cluster"
 

@@ -9,7 +9,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
-import structlog
 from aiohttp import web
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -19,6 +18,7 @@ from cryptography.x509.oid import NameOID
 from eso_operator.telemetry.settings import Listener
 from kubebase.clock import Clock
 from kubebase.opening import opened
+from kubebase.plainlogs import structlog
 from kuberun.tls import as_file
 
 _RELOAD_SECONDS: Final = 60.0

@@ -8,9 +8,7 @@ import pytest
 from eso_api.externalsecret import Binding, MadeManifest, SourceNames
 from eso_operator.controllers.due import NotDue
 from eso_operator.controllers.externalsecret.outcome import (
-    DELETED,
     FLUSH_SECONDS,
-    MISSING,
     TEMPLATE_ERROR,
     Collided,
     Failed,
@@ -23,8 +21,8 @@ from eso_operator.controllers.externalsecret.outcome import (
     refused_target,
     report_of,
 )
-from eso_operator.controllers.externalsecret.refresh import current_version
-from eso_operator.controllers.externalsecret.snapshot import LastSync
+from eso_operator.controllers.externalsecret.reasons import DELETED, MISSING
+from eso_operator.controllers.externalsecret.schedule import LastSync, current_version
 from eso_operator.reading.fetched import Failure
 from eso_operator.report.report import Report
 from eso_operator.report.steps import Step

@@ -9,8 +9,8 @@ from eso_api.externalsecret import ExternalSecret
 from eso_api.references import GeneratorRef, StoreRef
 from eso_operator.controllers.externalsecret.gather import Gatherer
 from eso_operator.controllers.externalsecret.memory import ExternalSecretRecord
-from eso_operator.controllers.externalsecret.refresh import current_version
-from eso_operator.controllers.externalsecret.snapshot import LastSync, Rules
+from eso_operator.controllers.externalsecret.schedule import LastSync, current_version
+from eso_operator.controllers.externalsecret.snapshot import Rules
 from eso_operator.controllers.externalsecret.sources import sources_of
 from eso_operator.memory import Memory
 from eso_operator.reading.references import references_of

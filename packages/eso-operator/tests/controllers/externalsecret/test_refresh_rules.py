@@ -8,16 +8,15 @@ import msgspec
 import pytest
 
 from eso_operator.controllers.due import Due, NotDue
-from eso_operator.controllers.externalsecret.refresh import (
+from eso_operator.controllers.externalsecret.refresh import refresh_due, turn_of
+from eso_operator.controllers.externalsecret.schedule import (
+    LastSync,
     current_version,
     hears_of_changes,
     interval_of,
     last_sync,
-    refresh_due,
     refreshes_by_itself,
-    turn_of,
 )
-from eso_operator.controllers.externalsecret.snapshot import LastSync
 from eso_operator.testing.externalsecrets import external_secret, snapshot, synced
 from kubebase.clock import rfc3339
 from kubebase.meta import JsonObject

@@ -18,14 +18,15 @@ from eso_operator.controllers.due import NotDue
 from eso_operator.controllers.externalsecret.outcome import (
     FEATURE_DISABLED,
     INVALID_SPEC,
-    MISSING,
     Ignored,
     Intact,
     Outcome,
     Stalled,
     refused_target,
 )
-from eso_operator.controllers.externalsecret.refresh import refresh_due, refreshes_by_itself
+from eso_operator.controllers.externalsecret.reasons import MISSING
+from eso_operator.controllers.externalsecret.refresh import refresh_due
+from eso_operator.controllers.externalsecret.schedule import refreshes_by_itself
 from eso_operator.controllers.externalsecret.snapshot import Snapshot
 from eso_operator.reading.fetched import Failure
 from eso_operator.reading.references import references_of

@@ -12,8 +12,9 @@ from typing import Protocol
 
 from eso_api.externalsecret import ExternalSecret
 from eso_api.references import GeneratorRef, StoreRef
-from eso_operator.controllers.externalsecret.refresh import current_version, interval_of, last_sync, turn_of
-from eso_operator.controllers.externalsecret.snapshot import LastSync, Rules, Snapshot
+from eso_operator.controllers.externalsecret.refresh import turn_of
+from eso_operator.controllers.externalsecret.schedule import LastSync, current_version, interval_of, last_sync
+from eso_operator.controllers.externalsecret.snapshot import Rules, Snapshot
 from eso_operator.controllers.floor import floor_note, paced
 from eso_operator.memory import Memory
 from eso_operator.reading.references import references_of

@@ -26,7 +26,7 @@ from datetime import datetime
 
 from eso_operator.changefeed.followers import Place
 from eso_operator.controllers.contention import Bucket
-from eso_operator.controllers.externalsecret.snapshot import LastSync
+from eso_operator.controllers.externalsecret.schedule import LastSync
 from eso_operator.controllers.memory import Record
 from eso_operator.generating.values import NO_INTENTS, Intent
 from eso_operator.reading.templates import TemplateVersion

@@ -34,7 +34,8 @@ from eso_api.externalsecret import (
     MadeManifest,
 )
 from eso_operator.controllers.due import NotDue
-from eso_operator.controllers.externalsecret.refresh import current_version, interval_of, last_sync
+from eso_operator.controllers.externalsecret.reasons import FAILED, SYNCED
+from eso_operator.controllers.externalsecret.schedule import current_version, interval_of, last_sync
 from eso_operator.controllers.externalsecret.snapshot import Snapshot
 from eso_operator.reading.fetched import Failure
 from eso_operator.reading.references import source_names
@@ -56,9 +57,6 @@ from kuberun.controller import Outcome as Then
 from kuberun.events import EventType
 from kuberun.ownership import is_controlled_by
 from kuberun.workqueue import Lane
-
-SYNCED, DELETED, MISSING, FAILED = "Synced", "Deleted", "Missing", "SyncedError"
-"""The ends of reasons; `Secret` or `Resource` precedes them."""
 
 API_SERVER, INVALID_SPEC, TEMPLATE_ERROR = "ApiServer", "InvalidSpec", "TemplateError"
 FEATURE_DISABLED, UNKNOWN_TARGET_KIND, TARGET_CONTENDED = "FeatureDisabled", "UnknownTargetKind", "TargetContended"

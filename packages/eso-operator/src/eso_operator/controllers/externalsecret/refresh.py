@@ -14,48 +14,16 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Final
 
-from eso_api import durations
 from eso_api.externalsecret import ExternalSecret
-from eso_api.policies import POLL
-from eso_operator.controllers.due import Due, NotDue, moment
-from eso_operator.controllers.externalsecret.snapshot import LastSync, Snapshot
+from eso_operator.controllers.due import Due, NotDue
+from eso_operator.controllers.externalsecret.schedule import LastSync, current_version, interval_of
+from eso_operator.controllers.externalsecret.snapshot import Snapshot
 from eso_operator.controllers.externalsecret.windows import may_refresh, next_change
-from eso_operator.targets.hashes import synced_version
 from kuberun.workqueue import until_phase
 
-DEFAULT_INTERVAL: Final = 3600.0
 LONGEST_SPREAD: Final = 300.0
 """The maximum number of seconds over which overdue refreshes are spread; otherwise a quarter of their interval."""
 _LONGEST_TURN: Final = timedelta(seconds=LONGEST_SPREAD)
-
-
-def last_sync(es: ExternalSecret) -> LastSync:
-    """Return the last sync according to the status."""
-    status = es.status
-    return LastSync(moment(status.refresh_time), status.synced_resource_version, moment(status.renew_time))
-
-
-def current_version(es: ExternalSecret) -> str:
-    meta = es.metadata
-    return synced_version(meta.generation, meta.labels, meta.annotations)
-
-
-def interval_of(es: ExternalSecret) -> float:
-    """Return the seconds between refreshes; an invalid interval counts as the default."""
-    try:
-        return durations.seconds(es.spec.refresh_interval, field="spec.refreshInterval")
-    except durations.DurationError:
-        return DEFAULT_INTERVAL
-
-
-def refreshes_by_itself(es: ExternalSecret) -> bool:
-    """Return whether time or its backend can cause a refresh, not only a change of the object."""
-    return es.spec.refresh_policy not in ("CreatedOnce", "OnChange") and interval_of(es) > 0
-
-
-def hears_of_changes(es: ExternalSecret) -> bool:
-    """Return whether it refreshes when a provider announces a change."""
-    return refreshes_by_itself(es) and es.spec.refresh_trigger != POLL
 
 
 def turn_of(es: ExternalSecret, last: LastSync, now: datetime) -> datetime | None:

@@ -18,8 +18,6 @@ from eso_api.values import SecretBytes
 from eso_operator.controllers.due import NotDue
 from eso_operator.controllers.externalsecret.cleanup import Cleanup
 from eso_operator.controllers.externalsecret.outcome import (
-    DELETED,
-    MISSING,
     TEMPLATE_ERROR,
     UNKNOWN_TARGET_KIND,
     Collided,
@@ -30,6 +28,7 @@ from eso_operator.controllers.externalsecret.outcome import (
     Synced,
     refused_target,
 )
+from eso_operator.controllers.externalsecret.reasons import DELETED, MISSING
 from eso_operator.reading.fetched import Fetched, Missing
 from eso_operator.reading.templates import TemplateMissingError, read_templates
 from eso_operator.report.steps import Step

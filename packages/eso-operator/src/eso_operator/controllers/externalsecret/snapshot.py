@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from eso_api.externalsecret import ExternalSecret
+from eso_operator.controllers.externalsecret.schedule import LastSync
 from eso_operator.controllers.floor import SHORTEST_INTERVAL
 from eso_operator.targets.target import Look
 
@@ -23,16 +24,6 @@ class Rules:
     generic_targets: bool = False
     v2_stores: bool = True
     shortest_interval: float = SHORTEST_INTERVAL
-
-
-@dataclass(frozen=True, slots=True)
-class LastSync:
-    """The last successful sync: its time, and the version of the object."""
-
-    at: datetime | None
-    version: str
-    renew_at: datetime | None = None
-    """When values must be read or generated again because they expire; None if they do not expire."""
 
 
 @dataclass(frozen=True, slots=True)

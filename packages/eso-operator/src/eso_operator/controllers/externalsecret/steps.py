@@ -44,7 +44,7 @@ from eso_operator.controllers.externalsecret.outcome import (
     report_of,
 )
 from eso_operator.controllers.externalsecret.outside import Outside
-from eso_operator.controllers.externalsecret.refresh import current_version, hears_of_changes
+from eso_operator.controllers.externalsecret.schedule import current_version, hears_of_changes
 from eso_operator.controllers.externalsecret.settlement import refused
 from eso_operator.controllers.externalsecret.snapshot import Snapshot
 from eso_operator.controllers.externalsecret.sources import sources_of

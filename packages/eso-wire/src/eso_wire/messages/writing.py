@@ -9,8 +9,8 @@ from typing import Any
 
 from eso_api.values import SecretBytes
 from eso_wire.errors import ProviderError
-from eso_wire.values.calls import Credential, SecretMap
-from eso_wire.values.reading import RemoteRef
+from eso_wire.messages.calls import Credential, SecretMap
+from eso_wire.messages.reading import RemoteRef
 
 
 class PushPrecondition(StrEnum):

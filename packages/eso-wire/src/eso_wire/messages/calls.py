@@ -7,12 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from eso_api.values import SecretBytes
-from eso_wire.errors import Subject
-from eso_wire.values.kinds import KindId
+from eso_wire.messages.names import KindId, ObjectRef
 from eso_wire.versions import ProtocolVersion
-
-ObjectRef = Subject
-"""An object by name, with its uid and generation."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from eso_api.values import SecretBytes
 from eso_wire.errors import ProviderError
-from eso_wire.values.calls import SecretMap
+from eso_wire.messages.calls import SecretMap
 
 
 class Shape(StrEnum):

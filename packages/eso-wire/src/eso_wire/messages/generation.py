@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from eso_api.values import SecretBytes
-from eso_wire.values.calls import SecretMap
-from eso_wire.values.reading import ValueMetadata
+from eso_wire.messages.calls import SecretMap
+from eso_wire.messages.reading import ValueMetadata
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
 
+from eso_wire.messages.names import KindId
 from eso_wire.versions import ProtocolVersion
 
 
@@ -61,21 +61,6 @@ class AudienceSource(StrEnum):
     SPEC = "SPEC"
     REFERENCE = "REFERENCE"
     STORE = "STORE"
-
-
-class KindId(NamedTuple):
-    """Group, version and kind of a configuration."""
-
-    group: str
-    version: str
-    kind: str
-
-    @property
-    def api_version(self) -> str:
-        return f"{self.group}/{self.version}" if self.group else self.version
-
-    def __str__(self) -> str:
-        return f"{self.kind}.{self.version}.{self.group}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from eso_wire.values.calls import Context
-from eso_wire.values.reading import RemoteRef
-from eso_wire.values.validation import ConditionReport
+from eso_wire.messages.calls import Context
+from eso_wire.messages.reading import RemoteRef
+from eso_wire.messages.validation import ConditionReport
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,14 @@
 
 Both ends work with these values; `codec` turns them into protobuf and back. Secret material is always `SecretBytes`, so
 no value prints a secret.
+Modules that short commands load import only the parts of `messages` that they use.
 """
 
 from __future__ import annotations
 
-from eso_wire.values.calls import Config, Context, Credential, ObjectRef, SecretMap, Token
-from eso_wire.values.generation import CleanupOutcome, CleanupRequest, Generated, GenerateRequest
-from eso_wire.values.kinds import (
+from eso_wire.messages.calls import Config, Context, Credential, SecretMap, Token
+from eso_wire.messages.generation import CleanupOutcome, CleanupRequest, Generated, GenerateRequest
+from eso_wire.messages.kinds import (
     AudienceRule,
     AudienceSource,
     CallerDependence,
@@ -17,14 +18,14 @@ from eso_wire.values.kinds import (
     CredentialPath,
     Handshake,
     Hello,
-    KindId,
     KindInfo,
     KindRole,
     Limits,
     Operation,
     SpecCondition,
 )
-from eso_wire.values.reading import (
+from eso_wire.messages.names import KindId, ObjectRef
+from eso_wire.messages.reading import (
     CheckResult,
     FindPage,
     FindQuery,
@@ -37,7 +38,7 @@ from eso_wire.values.reading import (
     Shape,
     ValueMetadata,
 )
-from eso_wire.values.subscriptions import (
+from eso_wire.messages.subscriptions import (
     ChangeEvent,
     ChangeType,
     Heartbeat,
@@ -47,8 +48,8 @@ from eso_wire.values.subscriptions import (
     SubscribeUpdate,
     WatchItem,
 )
-from eso_wire.values.validation import ConditionReport, Validation, ValidationMode, ValidationState
-from eso_wire.values.writing import (
+from eso_wire.messages.validation import ConditionReport, Validation, ValidationMode, ValidationState
+from eso_wire.messages.writing import (
     DeleteBatch,
     DeleteItem,
     DeleteResult,

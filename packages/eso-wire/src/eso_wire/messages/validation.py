@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from eso_wire.errors import ProviderError
-from eso_wire.values.calls import ObjectRef
-from eso_wire.values.kinds import Operation
+from eso_wire.messages.kinds import Operation
+from eso_wire.messages.names import ObjectRef
 
 
 class ValidationMode(StrEnum):
