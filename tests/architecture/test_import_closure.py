@@ -42,7 +42,9 @@ def test_the_reconciler_of_external_secrets_loads_few_modules_and_none_that_work
             id="a provider loads what verifies tokens, finds keys, signs or speaks HTTP when it is needed",
         ),
         pytest.param(
-            "eso_operator.__main__", ("rich", "colorama"), id="the operator loads no renderer of logs for developers"
+            "eso_operator.__main__",
+            ("rich", "colorama", "cryptography", "bcrypt"),
+            id="the operator loads no renderer of logs for developers, and leaves certificates to a process",
         ),
         pytest.param("localkube.__main__", ("rich", "colorama"), id="so does the API server"),
         pytest.param(
