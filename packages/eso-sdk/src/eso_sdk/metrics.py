@@ -13,6 +13,12 @@ from collections import Counter as Tally
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from kubebase.withouthttp import without_http
+
+with without_http():
+    import prometheus_client  # noqa: F401 - before the imports from it
+
+# isort: split
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import Metric
 from prometheus_client.exposition import generate_latest
