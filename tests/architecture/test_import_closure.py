@@ -43,8 +43,8 @@ def test_the_reconciler_of_external_secrets_loads_few_modules_and_none_that_work
         ),
         pytest.param(
             "eso_operator.__main__",
-            ("rich", "colorama", "cryptography", "bcrypt", "re2", "difflib"),
-            id="the operator loads no renderer for developers, no patterns, and nothing that issues certificates",
+            ("rich", "colorama", "cryptography", "bcrypt", "re2", "yaml", "difflib"),
+            id="the operator leaves certificates to a process, and loads patterns and YAML when it needs them",
         ),
         pytest.param("localkube.__main__", ("rich", "colorama"), id="so does the API server"),
         pytest.param(

@@ -18,6 +18,7 @@ import msgspec
 
 from eso_wire.errors import ErrorReason, RetryClass
 from eso_wire.versions import ProtocolVersion
+from kubebase.yamlvalues import Rules, YamlError, read_one
 
 MAX_SCRIPT_BYTES: Final = 1024 * 1024
 RESERVED: Final = "fault:"
@@ -130,8 +131,6 @@ class Script(_Part, frozen=True):
 
 def read(text: bytes) -> Script:
     """A fault file, YAML or JSON."""
-    from kubebase.yamlvalues import Rules, YamlError, read_one  # here, because most processes have no such file
-
     try:
         script = msgspec.convert(read_one(text, Rules(size=MAX_SCRIPT_BYTES)) or {}, Script)
         _ = script.versions
