@@ -107,6 +107,7 @@ async def test_a_process_inherits_no_credentials_and_its_command_shows_no_key(
     assert "CANARY" not in shown
     assert "PRIVATE KEY" not in shown
     assert "Max core file size        0 " in about(pid, "limits")
+    assert about(pid, "oom_score_adj").strip() == "1000"
 
 
 async def test_an_error_is_reported_by_its_type_only(notary: ProcessNotary, identity: Identity) -> None:

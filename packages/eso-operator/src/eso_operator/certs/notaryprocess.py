@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import resource
 import signal
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -23,6 +24,9 @@ _SECONDS: Final = 60
 
 def main() -> None:
     """Serve until the parent closes the socket, which is this process's standard input."""
+    with contextlib.suppress(OSError):
+        # If memory runs out, the kernel should kill this process rather than the operator, which retries.
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
     for limit in (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE):
         with contextlib.suppress(ValueError, OSError):  # a stricter limit is in force already
             resource.setrlimit(limit, (0, 0))
