@@ -42,11 +42,13 @@ def test_the_reconciler_of_external_secrets_loads_few_modules_and_none_that_work
     [
         pytest.param(
             "eso_provider_fake.main, eso_sdk.server, eso_sdk.logs",
-            ("rich", "colorama", "jwt", "re2", "aiohttp", "cryptography"),
-            id="a provider loads what verifies tokens, finds keys, signs or speaks HTTP when it is needed",
+            ("rich", "colorama", "jwt", "re2", "aiohttp", "cryptography", "yaml", "difflib"),
+            id="a provider loads what verifies tokens, finds keys, signs, reads YAML or speaks HTTP when it is needed",
         ),
         pytest.param(
-            "eso_operator.__main__", ("rich", "colorama"), id="the operator loads no renderer of logs for developers"
+            "eso_operator.__main__",
+            ("rich", "colorama", "cryptography", "bcrypt", "re2", "yaml", "difflib"),
+            id="the operator leaves certificates to a process, and loads patterns and YAML when it needs them",
         ),
         pytest.param("localkube.__main__", ("rich", "colorama"), id="so does the API server"),
         pytest.param(

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import grpc
 import grpc.aio
 import pytest
+from cryptography import x509
 
 from eso_api.values import SecretBytes
 from eso_wire.options import CLIENT_OPTIONS, SERVER_OPTIONS
@@ -194,7 +195,8 @@ def test_certificates_are_read_from_the_files_of_a_mounted_secret(authority: Iss
 
     assert read == written
     assert read.fingerprint == written.fingerprint
-    assert read.expires_at == written.leaf.not_valid_after_utc
+    leaf = x509.load_pem_x509_certificate(written.certificate)
+    assert (read.valid_from, read.expires_at) == (leaf.not_valid_before_utc, leaf.not_valid_after_utc)
 
 
 @pytest.mark.parametrize(

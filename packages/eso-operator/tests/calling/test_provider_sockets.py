@@ -16,7 +16,7 @@ from eso_operator.calling.diagnosis import Address
 from eso_operator.calling.errors import NoAnswerError
 from eso_operator.calling.settings import CallSettings, RuntimeSettings
 from eso_operator.calling.transport import CallOptions
-from eso_operator.certs.authority import Window
+from eso_operator.certs.values import Window
 from eso_operator.resolving.resolved import BoundStore, CallPolicy
 from eso_operator.testing import gateways
 from eso_operator.testing.boundstores import TLS, bound_store, endpoint, wanted

@@ -12,9 +12,9 @@ import pytest
 from cryptography import x509
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 
-from eso_operator.certs.authority import Credential
 from eso_operator.certs.bundle import Identity
 from eso_operator.certs.settings import CertificateSettings, identity_of
+from eso_operator.certs.values import Credential
 from eso_operator.resolving.resolved import ServiceKey
 from kubebase.testing.servers import ApiServer
 from kuberun.client import Client

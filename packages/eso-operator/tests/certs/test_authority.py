@@ -15,9 +15,10 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from eso_api.values import SecretBytes
 from eso_operator.certs import authority
-from eso_operator.certs.authority import Credential, issue_authority, issue_client, issue_server, window
+from eso_operator.certs.authority import issue_authority, issue_client, issue_server
 from eso_operator.certs.bundle import Identity, Role
 from eso_operator.certs.problems import ProblemName
+from eso_operator.certs.values import MAX_PEM_BYTES, Credential, window
 from kubebase.clock import SystemClock
 from kubebase.testing.clock import START
 
@@ -189,7 +190,7 @@ def test_a_bundle_is_read_in_one_form_without_repeats() -> None:
 
 
 @pytest.mark.parametrize(
-    "bundle", [pytest.param(b"", id="empty"), pytest.param(b"x" * (authority.MAX_PEM_BYTES + 1), id="too large")]
+    "bundle", [pytest.param(b"", id="empty"), pytest.param(b"x" * (MAX_PEM_BYTES + 1), id="too large")]
 )
 def test_a_bundle_that_is_none_is_refused(bundle: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):

@@ -9,9 +9,8 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from eso_operator.certs.authority import issue_authority, issue_server, validity_of, window
+from eso_operator.certs.authority import issue_authority, issue_server, validity_of
 from eso_operator.certs.bundle import (
-    MAX_PREVIOUS,
     Authorities,
     DropPrevious,
     FoundAuthority,
@@ -26,9 +25,10 @@ from eso_operator.certs.bundle import (
     State,
     Step,
     SwitchAuthority,
-    plan,
 )
 from eso_operator.certs.issuance import carry_out
+from eso_operator.certs.planning import MAX_PREVIOUS, plan
+from eso_operator.certs.values import window
 from kubebase.testing.clock import START
 
 LIFETIMES = Lifetimes()

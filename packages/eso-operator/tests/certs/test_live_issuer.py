@@ -11,12 +11,18 @@ import structlog
 from structlog.testing import capture_logs
 
 from eso_operator.certs import authority, secrets
-from eso_operator.certs.authority import Credential
-from eso_operator.certs.bundle import State, plan
+from eso_operator.certs.bundle import State
+from eso_operator.certs.issuer import Issuer
+from eso_operator.certs.notary import NotaryError, ProcessNotary
+from eso_operator.certs.planning import plan
 from eso_operator.certs.problems import CertificateError, ProblemName
+from eso_operator.certs.review import Question, Review
+from eso_operator.certs.reviewing import issuer_of, leaf_of
 from eso_operator.certs.settings import CertificateSettings, identity_of
+from eso_operator.certs.values import Credential
 from eso_operator.resolving.resolved import ManagedTls, ServiceKey
 from eso_operator.testing.certificates import (
+    NotaryHere,
     Operator,
     ShiftedClock,
     create_service,
@@ -29,6 +35,7 @@ from eso_operator.testing.certificates import (
 )
 from eso_wire.tls import TlsMaterial
 from kubebase.clock import SystemClock
+from kubebase.meta import ObjectKey
 from kuberun.client import Client
 from kuberun.testing.rawapi import RawApi
 
@@ -65,6 +72,68 @@ async def test_a_labelled_service_gets_certificates_that_fit_each_other(
     assert decoded(server, "ca.crt") == material.ca == decoded(issuer, "ca.crt")
     leaf, trust = pair(material)
     assert authority.leaf_problem(leaf, trust, (), SystemClock().now()) is None
+
+
+async def test_certificates_are_issued_by_a_process(client: Client, api: RawApi, namespace: str, team: str) -> None:
+    service = ServiceKey(team, "provider")
+    await create_service(api, service)
+
+    async with operator(client, namespace, notary=ProcessNotary()) as running:
+        material = await running.materials.of(ManagedTls(service))
+
+    leaf, trust = pair(material)
+    assert authority.leaf_problem(leaf, trust, (), SystemClock().now()) is None
+
+
+async def test_unchanged_secrets_are_reviewed_again_only_when_something_is_due(
+    client: Client, api: RawApi, namespace: str, team: str
+) -> None:
+    service, notary, clock = ServiceKey(team, "provider"), NotaryHere(), ShiftedClock()
+    settings = CertificateSettings(namespace, namespaces=(namespace, team), shared=(team,))
+    issuer, counted = Issuer(client, settings, clock=clock, notary=notary), list[int]()
+    await create_service(api, service)
+    issuer.demand(service)
+
+    async def check() -> None:
+        await issuer.reconcile(ObjectKey(team, "provider"))
+        counted.append(notary.reviews)
+
+    await check()
+    await check()
+    clock.ahead = settings.lifetimes.settle + timedelta(seconds=5)
+    await check()
+    await api.patch(f"/api/v1/namespaces/{team}/secrets/provider-provider-tls", {"metadata": {"labels": {"a": "b"}}})
+    await check()
+    await check()
+
+    assert counted == [3, 3, 4, 5, 5]
+
+
+async def test_a_notary_that_fails_is_reported_and_asked_again(
+    client: Client, api: RawApi, namespace: str, team: str
+) -> None:
+    service = ServiceKey(team, "provider")
+    await create_service(api, service)
+
+    async with operator(client, namespace, notary=FailsOnce()) as running:
+        with pytest.raises(CertificateError) as caught:
+            await running.materials.of(ManagedTls(service))
+        await eventually(lambda: has_settled(running))
+
+    assert caught.value.problem.name is ProblemName.NOT_ISSUED
+    assert "the process ended" in caught.value.message
+
+
+class FailsOnce(NotaryHere):
+    async def review(self, question: Question) -> Review:
+        if self.reviews == 0:
+            self.reviews += 1
+            raise NotaryError("the process ended")
+        return await super().review(question)
+
+
+async def has_settled(running: Operator) -> bool:
+    return bool(running.reports) and running.reports[-1].expires_at is not None
 
 
 async def test_an_issuer_may_serve_the_whole_cluster(client: Client, api: RawApi, namespace: str, team: str) -> None:
@@ -345,7 +414,7 @@ async def nothing_due(api: RawApi, core: str, service: ServiceKey, clock: Shifte
         found = [await secret(api, *key) for _, key in secrets.keys_of(service, core).parts()]
         issuer, server, peer = ({key: decoded(each, key) for key in each["data"]} if each else {} for each in found)
         _, server_at, peer_at = (written_at(each) if each else "" for each in found)
-        state = State(secrets.issuer_of(issuer), secrets.leaf_of(server, server_at), secrets.leaf_of(peer, peer_at))
+        state = State(issuer_of(issuer), leaf_of(server, server_at), leaf_of(peer, peer_at))
         due = plan(state, clock.now(), settings.lifetimes, identity_of(service, settings))
         return None if due.steps else state
 

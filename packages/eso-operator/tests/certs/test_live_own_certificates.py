@@ -7,8 +7,9 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from eso_operator.certs.authority import issue_authority, issue_client, window
+from eso_operator.certs.authority import issue_authority, issue_client
 from eso_operator.certs.problems import CertificateError, ProblemName
+from eso_operator.certs.values import window
 from eso_operator.resolving.resolved import SecretTls
 from eso_operator.testing.certificates import operator
 from kubebase.clock import SystemClock

@@ -14,12 +14,13 @@ import msgspec
 import pytest
 
 from eso_operator.certs import local, secrets
-from eso_operator.certs.authority import issue_authority, issue_client, window
+from eso_operator.certs.authority import issue_authority, issue_client
 from eso_operator.certs.bundle import Identity, Leaf, Lifetimes
 from eso_operator.certs.issuer import Listener, Report
 from eso_operator.certs.materials import FAILURE_SECONDS, Materials, MaterialSettings, client_secrets
 from eso_operator.certs.problems import CertificateError, Problem, ProblemName
 from eso_operator.certs.secrets import CLIENT, Mark, Owner, SecretObject
+from eso_operator.certs.values import window
 from eso_operator.resolving.resolved import ManagedTls, SecretTls, ServiceKey
 from eso_wire.errors import RetryClass
 from eso_wire.tls import TlsMaterial, load_material

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from struct import Struct
 from typing import Any, Final, NamedTuple, Protocol
 
 from eso_render.clock import busy_seconds
@@ -14,10 +13,6 @@ from gotmpl.run import MissingKey, TemplateLimits
 
 PATIENT_SECONDS: Final = 2.0
 """Processor time limit for all templates of one object together, so that a thousand slow ones cost as much as one."""
-HEADER: Final = Struct(">Q")
-"""The length prefix of each message."""
-READY: Final = b"ready"
-"""The first message of a worker."""
 
 
 class Renders(Protocol):

@@ -10,7 +10,6 @@ import contextlib
 import os
 import resource
 import signal
-import socket
 import sys
 from pathlib import Path
 from typing import Final
@@ -18,10 +17,11 @@ from typing import Final
 from eso_api.externalsecret import Target
 from eso_api.template import Template
 from eso_render.errors import RenderError
-from eso_render.jobs import HEADER, READY, Answer, Budget, Job
+from eso_render.jobs import Answer, Budget, Job
 from eso_render.passing import packed, unpacked
 from eso_render.secret import render_secret
 from kubebase.meta import ObjectMeta
+from kubebase.workerserving import serve
 
 _OUR_PACKAGES: Final = ("eso_", "gotmpl")
 _WARM_UP: Final = Target(template=Template(data={"key": "{{ now }}"}))
@@ -33,11 +33,7 @@ def main(memory: int) -> None:
     """Serve until the parent closes the socket, which is this process's standard input."""
     _confine(memory)
     render_secret(_WARM_UP, {}, owner=ObjectMeta())  # loads all code now: the first job has as much time as the others
-    with socket.socket(fileno=0) as parent:
-        _send(parent, READY)
-        while header := _received(parent, HEADER.size):
-            raw = _received(parent, HEADER.unpack(header)[0])
-            _send(parent, _answered(raw))
+    serve(_answered)
 
 
 def _answered(raw: bytes) -> bytes:
@@ -68,21 +64,6 @@ def _confine(memory: int) -> None:
     for limit, value in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, 0)):
         with contextlib.suppress(ValueError, OSError):  # a stricter limit is in force already
             resource.setrlimit(limit, (value, value))
-
-
-def _send(parent: socket.socket, message: bytes) -> None:
-    parent.sendall(HEADER.pack(len(message)) + message)
-
-
-def _received(parent: socket.socket, size: int) -> bytes:
-    """Receive that many bytes; none if the parent has closed the socket."""
-    parts = bytearray()
-    while len(parts) < size:
-        part = parent.recv(min(size - len(parts), 2**20))
-        if not part:
-            return b""
-        parts += part
-    return bytes(parts)
 
 
 if __name__ == "__main__":

@@ -10,29 +10,23 @@ not reused.
 from __future__ import annotations
 
 import asyncio
-import os
 import pickle
-import signal
-import socket
-import subprocess
-import sys
-import weakref
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Final
 
 from eso_render.errors import RenderError
-from eso_render.jobs import HEADER, READY, Answer, Job
+from eso_render.jobs import Answer, Job
 from eso_render.passing import packed, unpacked_values
-from kubebase.children import bound_to_parent
 from kubebase.fairness import FairSlots
+from kubebase.workerprocess import Worker
+from kubebase.workerserving import READY
 
+_MODULE: Final = "eso_render.workerprocess"
 _START_SECONDS: Final = 30.0
 _IDLE_SECONDS: Final = 120.0
 _ANSWER_BYTES: Final = 64 * 2**20
-_ENVIRONMENT: Final = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ", "TZDIR")
-"""The only environment variables that a worker receives: the others may contain credentials."""
 _ADVICE: Final = "let templates and patterns do less, or use smaller values"
 
 
@@ -67,7 +61,7 @@ class Workers:
         self._settings = settings
         self._waiting = waiting
         self._turns = FairSlots(settings.processes, greed=1)
-        self._idle: list[_Worker] = []
+        self._idle: list[Worker] = []
 
     @property
     def seconds(self) -> float:
@@ -106,9 +100,9 @@ class Workers:
         worker.leave_after(_IDLE_SECONDS, self._idle)
         return answer if isinstance(answer, Answer) else Answer()
 
-    async def _started(self) -> _Worker:
+    async def _started(self) -> Worker:
         try:
-            worker = _Worker(self._settings.memory)
+            worker = Worker(_MODULE, [str(self._settings.memory)], answer_bytes=_ANSWER_BYTES)
         except OSError as problem:
             raise StoppedError(f"no process for templates can be started: {problem.strerror}") from None
         try:
@@ -122,66 +116,3 @@ class Workers:
             raise
         worker.end()
         raise StoppedError("no process for templates can be started: it ended, or did not answer")
-
-
-class _Worker:
-    """One process and our end of its socket. It ends with this object."""
-
-    def __init__(self, memory: int) -> None:
-        ours, theirs = socket.socketpair()
-        ours.setblocking(False)  # noqa: FBT003 - the socket module's own
-        self._socket = ours
-        command = [sys.executable, "-I", "-m", "eso_render.workerprocess", str(memory)]
-        try:
-            process = subprocess.Popen(  # noqa: S603 - our own module
-                bound_to_parent(command, signal.SIGKILL),
-                stdin=theirs.fileno(),
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
-                cwd="/",
-            )
-        except OSError:
-            ours.close()
-            raise
-        finally:
-            theirs.close()
-        self._leaving: asyncio.TimerHandle | None = None
-        self.end = weakref.finalize(self, _end, process, ours)
-
-    async def exchange(self, message: bytes) -> bytes:
-        await asyncio.get_running_loop().sock_sendall(self._socket, HEADER.pack(len(message)) + message)
-        return await self.receive()
-
-    async def receive(self) -> bytes:
-        (size,) = HEADER.unpack(await self._exactly(HEADER.size))
-        if size > _ANSWER_BYTES:
-            raise EOFError
-        return await self._exactly(size)
-
-    async def _exactly(self, size: int) -> bytes:
-        loop, parts = asyncio.get_running_loop(), bytearray()
-        while len(parts) < size:
-            part = await loop.sock_recv(self._socket, min(size - len(parts), 2**20))
-            if not part:
-                raise EOFError
-            parts += part
-        return bytes(parts)
-
-    def stay(self) -> None:
-        if self._leaving is not None:
-            self._leaving.cancel()
-            self._leaving = None
-
-    def leave_after(self, seconds: float, idle: list[_Worker]) -> None:
-        def leave() -> None:
-            idle.remove(self)
-            self.end()
-
-        self._leaving = asyncio.get_running_loop().call_later(seconds, leave)
-
-
-def _end(process: subprocess.Popen[bytes], ours: socket.socket) -> None:
-    ours.close()
-    process.kill()
-    process.wait()

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from eso_api.values import SecretBytes
 from eso_wire.tlspair import Fit, are_certificates, fit, is_outside_validity
+from eso_wire.validity import Validity, validity_of
 
-if TYPE_CHECKING:  # a provider needs no cryptography for its own certificate, and `eso up` calls no provider
+if TYPE_CHECKING:  # `eso up` calls no provider
     import grpc
-    from cryptography import x509
 
 CA_FILE = "ca.crt"
 CERTIFICATE_FILE = "tls.crt"
@@ -49,17 +49,19 @@ class TlsMaterial:
             digest.update(len(content).to_bytes(8, "big") + content)
         return digest.hexdigest()
 
-    @cached_property
+    @property
+    def valid_from(self) -> datetime:
+        """Return when this end's own certificate, the first of its chain, becomes valid."""
+        return self._validity.not_before
+
+    @property
     def expires_at(self) -> datetime:
-        return self.leaf.not_valid_after_utc
+        return self._validity.not_after
 
     @cached_property
-    def leaf(self) -> x509.Certificate:
-        """Return this end's own certificate, the first of its chain. Loads `cryptography`, which a provider omits."""
-        from cryptography import x509
-
+    def _validity(self) -> Validity:
         try:
-            return x509.load_pem_x509_certificates(self.certificate)[0]
+            return validity_of(self.certificate)
         except ValueError as error:
             raise TlsMaterialError(f"{CERTIFICATE_FILE} holds no certificate in PEM") from error
 

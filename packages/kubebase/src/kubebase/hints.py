@@ -6,7 +6,6 @@ Equal inputs give equal hints in any order, so that a condition that contains on
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import Final
 
 LONGEST_NAME: Final = 63
@@ -18,6 +17,8 @@ _SIMILARITY: Final = 0.65
 
 def similar(name: str, known: Iterable[str], *, count: int = 1) -> list[str]:
     """Return the known names that are most similar, best first. Upper and lower case do not matter."""
+    from difflib import get_close_matches  # here, because most names are right
+
     wanted = name.lower()
     candidates = sorted(
         {each for each in known if each != name and len(each) <= LONGEST_NAME},

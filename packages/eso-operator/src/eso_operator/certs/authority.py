@@ -11,8 +11,7 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 from cryptography import x509
@@ -23,48 +22,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from eso_api.values import SecretBytes
 from eso_operator.certs.problems import Problem, ProblemName
+from eso_operator.certs.values import MAX_PEM_BYTES, Credential, ServerNames, Window, timing_problem
 
-BACKDATED: Final = timedelta(minutes=5)
-MAX_PEM_BYTES: Final = 256 * 1024
 _MAX_COMMON_NAME: Final = 64
-
-# --- values ----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Credential:
-    """A certificate (PEM) and its private key (PEM, PKCS 8)."""
-
-    certificate: bytes
-    key: SecretBytes
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """The validity of a certificate."""
-
-    not_before: datetime
-    not_after: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class ServerNames:
-    """The names in the certificate of a server: its DNS names, its identity and its addresses."""
-
-    dns: tuple[str, ...]
-    identity: str
-    addresses: tuple[str, ...] = ()
-
-
-def window(now: datetime, validity: timedelta) -> Window:
-    start = now.replace(microsecond=0)  # X.509 counts whole seconds
-    return Window(start - BACKDATED, start + validity)
-
-
-def service_dns(namespace: str, name: str, cluster_domain: str) -> tuple[str, ...]:
-    """Return the four DNS names of a Service, the shortest first."""
-    return name, f"{name}.{namespace}", f"{name}.{namespace}.svc", f"{name}.{namespace}.svc.{cluster_domain}"
-
 
 # --- issuing ---------------------------------------------------------------------------------------------------------
 
@@ -187,10 +147,6 @@ def split(bundle: bytes) -> tuple[bytes, ...]:
     return tuple(dict.fromkeys(_pem(certificate) for certificate in x509.load_pem_x509_certificates(bundle)))
 
 
-def join(certificates: Iterable[bytes]) -> bytes:
-    return b"".join(certificates)
-
-
 def validity_of(certificate: bytes) -> Window:
     loaded = x509.load_pem_x509_certificate(certificate)
     return Window(loaded.not_valid_before_utc, loaded.not_valid_after_utc)
@@ -254,17 +210,6 @@ def leaf_problem(leaf: Credential, trusted: Iterable[bytes], wanted: Iterable[st
         return Problem(ProblemName.UNKNOWN_CA, "the certificate is signed by no authority that is trusted now")
     if missing := sorted(set(wanted) - names_of(leaf.certificate)):
         return Problem(ProblemName.HOSTNAME_MISMATCH, f"the certificate does not name {', '.join(missing)}")
-    return None
-
-
-def timing_problem(
-    valid: Window, now: datetime, expired: ProblemName = ProblemName.SERVER_CERT_EXPIRED
-) -> Problem | None:
-    """Return why a certificate is not valid now; `expired` is the problem name for an expired one. None if it is."""
-    if valid.not_after <= now:
-        return Problem(expired, f"the certificate has expired at {valid.not_after.isoformat()}")
-    if valid.not_before > now:
-        return Problem(ProblemName.NOT_YET_VALID, f"the certificate is valid from {valid.not_before.isoformat()} on")
     return None
 
 

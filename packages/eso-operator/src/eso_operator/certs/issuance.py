@@ -1,6 +1,6 @@
 """Carries out the steps of a plan in memory: new keys and certificates.
 
-`bundle.py` decides the steps and their order; `issuer.py` and `local.py` store the result.
+`planning.py` decides the steps and their order; `issuer.py` and `local.py` store the result.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from datetime import datetime
 from typing import assert_never
 
 from eso_operator.certs import authority
-from eso_operator.certs.authority import Credential
 from eso_operator.certs.bundle import (
     Authorities,
     DropPrevious,
@@ -25,8 +24,9 @@ from eso_operator.certs.bundle import (
     State,
     Step,
     SwitchAuthority,
-    still_valid,
 )
+from eso_operator.certs.planning import still_valid
+from eso_operator.certs.values import Credential, window
 
 
 def carry_out(step: Step, state: State, now: datetime, lifetimes: Lifetimes, identity: Identity) -> State:
@@ -70,14 +70,14 @@ def _rolled(
 
 
 def _new_authority(now: datetime, lifetimes: Lifetimes, identity: Identity) -> Credential:
-    return authority.issue_authority(identity.authority, authority.window(now, lifetimes.authority))
+    return authority.issue_authority(identity.authority, window(now, lifetimes.authority))
 
 
 def _issued(state: State, role: Role, now: datetime, lifetimes: Lifetimes, identity: Identity) -> Leaf:
     issuer = state.issuer
     if issuer is None:
         raise AssertionError("leaves are issued by a stored issuer")
-    valid = authority.window(now, lifetimes.leaf)
+    valid = window(now, lifetimes.leaf)
     match role:
         case Role.SERVER:
             credential = authority.issue_server(issuer.current, identity.server, valid)

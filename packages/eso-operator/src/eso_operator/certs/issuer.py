@@ -1,11 +1,12 @@
 """The controller of the certificates of provider Services; its keys are Services.
 
-    labelled Services, demands, our own Secrets -> key -> observe -> plan -> write, issuer first -> report
+    labelled Services, demands, our own Secrets -> key -> observe -> review -> write, issuer first -> report
 
 A Service gets certificates if it has the label `external-secrets.io/provider: "true"` in a namespace where labels count
 (`CertificateSettings.labelled_in`), if a store resolved to it (`demand`), or if it already has some. They are checked
-at an interval (`--cert-interval`) and when a step is due. After the Service is deleted, its Secrets in the core
-namespace are deleted; the server's Secret is owned by the Service and garbage-collected with it.
+at an interval (`--cert-interval`) and when a step is due; a review of the same Secrets is reused until then. After the
+Service is deleted, its Secrets in the core namespace are deleted; the server's Secret is owned by the Service and
+garbage-collected with it.
 
 Writes use optimistic locking: of two operators that write at once, one gets a Conflict and plans again. A failure
 becomes a `Problem` for the listeners; this module writes no status.
@@ -23,20 +24,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from eso_operator.certs import secrets
-from eso_operator.certs.authority import validity_of
-from eso_operator.certs.bundle import IssueLeaf, Phase, Plan, State, plan
-from eso_operator.certs.issuance import carry_out
+from eso_operator.certs.bundle import Phase
+from eso_operator.certs.notary import Notary, NotaryError
 from eso_operator.certs.problems import Problem, ProblemName, alias_problem
+from eso_operator.certs.review import Content, Question, Review
 from eso_operator.certs.secrets import CLIENT, ISSUER, SERVER, Mark, Owner, SecretKeys, SecretObject
 from eso_operator.certs.settings import CertificateSettings, identity_of
 from eso_operator.resolving.addresses import is_alias
 from eso_operator.resolving.resolved import ServiceKey
 from kubebase.bounded import BoundedDict
-from kubebase.clock import Clock
+from kubebase.clock import Clock, parse_rfc3339
 from kubebase.meta import JsonObject, Object, ObjectKey, ObjectMeta, Resource, meta_of, metadata_of, raw
 from kubebase.plainlogs import structlog
 from kuberun.cache import Change
@@ -56,6 +57,7 @@ FIELD_MANAGER: Final = "external-secrets-certificates"
 MAX_DEMANDED: Final = 4096
 _MAX_ROUNDS: Final = 8
 _SOONEST: Final = 1.0
+_REVIEW_HOLDS: Final = timedelta(hours=6)
 
 _log = structlog.get_logger(__name__)
 
@@ -77,11 +79,19 @@ class Issuer:
     """The issuer. Add `controller` to a manager. `demand` may be called at any time on the event loop."""
 
     def __init__(
-        self, client: Client, settings: CertificateSettings, *, clock: Clock, listener: Listener | None = None
+        self,
+        client: Client,
+        settings: CertificateSettings,
+        *,
+        clock: Clock,
+        notary: Notary,
+        listener: Listener | None = None,
     ) -> None:
         self._client = client
         self._settings = settings
         self._clock = clock
+        self._notary = notary
+        self._reviewed: BoundedDict[ServiceKey, _Reviewed] = BoundedDict(MAX_DEMANDED)
         self._listeners: list[Listener] = [] if listener is None else [listener]
         self._demanded: BoundedDict[ServiceKey, None] = BoundedDict(MAX_DEMANDED)
         self._problems: BoundedDict[ServiceKey, Problem] = BoundedDict(MAX_DEMANDED)
@@ -131,6 +141,10 @@ class Issuer:
         except ApiError as error:
             self._report(Report(service, Problem(ProblemName.SECRET_NOT_WRITABLE, str(error))))
             return Retry(f"the API server answered {error.reason or error.code}")
+        except NotaryError as error:
+            message = f"the certificates of Service {service} cannot be checked: {error}; it is tried again"
+            self._report(Report(service, Problem(ProblemName.NOT_ISSUED, message)))
+            return Retry(str(error))
 
     # --- existing Services -------------------------------------------------------------------------------------------
 
@@ -144,30 +158,35 @@ class Issuer:
             if problem := _foreign(stored, self._owner(service)):
                 self._report(Report(service, problem))
                 return After(self._settings.interval, "look whether the Secret is out of the way")
-            state = _state(stored)
-            due = plan(state, self._clock.now(), self._settings.lifetimes, identity_of(service, self._settings))
-            if not due.steps:
-                self._report(_good(service, state))
-                return After(self._until(due.due), "certificates may be due")
-            await self._carry_out(due, state, stored, metadata)
+            review = await self._review(service, stored)
+            if not review.steps:
+                self._report(Report(service, phase=review.phase, expires_at=review.expires_at))
+                return After(self._until(review.due), "certificates may be due")
+            await self._store(review, stored, metadata)
         return Retry("the certificates do not settle")
 
-    async def _carry_out(self, due: Plan, state: State, stored: _Stored, metadata: ObjectMeta) -> None:
-        """Carry out the steps and store the Secrets that they changed; the issuer first."""
-        service, now = ServiceKey(metadata.namespace, metadata.name), self._clock.now()
-        owner = self._owner(service)
-        after = state
-        for step in due.steps:
-            reason = step.reason if isinstance(step, IssueLeaf) else ""
-            _log.info("certificates change", service=str(service), step=type(step).__name__, reason=reason)
-            after = carry_out(step, after, now, self._settings.lifetimes, identity_of(service, self._settings))
-        if after.issuer is not None and after.issuer is not state.issuer:
-            await self._write(stored, Mark(ISSUER, owner, now), secrets.issuer_data(after.issuer))
-        if after.server is not None and after.server is not state.server:
-            mark = Mark(SERVER, owner, after.server.written_at, owner_reference(SERVICES, metadata))
-            await self._write(stored, mark, secrets.leaf_data(after.server))
-        if after.client is not None and after.client is not state.client:
-            await self._write(stored, Mark(CLIENT, owner, after.client.written_at), secrets.leaf_data(after.client))
+    async def _review(self, service: ServiceKey, stored: _Stored) -> Review:
+        """Review the Secrets, or return the review of exactly these Secrets if nothing became due since."""
+        now, versions = self._clock.now(), stored.versions
+        known = self._reviewed.get(service)
+        if known is not None and known.holds(versions, now):
+            return known.review
+        question = Question(stored.contents, now, self._settings.lifetimes, identity_of(service, self._settings))
+        review = await self._notary.review(question)
+        if not review.steps:
+            self._reviewed[service] = _Reviewed(review, versions, now)
+        return review
+
+    async def _store(self, review: Review, stored: _Stored, metadata: ObjectMeta) -> None:
+        """Store the Secrets that the steps of a review changed; the issuer first."""
+        service = ServiceKey(metadata.namespace, metadata.name)
+        for step, reason in review.steps:
+            _log.info("certificates change", service=str(service), step=step, reason=reason)
+        for part in (ISSUER, SERVER, CLIENT):
+            if (content := review.changed.get(part)) is not None:
+                owned_by = owner_reference(SERVICES, metadata) if part == SERVER else None
+                mark = Mark(part, self._owner(service), parse_rfc3339(content.written_at), owned_by)
+                await self._write(stored, mark, content.data)
 
     async def _write(self, stored: _Stored, mark: Mark, data: dict[str, bytes]) -> None:
         key, existing = stored.keys.of(mark.part), stored.found.get(mark.part)
@@ -236,6 +255,7 @@ class Issuer:
         """Delete the Secrets in the core namespace. The server's Secret is garbage-collected with its Service."""
         stored = await self._read(secrets.keys_of(service, self._settings.core_namespace))
         self._granted.get(service.namespace, set()).discard(service)
+        self._reviewed.pop(service, None)
         for part in (CLIENT, ISSUER):
             secret = stored.found.get(part)
             if secret is not None and secrets.ownership_problem(secret.metadata, part, self._owner(service)) is None:
@@ -295,30 +315,34 @@ class _Stored:
     keys: SecretKeys
     found: dict[str, SecretObject]
 
+    @property
+    def versions(self) -> dict[str, tuple[str, str]]:
+        return {part: (each.metadata.uid, each.metadata.resource_version) for part, each in self.found.items()}
+
+    @property
+    def contents(self) -> dict[str, Content]:
+        return {
+            part: Content(each.data, each.metadata.annotations.get(secrets.WRITTEN_ANNOTATION, ""))
+            for part, each in self.found.items()
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Reviewed:
+    """A review that found nothing to do, and the versions of the Secrets that it is about."""
+
+    review: Review
+    versions: dict[str, tuple[str, str]]
+    at: datetime
+
+    def holds(self, versions: dict[str, tuple[str, str]], now: datetime) -> bool:
+        """Return whether a new review would find the same. Not for long, in case a due time is ever wrong."""
+        return self.versions == versions and self.at <= now < min(self.review.due, self.at + _REVIEW_HOLDS)
+
 
 def _foreign(stored: _Stored, owner: Owner) -> Problem | None:
     verdicts = (secrets.ownership_problem(secret.metadata, part, owner) for part, secret in stored.found.items())
     return next((problem for problem in verdicts if problem is not None), None)
-
-
-def _state(stored: _Stored) -> State:
-    issuer, server, client = (stored.found.get(part) for part in (ISSUER, SERVER, CLIENT))
-    return State(
-        issuer=None if issuer is None else secrets.issuer_of(issuer.data),
-        server=None if server is None else secrets.leaf_of(server.data, _written(server)),
-        client=None if client is None else secrets.leaf_of(client.data, _written(client)),
-    )
-
-
-def _written(secret: SecretObject) -> str:
-    return secret.metadata.annotations.get(secrets.WRITTEN_ANNOTATION, "")
-
-
-def _good(service: ServiceKey, state: State) -> Report:
-    ends = [validity_of(leaf.credential.certificate).not_after for leaf in state.leaves]
-    return Report(
-        service, phase=None if state.issuer is None else state.issuer.phase, expires_at=min(ends, default=None)
-    )
 
 
 def _service_of_secret(change: Change[Object]) -> Iterable[Request]:

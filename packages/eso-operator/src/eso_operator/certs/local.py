@@ -26,8 +26,10 @@ from pathlib import Path
 from typing import Final
 
 from eso_operator.certs import secrets
-from eso_operator.certs.bundle import Identity, Leaf, Lifetimes, Role, State, plan
+from eso_operator.certs.bundle import Identity, Leaf, Lifetimes, Role, State
 from eso_operator.certs.issuance import carry_out
+from eso_operator.certs.planning import plan
+from eso_operator.certs.reviewing import issuer_of, leaf_of
 from kubebase.clock import rfc3339
 
 _DATA: Final = "..data"
@@ -93,9 +95,9 @@ def _new_set(folder: Path, files: Mapping[str, bytes]) -> Path:
 def _load(folder: Path) -> State:
     issuer, server, client = (_read(folder / part) for part in (secrets.ISSUER, secrets.SERVER, secrets.CLIENT))
     return State(
-        issuer=secrets.issuer_of(issuer),
-        server=secrets.leaf_of(server, server.get(_WRITTEN, b"").decode(errors="replace")),
-        client=secrets.leaf_of(client, client.get(_WRITTEN, b"").decode(errors="replace")),
+        issuer=issuer_of(issuer),
+        server=leaf_of(server, server.get(_WRITTEN, b"").decode(errors="replace")),
+        client=leaf_of(client, client.get(_WRITTEN, b"").decode(errors="replace")),
     )
 
 

@@ -18,13 +18,14 @@ from pathlib import Path
 from typing import Final, NoReturn, Protocol, assert_never
 
 from eso_api.values import SecretBytes
-from eso_operator.certs import authority, secrets
-from eso_operator.certs.authority import Window
+from eso_operator.certs import secrets
 from eso_operator.certs.issuer import Listener, Report
 from eso_operator.certs.problems import CertificateError, Problem, ProblemName
 from eso_operator.certs.secrets import SecretObject
+from eso_operator.certs.values import MAX_PEM_BYTES, Window, timing_problem
 from eso_operator.resolving.resolved import ManagedTls, SecretTls, ServiceKey, TlsSource
 from eso_wire.tls import TlsMaterial, TlsMaterialError, load_material
+from eso_wire.tlspair import Fit, are_certificates, fit
 from kubebase.bounded import BoundedDict, ExpiringDict
 from kubebase.clock import Clock
 from kubebase.deadline import happens_within
@@ -128,8 +129,8 @@ class Materials:
                 material = await self._reread(tls)
             case _:
                 assert_never(tls)
-        valid = Window(material.leaf.not_valid_before_utc, material.leaf.not_valid_after_utc)
-        if problem := authority.timing_problem(valid, self._clock.now(), ProblemName.CLIENT_CERT_EXPIRED):
+        valid = Window(material.valid_from, material.expires_at)
+        if problem := timing_problem(valid, self._clock.now(), ProblemName.CLIENT_CERT_EXPIRED):
             raise CertificateError(Problem(problem.name, f"{_described(tls)}: {problem.message}"))
         return material
 
@@ -310,11 +311,9 @@ def _content_problem(tls: TlsSource, data: Mapping[str, bytes]) -> Problem | Non
         hint = f"it needs {', '.join(KEYS)}, as a Secret of cert-manager has"
         return Problem(ProblemName.SECRET_KEY_MISSING, f"{where} lacks {', '.join(missing)}: {hint}")
     for key in (secrets.CERTIFICATE, secrets.TRUST):
-        try:
-            authority.split(data[key])
-        except ValueError:
+        if len(data[key]) > MAX_PEM_BYTES or not are_certificates(data[key]):
             return Problem(ProblemName.MALFORMED, f"{where}: {key} holds no PEM certificates")
-    if not authority.key_fits(data[secrets.CERTIFICATE], SecretBytes(data[secrets.KEY])):
+    if fit(data[secrets.CERTIFICATE], data[secrets.KEY]) is not Fit.FITS:
         message = f"{where}: {secrets.KEY} is not the key of {secrets.CERTIFICATE}, or not an unencrypted PEM key"
         return Problem(ProblemName.KEY_MISMATCH, message)
     return None

@@ -19,13 +19,11 @@ from typing import Final
 
 import msgspec
 
-from eso_api.values import SecretBytes
-from eso_operator.certs import authority
-from eso_operator.certs.authority import Credential
 from eso_operator.certs.bundle import Authorities, Leaf
 from eso_operator.certs.problems import Problem, ProblemName
+from eso_operator.certs.values import join
 from eso_operator.resolving.resolved import ServiceKey
-from kubebase.clock import parse_rfc3339, rfc3339
+from kubebase.clock import rfc3339
 from kubebase.meta import JsonObject, Kind, Object, ObjectKey, ObjectMeta, OwnerReference, Resource, raw
 
 SECRETS: Final = Resource("", "v1", "secrets", "Secret")
@@ -143,12 +141,12 @@ def issuer_data(issuer: Authorities) -> dict[str, bytes]:
     data = {
         CERTIFICATE: issuer.current.certificate,
         KEY: issuer.current.key.reveal(),
-        TRUST: authority.join(issuer.trust),
+        TRUST: join(issuer.trust),
     }
     if issuer.next is not None:
         data |= {NEXT_CERTIFICATE: issuer.next.certificate, NEXT_KEY: issuer.next.key.reveal()}
     if issuer.previous:
-        data[PREVIOUS] = authority.join(issuer.previous)
+        data[PREVIOUS] = join(issuer.previous)
     return data
 
 
@@ -156,34 +154,8 @@ def leaf_data(leaf: Leaf) -> dict[str, bytes]:
     return {
         CERTIFICATE: leaf.credential.certificate,
         KEY: leaf.credential.key.reveal(),
-        TRUST: authority.join(leaf.trust),
+        TRUST: join(leaf.trust),
     }
-
-
-def issuer_of(data: Mapping[str, bytes]) -> Authorities | None:
-    """Return the issuer of the content; None if it is inconsistent and must be created again."""
-    try:
-        return Authorities(
-            _credential(data, CERTIFICATE, KEY),
-            _credential(data, NEXT_CERTIFICATE, NEXT_KEY) if NEXT_CERTIFICATE in data else None,
-            authority.split(data[PREVIOUS]) if PREVIOUS in data else (),
-        )
-    except (KeyError, ValueError):
-        return None
-
-
-def leaf_of(data: Mapping[str, bytes], written_at: str) -> Leaf | None:
-    try:
-        moment = parse_rfc3339(written_at)
-        if moment.tzinfo is None:
-            return None
-        return Leaf(_credential(data, CERTIFICATE, KEY), authority.split(data[TRUST]), moment)
-    except (KeyError, ValueError):
-        return None
-
-
-def _credential(data: Mapping[str, bytes], certificate: str, key: str) -> Credential:
-    return Credential(authority.join(authority.split(data[certificate])), SecretBytes(data[key]))
 
 
 # --- documents -------------------------------------------------------------------------------------------------------

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from eso_operator.certs.authority import ServerNames, service_dns
 from eso_operator.certs.bundle import Identity, Lifetimes
+from eso_operator.certs.values import ServerNames, service_dns
 from eso_operator.resolving.resolved import ServiceKey
 from eso_wire.tls import client_id, service_id
 

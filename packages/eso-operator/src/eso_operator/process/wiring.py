@@ -21,6 +21,7 @@ from eso_operator.calling.metrics import PrometheusMetrics
 from eso_operator.calling.planner import ReadPlanner
 from eso_operator.certs.issuer import Issuer
 from eso_operator.certs.materials import Materials, MaterialSettings, client_secrets
+from eso_operator.certs.notary import ProcessNotary
 from eso_operator.changefeed.feed import ChangeFeed
 from eso_operator.changefeed.followers import Followers
 from eso_operator.changefeed.pace import Pace
@@ -110,7 +111,8 @@ def wire(
     dependencies = Dependencies(memories.by_controller)
     wakes = Wakes(dependencies, clock, (settings.core_namespace, *settings.providers.namespaces))
     ends = CertificateEnds(metrics.registry, wakes.certificates_changed)
-    issuer = Issuer(client, certificate_settings(settings), clock=clock, listener=ends.heard)
+    notary = ProcessNotary()
+    issuer = Issuer(client, certificate_settings(settings), clock=clock, notary=notary, listener=ends.heard)
     materials = _materials(settings, client, clock, issuer)
     calls, runtime = PrometheusMetrics(metrics.registry), runtime_settings(settings)
     gateway = Gateway(materials, clock, settings=runtime, metrics=calls, seams=seams, doors=ServiceDoors(client, clock))

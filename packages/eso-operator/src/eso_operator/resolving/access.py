@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-import re2
-
 from eso_api.policies import NamespaceCondition
 from eso_api.references import SelectorError
 from eso_operator.resolving.loading import malformed
@@ -97,6 +95,8 @@ def _matches(condition: NamespaceCondition, namespace: str, labels: dict[str, st
 
 
 def _compiled(regexp: str, subject: ObjectRef) -> Any:
+    import re2  # here, because most stores have no such condition
+
     try:
         return _expression(regexp)
     except re2.error as failed:
@@ -106,6 +106,8 @@ def _compiled(regexp: str, subject: ObjectRef) -> Any:
 
 @lru_cache(maxsize=1024)
 def _expression(regexp: str) -> Any:
+    import re2
+
     options = re2.Options()
     options.log_errors = False
     return re2.compile(regexp, options)

@@ -5,26 +5,19 @@ from __future__ import annotations
 import asyncio
 import ssl
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
 from aiohttp import web
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from eso_operator.telemetry.settings import Listener
 from kubebase.clock import Clock
 from kubebase.opening import opened
 from kubebase.plainlogs import structlog
-from kuberun.tls import as_file
 
 _RELOAD_SECONDS: Final = 60.0
 _DRAIN_SECONDS: Final = 5.0
 """How long requests may go on when the process stops. A pod has 30 s for everything."""
-_SELF_SIGNED_FOR: Final = timedelta(days=365)
 
 _log = structlog.get_logger(__name__)
 
@@ -93,7 +86,9 @@ class WebServer:
         if missing:
             _log.warning(f"{self._name} certificate is self-signed: files are missing", files=missing)
         if missing or self._certificate.folder is None:
-            _load_self_signed(context, f"external-secrets-{self._name}", self._clock)
+            from eso_operator.telemetry import selfsigned  # here, because it loads cryptography
+
+            selfsigned.load(context, f"external-secrets-{self._name}", self._clock)
         self._certificate.load(context)
         return context
 
@@ -107,26 +102,3 @@ class WebServer:
                 self._certificate.load(context)
             except (OSError, ssl.SSLError) as error:
                 _log.warning(f"{self._name} certificate not reloaded", error=type(error).__name__)
-
-
-def _load_self_signed(context: ssl.SSLContext, common_name: str, clock: Clock) -> None:
-    """Make a self-signed certificate for clients that do not verify."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
-    now = clock.now()
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + _SELF_SIGNED_FOR)
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    chain = certificate.public_bytes(serialization.Encoding.PEM) + key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    with as_file(chain) as path:  # in memory: the root file system of a pod may be read-only
-        context.load_cert_chain(path)

@@ -12,6 +12,9 @@ from typing import Any
 
 from eso_operator.certs.issuer import Issuer, Report
 from eso_operator.certs.materials import Materials, MaterialSettings, client_secrets
+from eso_operator.certs.notary import Notary
+from eso_operator.certs.review import Question, Review
+from eso_operator.certs.reviewing import review
 from eso_operator.certs.settings import CertificateSettings
 from eso_operator.resolving.resolved import ServiceKey
 from kubebase.clock import SystemClock
@@ -30,6 +33,17 @@ class ShiftedClock(SystemClock):
         return super().now() + self.ahead
 
 
+class NotaryHere:
+    """A notary without a process, which counts its reviews."""
+
+    def __init__(self) -> None:
+        self.reviews = 0
+
+    async def review(self, question: Question) -> Review:
+        self.reviews += 1
+        return review(question)
+
+
 @dataclass
 class Operator:
     """The certificate components of one operator process."""
@@ -42,19 +56,20 @@ class Operator:
 
 @asynccontextmanager
 async def operator(
-    client: Client, core: str, *, served: tuple[str, ...] | None = None, **more: Any
+    client: Client, core: str, *, served: tuple[str, ...] | None = None, notary: Notary | None = None, **more: Any
 ) -> AsyncIterator[Operator]:
     """Run the certificate components.
 
     By default they serve their own namespace and the team's; an empty set means the cluster.
 
-    The team's namespace has providers for all namespaces. `more` are further settings.
+    The team's namespace has providers for all namespaces. `more` are further settings. Reviews
+    run in this process, unless another `notary` is given.
     """
     clock, reports = ShiftedClock(), list[Report]()
     team = f"{core}-team"
     given = {"namespaces": (core, team) if served is None else served, "shared": (team,), **more}
     settings = CertificateSettings(core, **given)
-    issuer = Issuer(client, settings, clock=clock)
+    issuer = Issuer(client, settings, clock=clock, notary=notary or NotaryHere())
     issuer.listen(reports.append)
     materials = Materials(
         client, client_secrets(client, core, clock), MaterialSettings(core, fresh=0.0), clock=clock, issuing=issuer

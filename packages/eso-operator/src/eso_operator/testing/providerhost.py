@@ -13,7 +13,8 @@ import grpc
 from grpc import aio
 
 from eso_operator.calling import transport as methods
-from eso_operator.certs.authority import Credential, ServerNames, Window, issue_authority, issue_client, issue_server
+from eso_operator.certs.authority import issue_authority, issue_client, issue_server
+from eso_operator.certs.values import Credential, ServerNames, Window
 from eso_operator.resolving.resolved import TlsSource
 from eso_operator.testing.scriptedprovider import ScriptedProvider
 from eso_wire.errors import ProviderError

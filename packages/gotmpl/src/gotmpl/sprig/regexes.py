@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
-import re2
-
 from gotmpl.bounds import bounded, bounded_items
 from gotmpl.errors import FuncError, Quoted
 from gotmpl.quoting import can_backquote, quote
@@ -19,10 +17,7 @@ from kubebase.patterns import words_of
 FUNCTIONS = Functions()
 
 
-_OPTIONS = re2.Options()
-_OPTIONS.log_errors = False
-_OPTIONS.max_mem = 8 << 20
-_OPTIONS.encoding = re2.Options.Encoding.UTF8
+_MAX_MEMORY = 8 << 20
 
 _MESSAGES = (
     ("missing ]", "missing closing ]"),
@@ -62,8 +57,14 @@ class BadPatternError(ValueError):
 def compiled(pattern: str) -> Any:
     if "\\C" in pattern and "\\C" in _ESCAPE.findall(pattern):
         raise BadPatternError("invalid escape sequence", "\\C", pattern)
+    import re2  # here, because few templates have patterns
+
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = _MAX_MEMORY
+    options.encoding = re2.Options.Encoding.UTF8
     try:
-        return re2.compile(to_bytes(pattern), _OPTIONS)
+        return re2.compile(to_bytes(pattern), options)
     except re2.error as exc:
         raise BadPatternError(*_in_go_words(exc, pattern), pattern) from None
 

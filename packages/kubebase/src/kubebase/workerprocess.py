@@ -1,0 +1,95 @@
+"""A worker process of ours, and the socket between it and this process.
+
+    Worker("package.module", ["argument"]) -> receive() == READY -> exchange(message) -> answer, ... -> end()
+
+The worker runs a module of ours, which calls `workerserving.serve`. It inherits one socket, as its standard input, and
+a few environment variables without credentials; messages go through the socket and nowhere else. It ends with this
+process. The caller sets deadlines and ends a worker that missed one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import weakref
+from collections.abc import Sequence
+from typing import Final
+
+from kubebase.children import bound_to_parent
+from kubebase.workerserving import HEADER
+
+_ENVIRONMENT: Final = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ", "TZDIR")
+"""The only environment variables that a worker receives: the others may contain credentials."""
+
+
+class Worker:
+    """One process and our end of its socket. It ends with this object."""
+
+    def __init__(self, module: str, arguments: Sequence[str] = (), *, answer_bytes: int) -> None:
+        """Start the process. A longer answer than `answer_bytes` is refused. Raises OSError."""
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)  # noqa: FBT003 - the socket module's own
+        self._socket = ours
+        self._answer_bytes = answer_bytes
+        command = [sys.executable, "-I", "-m", module, *arguments]
+        try:
+            process = subprocess.Popen(  # noqa: S603 - our own module
+                bound_to_parent(command, signal.SIGKILL),
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
+                cwd="/",
+            )
+        except OSError:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        self._leaving: asyncio.TimerHandle | None = None
+        self.end = weakref.finalize(self, _end, process, ours)
+
+    async def exchange(self, message: bytes) -> bytes:
+        """Send a message and return its answer. Raises OSError and EOFError if the worker has ended."""
+        await asyncio.get_running_loop().sock_sendall(self._socket, HEADER.pack(len(message)) + message)
+        return await self.receive()
+
+    async def receive(self) -> bytes:
+        (size,) = HEADER.unpack(await self._exactly(HEADER.size))
+        if size > self._answer_bytes:
+            raise EOFError
+        return await self._exactly(size)
+
+    async def _exactly(self, size: int) -> bytes:
+        loop, parts = asyncio.get_running_loop(), bytearray()
+        while len(parts) < size:
+            part = await loop.sock_recv(self._socket, min(size - len(parts), 2**20))
+            if not part:
+                raise EOFError
+            parts += part
+        return bytes(parts)
+
+    def stay(self) -> None:
+        """Cancel `leave_after`."""
+        if self._leaving is not None:
+            self._leaving.cancel()
+            self._leaving = None
+
+    def leave_after(self, seconds: float, idle: list[Worker]) -> None:
+        """End after this time and leave the list of idle workers, unless `stay` is called before."""
+
+        def leave() -> None:
+            idle.remove(self)
+            self.end()
+
+        self._leaving = asyncio.get_running_loop().call_later(seconds, leave)
+
+
+def _end(process: subprocess.Popen[bytes], ours: socket.socket) -> None:
+    ours.close()
+    process.kill()
+    process.wait()
