@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Protocol
+
+
+class Timer(Protocol):
+    """A call that is due later."""
+
+    def cancel(self) -> object:
+        """Prevent the call, unless it was made."""
+        ...
 
 
 class Clock(Protocol):
@@ -19,6 +28,10 @@ class Clock(Protocol):
 
     async def sleep(self, seconds: float) -> None: ...
 
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
+        """Call back after that many seconds. Costs much less than a task that sleeps."""
+        ...
+
 
 class SystemClock:
     def now(self) -> datetime:
@@ -29,6 +42,9 @@ class SystemClock:
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
+        return asyncio.get_running_loop().call_later(seconds, callback)
 
 
 def rfc3339(moment: datetime) -> str:

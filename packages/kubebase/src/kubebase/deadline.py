@@ -23,7 +23,7 @@ class Deadline:
     def move(self, seconds: float) -> None:
         """Restart the deadline: `seconds` from now. Cheap enough for every frame of a stream.
 
-        The guard checks again only at the earlier time, so a deadline can move later, never earlier.
+        The timer checks again only at the earlier time, so a deadline can move later, never earlier.
         """
         self._at = self._clock.monotonic() + seconds
 
@@ -38,22 +38,22 @@ class Deadline:
             raise RuntimeError("a deadline needs a task to interrupt")
         self._cancelling = task.cancelling()
         self._task = task
-        self._guard = asyncio.get_running_loop().create_task(self._expire())
+        self._timer = self._clock.call_later(self._at - self._clock.monotonic(), self._expire)
         return self
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, _: TracebackType | None
     ) -> None:
-        # The guard is not awaited: a cancellation that arrived meanwhile would interrupt that await instead of the
-        # body.
-        self._guard.cancel()
-        del self._guard  # its cancellation refers to this object: a cycle that only the garbage collector would free
+        self._timer.cancel()
+        del self._timer  # its callback refers to this object: a cycle that only the garbage collector would free
         if self._expired and self._task.uncancel() <= self._cancelling and exc_type is asyncio.CancelledError:
             raise TimeoutError from exc
 
-    async def _expire(self) -> None:
-        while (left := self._at - self._clock.monotonic()) > 0:
-            await self._clock.sleep(left)
+    def _expire(self) -> None:
+        left = self._at - self._clock.monotonic()
+        if left > 0:
+            self._timer = self._clock.call_later(left, self._expire)
+            return
         self._expired = True
         self._task.cancel()
 

@@ -22,8 +22,8 @@ import asyncio
 import itertools
 import math
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Hashable, Iterable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -95,22 +95,14 @@ def longest_wait(longest: float = 0.0) -> float:
     return 0.0 if wait is None else wait(longest)
 
 
-@asynccontextmanager
-async def parked(*, needless_when_gone: bool = False) -> AsyncIterator[None]:
+def parked(*, needless_when_gone: bool = False) -> AbstractAsyncContextManager[None]:
     """Inside a reconcile: wait for another system without holding a worker. Elsewhere this does nothing.
 
     Pass `needless_when_gone` if the awaited answer has no effect on other systems. The run may then be cancelled here
     when its object is deleted.
     """
     run = _RUN.get()
-    if run is None:
-        yield
-        return
-    run.park(needless_when_gone=needless_when_gone)
-    try:
-        yield
-    finally:
-        await run.unpark(needless_when_gone=needless_when_gone)
+    return nullcontext() if run is None else _Parked(run, needless_when_gone=needless_when_gone)
 
 
 def detached() -> Context:
@@ -218,6 +210,22 @@ class _Run:
             slots, share = self._held
             self._held = None
             slots.release(share)
+
+
+class _Parked(AbstractAsyncContextManager[None]):
+    """One wait of a run. A class, because a generator costs several times as much, and most runs wait."""
+
+    __slots__ = ("_needless", "_run")
+
+    def __init__(self, run: _Run, *, needless_when_gone: bool) -> None:
+        self._run = run
+        self._needless = needless_when_gone
+
+    async def __aenter__(self) -> None:
+        self._run.park(needless_when_gone=self._needless)
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._run.unpark(needless_when_gone=self._needless)
 
 
 _RUN: ContextVar[_Run | None] = ContextVar("run", default=None)
@@ -375,21 +383,22 @@ class Controller:
         trace_id = os.urandom(16).hex()
         permitted = self._permitted if self._territory is None else self._territory.permit(request.key)
         work_by(permitted)
-        ASKED_AT.set(self.queue.asked_at(request.key))  # each run is a task with its own context
+        # Each run is a task with its own context, so nothing has to be unset.
+        ASKED_AT.set(self.queue.asked_at(request.key))
         TRACE_ID.set(trace_id)
+        structlog.contextvars.bind_contextvars(
+            controller=self.name, key=str(request.key), reconcile_id=run, trace_id=trace_id
+        )
         _LONGEST_WAIT.set(lambda longest: self.queue.longest_wait(request.key, longest=longest))
         self._runs[request.key] = this = _Run(request, self._workers, workers)
         _RUN.set(this)
-        with structlog.contextvars.bound_contextvars(
-            controller=self.name, key=str(request.key), reconcile_id=run, trace_id=trace_id
-        ):
-            try:
-                outcome = await self._outcome(request, permitted)
-                self._conclude(request, outcome)
-            finally:
-                del self._runs[request.key]
-                this.end()
-                self.queue.done(request.key)
+        try:
+            outcome = await self._outcome(request, permitted)
+            self._conclude(request, outcome)
+        finally:
+            del self._runs[request.key]
+            this.end()
+            self.queue.done(request.key)
 
     async def _outcome(self, request: Request, permitted: Permit) -> Outcome:
         if not permitted():

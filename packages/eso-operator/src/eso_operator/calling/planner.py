@@ -19,6 +19,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+import msgspec
+
 from eso_operator.calling.errors import overloaded, restated
 from eso_operator.calling.metrics import RuntimeMetrics
 from eso_operator.calling.protection.weights import Hold, current_hold
@@ -66,9 +68,12 @@ class ReadPlanner:
         `asked_at` (monotonic) is when the caller asked; None means now.
         """
         known = self._known(bound, items, asked_at)
-        missing = [item for item in items if item.item_id not in known]
-        fresh = {result.item_id: result for result in await self._read(bound, missing, asked_at)}
-        return [known.get(item.item_id) or fresh[item.item_id] for item in items]
+        missing = [item for item in items if item.item_id not in known] if known else items
+        fresh = await self._read(bound, missing, asked_at)
+        if not known:
+            return fresh
+        by_id = {result.item_id: result for result in fresh}
+        return [known.get(item.item_id) or by_id[item.item_id] for item in items]
 
     def _known(self, bound: BoundStore, items: Sequence[GetItem], asked_at: float | None) -> dict[str, GetResult]:
         """Return results that were read since the caller asked, under the caller's item ids."""
@@ -229,8 +234,11 @@ class ReadPlanner:
             self._recent.expire(self._clock.monotonic())
 
 
-class _Eyes(NamedTuple):
-    """The properties of a caller that its answers depend on; equal for callers that may share a call."""
+class _Eyes(msgspec.Struct, frozen=True, cache_hash=True):
+    """The properties of a caller that its answers depend on; equal for callers that may share a call.
+
+    Several tables are searched for each item of a read, so the hash is computed once.
+    """
 
     connection: str
     identity: str

@@ -16,6 +16,7 @@ CREATED_BY_LABEL: Final = "reconcile.external-secrets.io/created-by"
 HASH_ANNOTATION: Final = "reconcile.external-secrets.io/data-hash"
 FINALIZER: Final = "externalsecrets.external-secrets.io/externalsecret-cleanup"
 
+_RESOURCE: Final = EXTERNAL_SECRET.resource()
 _MANAGER: Final = "externalsecrets.external-secrets.io"
 _MAX_MANAGER_BYTES: Final = 63
 
@@ -42,7 +43,7 @@ def created_by(es: ExternalSecret) -> str:
 
 
 def controller_reference_of(es: ExternalSecret) -> OwnerReference:
-    return controller_reference(EXTERNAL_SECRET.resource(), es.metadata)
+    return controller_reference(_RESOURCE, es.metadata)
 
 
 def target_name(es: ExternalSecret) -> str:

@@ -106,10 +106,10 @@ class ObjectSeries:
             yield from family.pages()
 
     def _row(self, subsystem: Subsystem, about: ObjectMeta) -> _Row:
-        rows = self._rows[subsystem]
-        row = rows.get(about.key)
+        rows, key = self._rows[subsystem], about.key
+        row = rows.get(key)
         if row is None:
-            row = rows[about.key] = _Row(self._rendered(about))
+            row = rows[key] = _Row(self._rendered(about))
         elif self._labels is LabelSet.EXTENDED:
             row.labels = self._rendered(about)
         return row

@@ -62,9 +62,8 @@ class ControllerSeries(Collector):
 
     def timed(self, controller: str, reconcile: Reconcile) -> Reconcile:
         """Return a reconcile function that counts and times `reconcile`."""
-        for result in _RESULTS:
-            self._total.labels(controller, result)
-        self._errors.labels(controller)
+        totals = {result: self._total.labels(controller, result) for result in _RESULTS}
+        errors, duration = self._errors.labels(controller), self._time.labels(controller)
 
         async def timed_reconcile(key: ObjectKey) -> Outcome:
             started = self._clock.monotonic()
@@ -73,10 +72,10 @@ class ControllerSeries(Collector):
                 outcome = await reconcile(key)
                 result = _result(outcome)
             finally:
-                self._time.labels(controller).observe(self._clock.monotonic() - started)
-                self._total.labels(controller, result).inc()
+                duration.observe(self._clock.monotonic() - started)
+                totals[result].inc()
                 if result == "error":
-                    self._errors.labels(controller).inc()
+                    errors.inc()
             return outcome
 
         return timed_reconcile

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-from kubebase.clock import SystemClock
+from kubebase.clock import SystemClock, Timer
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 """Start of virtual wall-clock time, so that tests can write timestamps as literals."""
@@ -38,10 +39,20 @@ class VirtualClock:
         if seconds <= 0:
             await _turn()
             return
+        await self._wake_up_after(seconds)
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
+        if seconds <= 0:
+            return asyncio.get_running_loop().call_soon(callback)
+        due = self._wake_up_after(seconds)
+        due.add_done_callback(lambda due: None if due.cancelled() else callback())
+        return due
+
+    def _wake_up_after(self, seconds: float) -> asyncio.Future[None]:
         self._order += 1
         wake_up: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         heapq.heappush(self._sleepers, (self._elapsed + seconds, self._order, wake_up))
-        await wake_up
+        return wake_up
 
     async def advance(self, seconds: float) -> None:
         """Let `seconds` pass: wake each sleeper at its own time, in order, and let the loop settle after each.
@@ -88,7 +99,7 @@ class VirtualClock:
 
     @property
     def sleepers(self) -> int:
-        """Return the number of tasks that wait for time to pass; a leak check at the end of a test."""
+        """Return the number of sleeps and timers that wait for time to pass; a leak check at the end of a test."""
         return sum(1 for _, _, wake_up in self._sleepers if not wake_up.done())
 
 

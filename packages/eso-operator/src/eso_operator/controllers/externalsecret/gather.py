@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import Final, Protocol
 
 from eso_api.externalsecret import ExternalSecret
 from eso_api.references import GeneratorRef, StoreRef
@@ -35,6 +35,10 @@ ToldAt = Callable[[ObjectKey], float | None]
 
 Stretch = Callable[[ObjectKey], float]
 """Returns how many refresh intervals may pass between two reads of an ExternalSecret."""
+
+
+_NEVER: Final = LastSync(None, "")
+_NO_RULES: Final = Rules()
 
 
 def no_stretch(_: ObjectKey) -> float:
@@ -88,11 +92,12 @@ class Gatherer:
         look = await self._look(es, target)
         known = self._memory.of(es.key, es.metadata.uid)
         first_look = not known.looked  # until one succeeds
+        written = last_sync(es)
         if first_look:
-            known.looked, known.turn = True, turn_of(es, last_sync(es), now)
+            known.looked, known.turn = True, turn_of(es, written, now)
         return Snapshot(
             es=es,
-            last=_later(known.last, last_sync(es)),
+            last=_later(known.last, written),
             now=now,
             look=look,
             rules=self._rules,
@@ -141,7 +146,7 @@ class Gatherer:
 
 def unseen(es: ExternalSecret, now: datetime) -> Snapshot:
     """Return the snapshot of an object whose target could not be read."""
-    return Snapshot(es, LastSync(None, ""), now, Absent(), Rules(), retry_within=longest_wait(interval_of(es)))
+    return Snapshot(es, _NEVER, now, Absent(), _NO_RULES, retry_within=longest_wait(interval_of(es)))
 
 
 def _later(known: LastSync | None, written: LastSync) -> LastSync:

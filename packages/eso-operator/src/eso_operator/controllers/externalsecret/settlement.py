@@ -6,8 +6,8 @@ Every end is an outcome; nothing is raised to the reconciler.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from enum import Enum
 from types import MappingProxyType
@@ -90,7 +90,7 @@ class Settlement:
         if not self._cleanup.has_orphans(es) and not _names_another_secret(es):
             return fresh
         try:
-            async with _step(Step.REMOVE_FORMER):
+            with _step(Step.REMOVE_FORMER):
                 news, on_record = await self._cleanup.delete_orphans(es)
         except _StepError as failed:
             return failed.outcome
@@ -98,13 +98,13 @@ class Settlement:
 
     async def _with_values(self, es: ExternalSecret, target: Target, fetched: Fetched) -> Outcome:
         """Plan and apply. The former target is deleted last, so that a Secret exists at all times."""
-        async with _step(Step.RENDER):
+        with _step(Step.RENDER):
             templates = await read_templates(self._client, es.spec.target.template, es.metadata.namespace)
             change = await target.plan(es, fetched.values, templates.objects)
         synced = Synced(refresh_within=fetched.refresh_within, templates=templates.versions)
         match change:
             case Create() | Update():
-                async with _step(Step.WRITE, after=_Written.PERHAPS, values=fetched.values):
+                with _step(Step.WRITE, after=_Written.PERHAPS, values=fetched.values):
                     applied = await target.apply(es, change)
                 synced = replace(synced, news=(_written(es, applied),), changed=True, binding=_binding(es))
             case Keep(why=why):
@@ -121,7 +121,7 @@ class Settlement:
             case "Delete":
                 if es.spec.target.creation_policy != OWNER:
                     return Stalled(Step.DELETE, "deletionPolicy Delete needs creationPolicy Owner")
-                async with _step(Step.DELETE):
+                with _step(Step.DELETE):
                     deleted = await target.delete(es)
                 gone = Synced(_DELETED, DELETED, (_deleted(es),) if deleted else (), changed=deleted)
                 return await self._without_orphans(es, gone)
@@ -131,15 +131,17 @@ class Settlement:
                 return None
 
     async def _without_orphans(self, es: ExternalSecret, synced: Synced) -> Synced:
-        async with _step(Step.REMOVE_FORMER, after=_Written.YES):
+        with _step(Step.REMOVE_FORMER, after=_Written.YES):
             orphans, on_record = await self._cleanup.delete_orphans(es)
+        if not orphans and on_record == synced.manifests:
+            return synced
         return replace(synced, news=(*synced.news, *orphans), manifests=on_record)
 
 
-@asynccontextmanager
-async def _step(
+@contextmanager
+def _step(
     step: Step, after: _Written = _Written.NO, *, values: Mapping[str, SecretBytes] = _NO_VALUES
-) -> AsyncIterator[None]:
+) -> Iterator[None]:
     """Turn errors inside into an outcome that names the step.
 
     Templates compute keys from values, and an API server quotes invalid keys: such keys are not passed on.

@@ -63,6 +63,7 @@ from kuberun.controller import Outcome as Then
 from kuberun.errors import ApiError, Conflict, Forbidden, NotFound
 from kuberun.ownership import is_controlled_by
 
+_RESOURCE: Final = EXTERNAL_SECRET.resource()
 _CONTENDED: Final = "another writer changes the target back each time; its metadata.managedFields name it"
 _REPAIRS_AT_ONCE: Final = 20
 _REPAIR_SECONDS: Final = 10.0
@@ -321,4 +322,4 @@ def _dependant(es: ExternalSecret) -> Dependant:
 def _state_owner(es: ExternalSecret) -> StateOwner:
     """Return the owner of generator states: entries are counted by `dataFrom`, as in the Go operator."""
     entries = tuple(map(str, range(len(es.spec.data_from))))
-    return StateOwner(EXTERNAL_SECRET.resource(), es.metadata, entries)
+    return StateOwner(_RESOURCE, es.metadata, entries)
