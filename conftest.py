@@ -14,10 +14,14 @@ settings.load_profile("shared-machine")
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Collect tests without the garbage collector: they live as long as the run, and it would visit them all often."""
+    """Keep the collected tests out of the garbage collector, which would visit them all: they live as long as the run.
+
+    It also looks for garbage less often: reference counts free nearly everything that a test leaves.
+    """
     gc.disable()
     try:
         return (yield)
     finally:
+        gc.freeze()
+        gc.set_threshold(10_000, 10, 10)
         gc.enable()
-        gc.collect()  # from here on they count as old objects, which it visits rarely

@@ -51,13 +51,15 @@ class Counting(Packing[Thing]):
         return super().unpack(packed)
 
 
+WIDTH = 4
+"""Members of a collection. Without a limit most documents outgrow what hypothesis may draw, and it draws them again."""
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    lambda inner: st.lists(inner, max_size=WIDTH) | st.dictionaries(st.text(), inner, max_size=WIDTH),
 )
 
 
-@given(st.lists(st.dictionaries(st.text(), JSON), min_size=1))
+@given(st.lists(st.dictionaries(st.text(), JSON, max_size=WIDTH), min_size=1, max_size=WIDTH))
 def test_an_object_that_was_packed_is_equal_to_the_decoded_one(specs: list[dict[str, Any]]) -> None:
     packing: Packing[Thing] = Packing(Thing)
     objects = [msgspec.json.decode(json.dumps({"metadata": {"name": "a"}, "spec": spec}), type=Thing) for spec in specs]
