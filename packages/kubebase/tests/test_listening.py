@@ -1,9 +1,12 @@
 """The TCP server of tests leaves no connection open, whatever its handler does."""
 
 import asyncio
+import gc
+import socket
 
 import pytest
 
+from kubebase.clock import SystemClock
 from kubebase.testing.listening import Serve, listening
 
 
@@ -61,3 +64,14 @@ async def _ended(reader: asyncio.StreamReader) -> bool:
         return await reader.read() == b""
     except ConnectionResetError:
         return True
+
+
+@pytest.mark.parametrize("rounds", range(4))
+async def test_a_connection_that_is_being_accepted_at_the_end_is_closed_too(rounds: int) -> None:
+    async with listening(_reads) as port:
+        client = socket.create_connection(("127.0.0.1", port))
+        for _ in range(rounds):
+            await SystemClock().sleep(0)
+    client.close()
+
+    gc.collect()  # an open connection would be reported as unclosed

@@ -41,8 +41,8 @@ async def listening(serve: Serve, *, limit: int = LIMIT) -> AsyncIterator[int]:
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
+        await _few_rounds()  # asyncio loses a connection if its server is closed while it is being accepted
         server.close()
-        await _few_rounds()  # a connection that was just accepted gets its task
         for task, writer in list(connections.items()):
             writer.transport.abort()
             task.cancel()
