@@ -133,6 +133,9 @@ async def _create_one(client: Client, newcomers: Newcomers, obj: JsonObject) -> 
     except (ApiError, OSError):
         newcomers.refused += 1
         newcomers.waiting.pop(key, None)
+    except asyncio.CancelledError:  # the scenario ended before the API server had the object: it may not exist
+        newcomers.waiting.pop(key, None)
+        raise
 
 
 async def _follow(informer: Informer[JsonObject], newcomers: Newcomers) -> None:
