@@ -136,8 +136,7 @@ class Site:
 
     async def started_again(self, words: str, before: int) -> None:
         async def is_back() -> bool:
-            others = [pid for pid, line in self.up.members().items() if words in line and pid != before]
-            return bool(others)
+            return any(pid != before for pid in self.up.components(words))
 
         await self.until(is_back, f"{words} was not started again")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -26,6 +26,7 @@ from eso_sdk.provider import Provider, store_kind
 from eso_sdk.testing import InMemory
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import ChangeType, Operation, RemoteRef, WatchItem
+from kubebase.clock import Timer
 from kubebase.testing.clock import VirtualClock
 
 UPDATED, DELETED, RESYNC = ChangeType.UPDATED, ChangeType.DELETED, ChangeType.RESYNC
@@ -36,13 +37,15 @@ class CallsClock(VirtualClock):
 
     calls = 0
 
-    async def sleep(self, seconds: float) -> None:
-        call = seconds == pytest.approx(CALL_SECONDS)
-        self.calls += call
-        try:
-            await super().sleep(seconds)
-        finally:
-            self.calls -= call
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
+        timer = super().call_later(seconds, callback)
+        if seconds == pytest.approx(CALL_SECONDS) and isinstance(timer, asyncio.Future):
+            self.calls += 1
+            timer.add_done_callback(self._ended)
+        return timer
+
+    def _ended(self, _: object) -> None:
+        self.calls -= 1
 
 
 class _Parameters(WatchedStore[ParameterStoreConfig]):

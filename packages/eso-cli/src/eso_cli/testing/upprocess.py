@@ -81,9 +81,12 @@ class UpProcess:
         return found
 
     def component(self, words: str) -> int:
-        """The process id of the child with these words in its command line."""
-        (pid,) = (pid for pid, line in self.members().items() if words in line and pid != self._process.pid)
+        """The process id of the child with these whole words in its command line."""
+        (pid,) = self.components(words)
         return pid
+
+    def components(self, words: str) -> list[int]:
+        return [pid for pid, line in self.members().items() if f"{words} " in line and pid != self._process.pid]
 
     def provider_ready(self, name: str) -> dict[str, Any]:
         """Return the log line that the provider wrote when it began to serve."""
