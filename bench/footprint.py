@@ -37,12 +37,12 @@ What the last two rounds of work on these figures changed (resident memory):
 
 | what | at first | then | now |
 |---|---|---|---|
-| provider, idle | 63.8 MB | 53.8 MB | 50.3 MB |
+| provider, idle | 63.8 MB | 53.8 MB | 52.4 MB |
 | operator, before the first object | 96.6 MB | 94.8 MB | 81.3 MB |
-| operator, 1,000 objects | 114.4 MB | 105.6 MB | 91.4 MB |
-| operator, 3,000 objects | 132.3 MB | 116.8 MB | 101.7 MB |
+| operator, 1,000 objects | 114.4 MB | 105.6 MB | 91.8 MB |
+| operator, 3,000 objects | 132.3 MB | 116.8 MB | 102.6 MB |
 | operator, restarted with 3,000 objects | 129.2 MB | 122.8 MB | |
-| operator, each further object | 9.0 kB | 5.6 kB | 5.1 kB |
+| operator, each further object | 9.0 kB | 5.6 kB | 5.4 kB |
 
 - Caches keep most objects packed (`kuberun/packing.py`). An ExternalSecret and the metadata of its Secret took 5.0 kB
   in 78 Python objects; packed they take 0.6 kB. By a benchmark of the caches alone, this adds 34 microseconds of CPU to
@@ -65,12 +65,12 @@ What limits the goals that are missed:
   1.1, yaml 0.9. The interpreter itself takes 9.7. Generated methods of dataclasses are 3.7 MB of it. After the imports
   it takes 14 MB more: 7 for 88 watches, their connections and the controllers, 7 for code of libraries that the first
   connections and the first channel need.
-- Provider: 26 of 50 MB are code of libraries. The interpreter takes 9.8 MB, grpc 10.7, `_ssl` 2.4, `eso_sdk` 2.1, ssl
+- Provider: 26 of 52 MB are code of libraries. The interpreter takes 9.8 MB, grpc 10.7, `_ssl` 2.4, `eso_sdk` 2.1, ssl
   1.8, protobuf 1.8, `eso_wire` 1.7, asyncio 1.4, structlog 0.7, typing_extensions 0.6 (grpc needs it),
   prometheus_client 0.6 and, because of it, `http.server` with html, email and urllib 1.5.
 - Operator and provider together: both load the interpreter, grpc, ssl and protobuf, and resident memory counts their
-  pages twice. The proportional share, 90 MB at 1,000 objects, divides them also by the API server and the benchmark.
-- Each object: of 5.6 kB, 0.6 are the packed objects. Then follow keys and other small tuples 0.8 kB, dependencies 0.2
+  pages twice. The proportional share, 98 MB at 1,000 objects, divides them also by the API server and the benchmark.
+- Each object: of 5.4 kB, 0.6 are the packed objects. Then follow keys and other small tuples 0.8 kB, dependencies 0.2
   and their index 0.25, followed topics 0.2 and their index 0.1, work queue and timers 0.4, records and bounded tables
   0.4, hashes and versions of the target 0.3, metric rows 0.2.
 - Commands and `eso up`: see `start`.

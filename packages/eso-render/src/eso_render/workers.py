@@ -20,8 +20,7 @@ from eso_render.errors import RenderError
 from eso_render.jobs import Answer, Job
 from eso_render.passing import packed, unpacked_values
 from kubebase.fairness import FairSlots
-from kubebase.workerprocess import Worker
-from kubebase.workerserving import READY
+from kubebase.workerprocess import NotStartedError, Worker
 
 _MODULE: Final = "eso_render.workerprocess"
 _START_SECONDS: Final = 30.0
@@ -102,17 +101,8 @@ class Workers:
 
     async def _started(self) -> Worker:
         try:
-            worker = Worker(_MODULE, [str(self._settings.memory)], answer_bytes=_ANSWER_BYTES)
-        except OSError as problem:
-            raise StoppedError(f"no process for templates can be started: {problem.strerror}") from None
-        try:
-            async with asyncio.timeout(_START_SECONDS):
-                if await worker.receive() == READY:
-                    return worker
-        except (OSError, EOFError, TimeoutError):
-            pass
-        except BaseException:
-            worker.end()
-            raise
-        worker.end()
-        raise StoppedError("no process for templates can be started: it ended, or did not answer")
+            return await Worker.started(
+                _MODULE, [str(self._settings.memory)], answer_bytes=_ANSWER_BYTES, within=_START_SECONDS
+            )
+        except NotStartedError as problem:
+            raise StoppedError(f"no process for templates can be started: {problem}") from None

@@ -1,6 +1,6 @@
 """A worker process of ours, and the socket between it and this process.
 
-    Worker("package.module", ["argument"]) -> receive() == READY -> exchange(message) -> answer, ... -> end()
+    Worker.started("package.module", ["argument"]) -> exchange(message) -> answer, ... -> end()
 
 The worker runs a module of ours, which calls `workerserving.serve`. It inherits one socket, as its standard input, and
 a few environment variables without credentials; messages go through the socket and nowhere else. It ends with this
@@ -20,14 +20,37 @@ from collections.abc import Sequence
 from typing import Final
 
 from kubebase.children import bound_to_parent
-from kubebase.workerserving import HEADER
+from kubebase.workerserving import HEADER, READY
 
 _ENVIRONMENT: Final = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ", "TZDIR")
 """The only environment variables that a worker receives: the others may contain credentials."""
 
 
+class NotStartedError(Exception):
+    """No worker can be started; the text says why."""
+
+
 class Worker:
     """One process and our end of its socket. It ends with this object."""
+
+    @classmethod
+    async def started(cls, module: str, arguments: Sequence[str] = (), *, answer_bytes: int, within: float) -> Worker:
+        """Start a process and wait until it is ready. Raises NotStartedError."""
+        try:
+            worker = cls(module, arguments, answer_bytes=answer_bytes)
+        except OSError as problem:
+            raise NotStartedError(problem.strerror) from None
+        try:
+            async with asyncio.timeout(within):
+                if await worker.receive() == READY:
+                    return worker
+        except (OSError, EOFError, TimeoutError):
+            pass
+        except BaseException:
+            worker.end()
+            raise
+        worker.end()
+        raise NotStartedError("it ended, or did not answer")
 
     def __init__(self, module: str, arguments: Sequence[str] = (), *, answer_bytes: int) -> None:
         """Start the process. A longer answer than `answer_bytes` is refused. Raises OSError."""

@@ -4,7 +4,7 @@
 
 Certificates are issued rarely, and cryptography takes 11 MB of each process that loads it. So the operator starts a
 process when certificates have changed or are due, and ends it when it has been idle for a while. Keys travel through
-its socket only. The process works for nobody else: unlike the processes for templates, it never sees tenants' values.
+its socket only. The process does no other work: unlike the processes for templates, it never sees tenants' values.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from typing import Final, Protocol
 import msgspec
 
 from eso_operator.certs.review import Answer, Question, Review
-from kubebase.workerprocess import Worker
-from kubebase.workerserving import READY
+from kubebase.workerprocess import NotStartedError, Worker
 
 _MODULE: Final = "eso_operator.certs.notaryprocess"
 _START_SECONDS: Final = 30.0
@@ -79,17 +78,6 @@ class ProcessNotary:
 
 async def _started() -> Worker:
     try:
-        worker = Worker(_MODULE, answer_bytes=_ANSWER_BYTES)
-    except OSError as problem:
-        raise NotaryError(f"no process for certificates can be started: {problem.strerror}") from None
-    try:
-        async with asyncio.timeout(_START_SECONDS):
-            if await worker.receive() == READY:
-                return worker
-    except (OSError, EOFError, TimeoutError):
-        pass
-    except BaseException:
-        worker.end()
-        raise
-    worker.end()
-    raise NotaryError("no process for certificates can be started: it ended, or did not answer")
+        return await Worker.started(_MODULE, answer_bytes=_ANSWER_BYTES, within=_START_SECONDS)
+    except NotStartedError as problem:
+        raise NotaryError(f"no process for certificates can be started: {problem}") from None
