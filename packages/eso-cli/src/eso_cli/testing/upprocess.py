@@ -81,9 +81,18 @@ class UpProcess:
         return found
 
     def component(self, words: str) -> int:
-        """The process id of the child with these whole words in its command line."""
-        (pid,) = self.components(words)
-        return pid
+        """The process id of the child with these whole words in its command line.
+
+        A process that is being started has no command line for a moment.
+        """
+        found: list[int] = []
+
+        def is_there() -> bool:
+            found[:] = self.components(words)
+            return len(found) == 1
+
+        self.wait_for(is_there, f"there is not exactly one process with {words!r} in its command line")
+        return found[0]
 
     def components(self, words: str) -> list[int]:
         return [pid for pid, line in self.members().items() if f"{words} " in line and pid != self._process.pid]
