@@ -33,7 +33,7 @@ def validity_of(pem: bytes) -> Validity:
     """Return the dates of the first certificate. Raises ValueError if there is none, or it is malformed."""
     found = _BLOCK.search(pem)
     if found is None:
-        raise ValueError("there is no certificate in PEM")
+        raise ValueError("the text contains no certificate in PEM")
     try:
         signed = _element(binascii.a2b_base64(found[2]), 0, _SEQUENCE).content
         fields = _element(signed, 0, _SEQUENCE).content

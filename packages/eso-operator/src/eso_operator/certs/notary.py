@@ -27,7 +27,7 @@ _ANSWER_BYTES: Final = 4 * 2**20
 
 
 class NotaryError(Exception):
-    """There is no answer. The message contains nothing of the question."""
+    """The process did not answer. The message quotes nothing of the question."""
 
 
 class Notary(Protocol):
