@@ -152,12 +152,35 @@ async def test_a_keyboard_reaches_everything_and_a_change_appears_by_itself(site
         )
         focused = driver.execute_script("return document.activeElement.href || ''")
         assert focused.endswith("/hostile"), "the update has moved the focus"
+        assert driver.title == "2 problems · External Secrets"
 
     with browser() as driver:
         await asyncio.to_thread(look_around, driver)
         await site.secret("lost", secretStoreRef={"name": "no-such-store"})
         await site.bench.ready(EXTERNAL_SECRET.resource(), "lost", lambda ready: ready.status == "False")
         await asyncio.to_thread(follow, driver)
+
+
+async def test_a_page_whose_operator_has_stopped_says_so_on_top_and_in_its_title(bench: Bench) -> None:
+    grey = "return getComputedStyle(document.querySelector('main > .inner')).filter"
+
+    def open_page(driver: Browser, url: str) -> tuple[str, Any]:
+        driver.get(url)
+        return driver.title, driver.execute_script(grey)
+
+    def wait_for_the_notice(driver: Browser) -> tuple[str, Any]:
+        until(driver, lambda page: page.title.startswith("Not current · "))
+        keep(driver, "stopped-desktop")
+        return driver.find_element(By.ID, "notice").text, driver.execute_script(grey)
+
+    with browser() as driver:
+        async with dashboard_running(bench) as site:
+            before = await asyncio.to_thread(open_page, driver, f"{site.url}/?namespace={bench.namespace}")
+        notice, filtered = await asyncio.to_thread(wait_for_the_notice, driver)
+
+    assert before == ("1 problem · External Secrets", "none")
+    assert notice.startswith("The operator does not answer. This page shows the state of ")
+    assert filtered == "grayscale(1)"
 
 
 async def test_signing_in_and_out_with_a_form(bench: Bench, api_server: ApiServer) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from typing import Any
@@ -26,8 +27,9 @@ from eso_operator.telemetry.access import User
 from kubebase.meta import ObjectKey, Resource
 from kubebase.testing.clock import START as NOW
 from kubebase.testing.clock import VirtualClock
-from kuberun.cache import Cache
-from kuberun.errors import Forbidden
+from kuberun.errors import Forbidden, Unreachable
+from kuberun.informer import Informer
+from kuberun.testing.source import FakeCollection, Fault
 from kuberun.watch import Applied
 
 
@@ -213,12 +215,13 @@ def test_calls_are_summed_over_methods_with_their_latency_and_slots() -> None:
 
 
 async def test_a_snapshot_is_shared_for_a_second_and_then_shows_changes() -> None:
-    clock, cache = VirtualClock(), Cache[Any]()
-    snapshots = Snapshots({SECRET_STORE: cache}, clock)
+    clock = VirtualClock()
+    informer: Informer[Any] = Informer(FakeCollection(), clock=clock, name="stores")
+    snapshots = Snapshots({SECRET_STORE: informer}, clock)
 
     def put(name: str, version: str) -> None:
         fields = {"metadata": {"name": name, "resourceVersion": version}, "spec": {"provider": {"fake": {}}}}
-        cache.apply(Applied(msgspec.convert(fields, SECRET_STORE.type)))
+        informer.cache.apply(Applied(msgspec.convert(fields, SECRET_STORE.type)))
 
     put("a", "1")
     first = await snapshots.overview()
@@ -230,3 +233,41 @@ async def test_a_snapshot_is_shared_for_a_second_and_then_shows_changes() -> Non
     assert same is first
     assert [each.name for each in later.rows] == ["a", "b"]
     assert later.rows[0] is first.rows[0]
+
+
+async def test_pages_say_that_objects_are_still_being_read_until_all_are() -> None:
+    clock = VirtualClock()
+    informer: Informer[Any] = Informer(FakeCollection(), clock=clock, name="stores")
+    snapshots = Snapshots({SECRET_STORE: informer}, clock)
+    before = snapshots.stale()
+
+    running = asyncio.ensure_future(informer.run())
+    await clock.settle()
+    after = snapshots.stale()
+    running.cancel()
+
+    assert before == "The operator is still reading the objects. This page does not show all of them yet."
+    assert after == ""
+
+
+async def test_pages_say_how_old_they_are_while_the_api_server_does_not_answer() -> None:
+    clock, collection = VirtualClock(), FakeCollection()
+    informer: Informer[Any] = Informer(collection, clock=clock, name="stores", draw=lambda: 0.5)
+    snapshots = Snapshots({SECRET_STORE: informer}, clock)
+    running = asyncio.ensure_future(informer.run())
+    await clock.settle()
+
+    collection.refusals.extend(Unreachable("gone") for _ in range(1000))
+    collection.disturb(Fault.CUT)
+    await clock.advance(5)
+    soon = snapshots.stale()
+    await clock.advance(235)
+    late = snapshots.stale()
+    collection.refusals.clear()
+    await clock.advance(60)
+    again = snapshots.stale()
+    running.cancel()
+
+    assert soon == ""
+    assert late == "The API server does not answer the operator. This page shows the state of 4 min ago."
+    assert again == ""

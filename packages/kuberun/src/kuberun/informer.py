@@ -109,6 +109,11 @@ class Informer(Generic[T]):
         """Return the seconds since the server last responded: the maximum age of the cache."""
         return self._watcher.age
 
+    @property
+    def unreachable(self) -> bool:
+        """Return whether the server did not answer the last attempt to list or watch."""
+        return self._watcher.unreachable
+
     def subscribe(self) -> Subscription[T]:
         """Add a consumer. It first receives every object in the cache."""
         subscription: Subscription[T] = Subscription(self._clock)

@@ -399,6 +399,11 @@ class Watcher(Generic[T]):
         """Return the seconds since the server last responded, or since the watcher was created."""
         return self._clock.monotonic() - self._contact
 
+    @property
+    def unreachable(self) -> bool:
+        """Return whether the server did not answer the last attempt to list or watch."""
+        return self._outage
+
     async def run(self, deliver: Callable[[Event[T]], None]) -> NoReturn:
         """Deliver events until cancelled. An exception from `deliver` or a bug in a source ends the loop."""
         state: State = Listing()

@@ -61,6 +61,8 @@ class Sources:
     snapshots: Snapshots
     calls: Callable[[], Calls]
     clock: Clock
+    stale: Callable[[], str]
+    """Returns why the caches of the operator are not current; empty while they are."""
 
 
 class Pages:
@@ -205,6 +207,7 @@ class Pages:
         fragment = request.headers.get("X-Fragment") == "main"
         every = {"object.html": STORY_SECONDS, "login.html": 0, "message.html": 0}.get(template, LIST_SECONDS)
         shown = {"q": "", "every": every, "version": self._version, "viewer": viewer, "place": request.path, **fields}
+        shown["stale"] = self._sources.stale()
         layout = "fragment.html" if fragment else "layout.html"
         text = self._templates.get_template(template).render(layout=layout, **shown)
         tag = f'"{hashlib.sha256(text.encode()).hexdigest()[:32]}"'

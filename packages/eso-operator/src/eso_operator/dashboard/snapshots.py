@@ -11,19 +11,23 @@ from typing import Any, Final
 
 from eso_operator.insight.overview import MAX_ROWS, AnyKind, CachedObjects, Overview, gather
 from eso_operator.insight.overviewrows import Row, row_of
+from eso_operator.insight.overviewtimes import span
 from eso_operator.resolving.view import CLASS, CLUSTER_CLASS
 from kubebase.clock import Clock
 from kubebase.meta import Malformed, ObjectKey, version_of
-from kuberun.cache import Cache
+from kuberun.informer import Informer
 
 _FRESH_SECONDS: Final = 1.0
+_STALE_SECONDS: Final = 10.0
+"""A watch may be interrupted for this long before pages say so: most interruptions end within a second or two."""
 
 
 class Snapshots:
     """Makes overviews from caches."""
 
-    def __init__(self, caches: Mapping[AnyKind, Cache[Any]], clock: Clock) -> None:
-        self._caches = caches
+    def __init__(self, informers: Mapping[AnyKind, Informer[Any]], clock: Clock) -> None:
+        self._informers = informers
+        self._caches = caches = {custom: informer.cache for custom, informer in informers.items()}
         self._clock = clock
         self._objects = CachedObjects(caches, {})
         self._rows: dict[tuple[AnyKind, ObjectKey], tuple[str, Row]] = {}
@@ -39,6 +43,16 @@ class Snapshots:
                 if len(self._rows) > 2 * MAX_ROWS:  # deleted objects
                     self._rows.clear()
             return self._last
+
+    def stale(self) -> str:
+        """Return why the caches are not current; empty while they are."""
+        informers = self._informers.values()
+        if not all(informer.synced for informer in informers):
+            return "The operator is still reading the objects. This page does not show all of them yet."
+        age = max((informer.age for informer in informers if informer.unreachable), default=0.0)
+        if age < _STALE_SECONDS:
+            return ""
+        return f"The API server does not answer the operator. This page shows the state of {span(age)} ago."
 
     def provider_labels(self) -> dict[tuple[str, ObjectKey], tuple[str, ...]]:
         """Return how metrics name the provider of each class, by kind and key of the class."""

@@ -16,7 +16,7 @@ def distance(text: str, now: datetime) -> str:
         seconds = (parse_rfc3339(text) - now).total_seconds()
     except (ValueError, TypeError):
         return ""
-    return f"in {_span(seconds)}" if seconds > 0 else f"{_span(-seconds)} ago"
+    return f"in {span(seconds)}" if seconds > 0 else f"{span(-seconds)} ago"
 
 
 def time_of_day(text: str, now: datetime, zone: tzinfo | None = None) -> str:
@@ -28,7 +28,8 @@ def time_of_day(text: str, now: datetime, zone: tzinfo | None = None) -> str:
     return f"{moment:%H:%M}" if moment.date() == today.date() else f"{moment:%Y-%m-%d %H:%M}"
 
 
-def _span(seconds: float) -> str:
+def span(seconds: float) -> str:
+    """Return `4 min`: a duration in its largest unit."""
     for size, unit in _UNITS:
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"

@@ -17,7 +17,7 @@ from eso_operator.process.parts import Parts
 from eso_operator.resolving.view import CLASS, CLUSTER_CLASS
 from eso_operator.telemetry.access import Reviews
 from eso_operator.telemetry.subsystems import Subsystem
-from kuberun.cache import Cache
+from kuberun.informer import Informer
 
 if TYPE_CHECKING:
     from eso_operator.dashboard.server import DashboardServer
@@ -34,27 +34,29 @@ def dashboard_of(parts: Parts) -> DashboardServer | None:
     from eso_operator.dashboard.snapshots import Snapshots
     from eso_operator.dashboard.viewers import Doorkeeper
 
+    snapshots = Snapshots(_informers(parts.informers), parts.clock)
     sources = Sources(
         client=parts.client,
-        snapshots=Snapshots(_caches(parts.informers), parts.clock),
+        snapshots=snapshots,
         calls=lambda: calls_of(parts.metrics.registry, parts.gateway.in_flight),
         clock=parts.clock,
+        stale=snapshots.stale,
     )
     doorkeeper = Doorkeeper(Reviews(parts.client), parts.clock) if settings.authenticated else None
     return DashboardServer(settings, Pages(sources, doorkeeper), parts.clock)
 
 
-def _caches(informers: Informers) -> dict[CustomKind[Any], Cache[Any]]:
-    caches: dict[CustomKind[Any], Cache[Any]] = {
-        EXTERNAL_SECRET: informers.external_secrets.cache,
-        PUSH_SECRET: informers.push_secrets.cache,
-        GENERATOR_STATE: informers.generator_states.cache,
-        PROVIDER_CLASS: informers.classes[CLASS].cache,
-        CLUSTER_PROVIDER_CLASS: informers.classes[CLUSTER_CLASS].cache,
+def _informers(informers: Informers) -> dict[CustomKind[Any], Informer[Any]]:
+    shown: dict[CustomKind[Any], Informer[Any]] = {
+        EXTERNAL_SECRET: informers.external_secrets,
+        PUSH_SECRET: informers.push_secrets,
+        GENERATOR_STATE: informers.generator_states,
+        PROVIDER_CLASS: informers.classes[CLASS],
+        CLUSTER_PROVIDER_CLASS: informers.classes[CLUSTER_CLASS],
     }
     parents: dict[Subsystem, CustomKind[Any]] = {
         Subsystem.CLUSTER_EXTERNAL_SECRET: CLUSTER_EXTERNAL_SECRET,
         Subsystem.CLUSTER_PUSH_SECRET: CLUSTER_PUSH_SECRET,
     }
-    caches |= {kind.custom: informer.cache for kind, informer in informers.stores.items()}
-    return caches | {parents[subsystem]: informer.cache for subsystem, informer in informers.parents.items()}
+    shown |= {kind.custom: informer for kind, informer in informers.stores.items()}
+    return shown | {parents[subsystem]: informer for subsystem, informer in informers.parents.items()}

@@ -1,11 +1,15 @@
-// Replaces the content when it has changed on the server; forms that filter submit themselves; "/" goes to the search.
+// Keeps the page current. A page that is not current says so above its content and in its title, and is grey.
+// Forms that filter submit themselves; "/" goes to the search.
 "use strict";
 
 const main = document.getElementById("main");
-const status = document.getElementById("live");
+const notice = document.getElementById("notice");
 const seconds = Number(document.body.dataset.every || 0);
+const limit = 10_000; // milliseconds: an operator whose machine is gone closes no connection
 let tag = "";
 let failures = 0;
+let title = document.title;
+let current = new Date();
 
 function keyOf(element) {
   if (!element || !main.contains(element)) return "";
@@ -20,43 +24,63 @@ function restore(key) {
   if (found) found.focus({ preventScroll: true });
 }
 
-function busy() {
+function inUse() {
   const selected = document.getSelection();
   const typing = document.activeElement && document.activeElement.matches("main select, main input");
-  return document.hidden || typing || (selected && !selected.isCollapsed && main.contains(selected.anchorNode));
+  return Boolean(typing || (selected && !selected.isCollapsed && main.contains(selected.anchorNode)));
 }
 
-function replace(text) {
+function replace(parsed) {
   const key = keyOf(document.activeElement);
   const open = new Set([...main.querySelectorAll("article[id] details[open]")].map((each) => each.closest("article").id));
   const known = new Set([...main.querySelectorAll("article[id] details")].map((each) => each.closest("article").id));
-  const parsed = new DOMParser().parseFromString(text, "text/html");
   main.replaceChildren(...parsed.body.childNodes);
   for (const each of main.querySelectorAll("article[id] details")) {
     const id = each.closest("article").id;
     if (known.has(id)) each.open = open.has(id);
   }
+  if (parsed.title) title = parsed.title;
   restore(key);
 }
 
+function markCurrent() {
+  current = new Date();
+  notice.hidden = true;
+  notice.textContent = "";
+  document.body.classList.remove("stale");
+  document.title = title;
+}
+
+function markStale(why) {
+  const text = `${why} This page shows the state of ${current.toLocaleString()}.`;
+  if (notice.textContent !== text) notice.textContent = text;
+  notice.hidden = false;
+  document.body.classList.add("stale");
+  document.title = `Not current · ${title}`;
+}
+
 async function refresh() {
-  if (busy()) return;
   try {
     const headers = { "X-Fragment": "main", "If-None-Match": tag };
-    const answer = await fetch(location.href, { headers, cache: "no-store", redirect: "error" });
+    const signal = AbortSignal.timeout(limit);
+    const answer = await fetch(location.href, { headers, signal, cache: "no-store", redirect: "error" });
     if (answer.status === 401) location.reload();
-    if (answer.status === 200) {
+    if ([200, 403, 404].includes(answer.status)) {
+      const parsed = new DOMParser().parseFromString(await answer.text(), "text/html");
+      if (inUse()) {
+        markStale("Updates wait while text is selected or a field is open.");
+        return;
+      }
       tag = answer.headers.get("ETag") || "";
-      const text = await answer.text();
-      if (!busy()) replace(text);
+      replace(parsed);
     } else if (answer.status !== 304) {
       throw new Error(String(answer.status));
     }
     failures = 0;
-    status.textContent = "";
+    markCurrent();
   } catch {
     failures += 1;
-    status.textContent = " The operator does not answer; this page may be stale.";
+    markStale("The operator does not answer.");
   }
 }
 
