@@ -84,6 +84,15 @@ class Cluster:
         entry = {"secretKey": "pw", "remoteRef": {"key": "db/pw"}}
         await self.create(EXTERNAL_SECRET, name, {"secretStoreRef": {"name": store}, "data": [entry]}, status)
 
+    async def lease(self, ago: timedelta = timedelta(seconds=1), holder: str = "pod-1") -> None:
+        """Renew the Lease of an operator, that many seconds ago."""
+        at = (NOW - ago).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        spec = {"holderIdentity": holder, "renewTime": at, "leaseDurationSeconds": 15}
+        leases = f"/apis/coordination.k8s.io/v1/namespaces/{self.namespace}/leases"
+        body = {"metadata": {"name": "external-secrets-controller"}, "spec": spec}
+        answer = await self.api.post(leases, body)
+        assert answer.status == 201, answer.body
+
     async def show(self, **fields: Any) -> int:
         options = Options(self.namespace, kubeconfig=self.kubeconfig, **fields)
         return await run(options, VirtualClock())
@@ -115,6 +124,65 @@ async def test_a_namespace_in_order_exits_with_0_and_counts_its_objects(cluster:
     assert code == HEALTHY
     assert told.splitlines()[0] == f"✓ 2 of 2 objects are ready (namespace {cluster.namespace})"
     assert "kubectl get secretstores.external-secrets.io" in told
+
+
+@pytest.mark.live
+async def test_an_operator_that_works_is_not_mentioned(cluster: Cluster, capsys: Printed) -> None:
+    await cluster.store("vault", _ready("True", "Valid"))
+    await cluster.lease()
+
+    code = await cluster.show()
+
+    told = capsys.readouterr().out
+    assert code == HEALTHY
+    assert told.startswith("✓ 1 of 1 objects are ready")
+    assert "whether an operator works" not in told
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("holder", [pytest.param("pod-1", id="it crashed"), pytest.param("", id="it was stopped")])
+async def test_a_missing_operator_is_the_first_line_and_no_object_is_green(
+    cluster: Cluster, capsys: Printed, holder: str
+) -> None:
+    await cluster.store("vault", _ready("True", "Valid"))
+    await cluster.lease(ago=timedelta(minutes=5), holder=holder)
+
+    code = await cluster.show()
+    told = capsys.readouterr().out.splitlines()
+    await cluster.show(as_json=True)
+    found = json.loads(capsys.readouterr().out)
+
+    since = rfc3339(NOW - timedelta(minutes=5))
+    lease = f"{cluster.namespace}/external-secrets-controller"
+    assert code == UNWELL
+    assert told[0] == f"✗ no operator works since {time_of_day(since, NOW)}: no operator holds Lease {lease}"
+    assert told[1] == "    nothing is refreshed; the states below are from before (5 min ago)"
+    assert told[3] == f"? 1 of 1 objects were ready (namespace {cluster.namespace})"
+    assert not any(line.startswith("✓") for line in told)
+    assert found["healthy"] is False
+    assert (found["operator"]["state"], found["operator"]["since"]) == ("absent", since)
+
+
+@pytest.mark.live
+async def test_a_cluster_without_a_lease_of_an_operator_is_shown_with_a_question_mark(
+    cluster: Cluster, capsys: Printed
+) -> None:
+    await cluster.store("vault", _ready("True", "Valid"))
+
+    code = await cluster.show()
+
+    assert code == HEALTHY
+    assert capsys.readouterr().out.endswith("? whether an operator works: there is no Lease of an operator\n")
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("watch", [pytest.param(False, id="once"), pytest.param(True, id="live")])
+async def test_a_namespace_that_does_not_exist_is_an_error(kubeconfig: Path, capsys: Printed, watch: bool) -> None:
+    code = await run(Options("nosuchns", kubeconfig=kubeconfig, watch=watch), VirtualClock())
+
+    told = capsys.readouterr()
+    assert (code, told.out) == (UNUSABLE, "")
+    assert told.err == 'eso status: namespace "nosuchns" does not exist; choose another with -n\n'
 
 
 @pytest.mark.live
@@ -255,11 +323,13 @@ async def test_watching_through_a_pipe_tells_each_change_in_a_line(cluster: Clus
             await _until(lambda: "✗ SecretStore" in output.read_text(), "the problem is not told")
             await cluster.status(KIND, "vault", _ready("True", "Valid"))
             await _until(lambda: "✓ over: SecretStore" in output.read_text(), "its end is not told")
+            await cluster.lease(ago=timedelta(days=3650))
+            await _until(lambda: "✗ no operator works since" in output.read_text(), "the operator is not missed")
         finally:
             process.send_signal(signal.SIGINT)
             code = await asyncio.to_thread(process.wait, SECONDS)
 
-    assert code == HEALTHY
+    assert code == UNWELL
     assert "Traceback" not in output.read_text()
 
 

@@ -141,6 +141,14 @@ async def test_a_problem_is_shown_at_its_step_with_the_next_attempt(scene: Scene
 
 
 @pytest.mark.live
+async def test_a_namespace_that_does_not_exist_is_an_error(kubeconfig: Path, capsys: Printed) -> None:
+    code = await run(Options("es", "db", "nosuchns", kubeconfig), VirtualClock())
+
+    assert code == UNUSABLE
+    assert capsys.readouterr().err == 'eso why: namespace "nosuchns" does not exist; choose another with -n\n'
+
+
+@pytest.mark.live
 async def test_a_missing_object_is_reported_as_missing(scene: Scene, capsys: Printed) -> None:
     code = await scene.why("absent")
 

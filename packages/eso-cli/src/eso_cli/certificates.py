@@ -14,10 +14,10 @@ from pathlib import Path
 
 import typer
 
+from eso_cli.connecting import load
 from eso_cli.providers import CORE_NAMESPACE, keep_certificates
 from eso_operator.resolving.resolved import ServiceKey
 from kubebase.clock import SystemClock
-from kuberun import config
 from kuberun.client import Client
 from kuberun.errors import KubeError
 from kuberun.transport import AiohttpTransport
@@ -40,7 +40,7 @@ async def keep(provider: Elsewhere, kubeconfig: Path | None) -> int:
     if re.fullmatch(r"[a-z][a-z0-9-]*", provider.name) is None:
         return _refuse(f'"{provider.name}" is not a name of a provider; write lower-case letters, digits and dashes')
     try:
-        client = Client(AiohttpTransport(config.load(kubeconfig)))
+        client = Client(AiohttpTransport(load(kubeconfig, command="provider certificates")))
     except KubeError as problem:
         return _refuse(str(problem))
     stop = asyncio.Event()

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from eso_cli.connecting import load
 from eso_operator.insight.kinds import kinds_named, known_words
 from eso_operator.insight.sights import NAMESPACES, Eyes
 from eso_sdk.installed import installed
 from kubebase.meta import Resource
-from kuberun import config
 from kuberun.client import Client
 from kuberun.errors import KubeError
 from kuberun.transport import AiohttpTransport
@@ -54,7 +54,7 @@ def _beginning_with(
 
 
 async def _names(resources: Sequence[Resource], namespace: str, kubeconfig: Path | None, context: str) -> list[str]:
-    connection = config.load(kubeconfig, context=context)
+    connection = load(kubeconfig, context)
     client = Client(AiohttpTransport(connection))
     try:
         async with asyncio.timeout(SECONDS):

@@ -40,7 +40,7 @@ Namespace = Annotated[
     ),
 ]
 Kubeconfig = Annotated[
-    Path | None, typer.Option(help="File to connect with; by default KUBECONFIG, or ~/.kube/config.")
+    Path | None, typer.Option(help="File to connect with; by default KUBECONFIG, .eso/kubeconfig or ~/.kube/config.")
 ]
 Context = Annotated[str, typer.Option("--context", help="Context of the kubeconfig; by default its current one.")]
 OutputFormat = Annotated[Output, typer.Option("--output", "-o", help="Format: text for people, json for tools.")]

@@ -16,6 +16,7 @@ from typing import Any
 import typer
 
 from eso_api.kinds import KINDS
+from eso_cli.connecting import connected
 from eso_cli.demand import offers
 from eso_cli.documents import InputError
 from eso_cli.preflight.gathering import Gatherer
@@ -25,10 +26,7 @@ from eso_cli.preflight.snapshot import Snapshot
 from eso_cli.terminal import printable
 from eso_operator.insight.kinds import role_of
 from eso_sdk.installed import ProviderNameError, installed, load
-from kuberun import config
-from kuberun.client import Client
 from kuberun.errors import KubeError
-from kuberun.transport import AiohttpTransport
 
 ALL_INSTALLED, MISSING, UNUSABLE = 0, 1, 2
 """Exit codes of `--needed`; the last one if a file or the API server cannot be used."""
@@ -148,11 +146,8 @@ async def _snapshot(options: Options) -> Snapshot:
         unread: list[str] = []
         objects = tuple(stored_in(options.files, unread))
         return Snapshot(objects=objects, unread_files=tuple(unread))
-    client = Client(AiohttpTransport(config.load(options.kubeconfig, context=options.context)))
-    try:
+    async with connected(options.kubeconfig, options.context, command="provider list") as (client, _):
         return await Gatherer(client).gather_objects([custom for custom in KINDS if role_of(custom) in SOURCES])
-    finally:
-        await client.close()
 
 
 def _print_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -12,17 +12,16 @@ from pathlib import Path
 
 import typer
 
+from eso_cli.connecting import check_namespace, connected
 from eso_cli.statuspage import Scene, as_json, lines
 from eso_cli.terminal import printable
+from eso_operator.insight.operators import read_operators
 from eso_operator.insight.overview import ListedObjects, gather
 from kubebase.clock import Clock, SystemClock
-from kuberun import config
-from kuberun.client import Client
-from kuberun.errors import ApiError, KubeError
-from kuberun.transport import AiohttpTransport
+from kuberun.errors import KubeError
 
 HEALTHY, UNWELL, UNUSABLE = 0, 1, 2
-"""Exit codes: every object is ready; one is not; unknown, because of an option or the API server."""
+"""Exit codes: every object is ready; one is not, or no operator works; unknown, because of an option or the server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,21 +40,19 @@ async def run(options: Options, clock: Clock | None = None) -> int:
     if options.all_namespaces and options.namespace:
         return _refuse("-A shows all namespaces; leave out -n")
     try:
-        connection = config.load(options.kubeconfig, context=options.context)
-        client = Client(AiohttpTransport(connection))
+        async with connected(options.kubeconfig, options.context, command="status") as (client, connection):
+            namespace = "" if options.all_namespaces else options.namespace or connection.namespace or "default"
+            if namespace:
+                await check_namespace(client, namespace)
+            if options.watch:
+                from eso_cli.statuswatch import follow
+
+                return code_of(await follow(client, namespace, clock, as_json=options.as_json))
+            overview = await gather(ListedObjects(client, namespace))
+            operators = await read_operators(client, clock.now(), namespace)
     except KubeError as problem:
         return _refuse(str(problem))
-    namespace = "" if options.all_namespaces else options.namespace or connection.namespace or "default"
-    try:
-        if options.watch:
-            from eso_cli.statuswatch import follow
-
-            return code_of(await follow(client, namespace, clock, as_json=options.as_json))
-        scene = Scene.of(await gather(ListedObjects(client, namespace)), clock.now(), namespace)
-    except ApiError as problem:
-        return _refuse(str(problem))
-    finally:
-        await client.close()
+    scene = Scene.of(overview, clock.now(), namespace, operators)
     typer.echo(json.dumps(as_json(scene), indent=2) if options.as_json else "\n".join(lines(scene)))
     return code_of(scene)
 

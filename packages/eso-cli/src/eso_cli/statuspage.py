@@ -11,6 +11,7 @@ import typer
 
 from eso_cli.terminal import printable, sign
 from eso_operator.insight.causes import Cause, causes_of
+from eso_operator.insight.operators import NOT_READ, Operators, OperatorState
 from eso_operator.insight.overview import Overview
 from eso_operator.insight.overviewrows import OVERVIEW_KINDS, Health, Row, generation_of
 from eso_operator.insight.overviewtimes import distance, time_of_day
@@ -29,14 +30,15 @@ class Scene:
     causes: tuple[Cause, ...]
     now: datetime
     namespace: str = ""
+    operators: Operators = NOT_READ
 
     @classmethod
-    def of(cls, overview: Overview, now: datetime, namespace: str = "") -> Scene:
-        return cls(overview, causes_of(overview), now, namespace)
+    def of(cls, overview: Overview, now: datetime, namespace: str = "", operators: Operators = NOT_READ) -> Scene:
+        return cls(overview, causes_of(overview), now, namespace, operators)
 
     @property
     def healthy(self) -> bool:
-        return not self.causes
+        return not self.causes and self.operators.all_work
 
     @property
     def unusable(self) -> bool:
@@ -46,6 +48,7 @@ class Scene:
 
 def lines(scene: Scene) -> Iterator[str]:
     """Yield the page. `typer.echo` strips the colours if the output is not a terminal."""
+    yield from _operators(scene)
     yield _summary(scene)
     for cause in scene.causes[:MAX_CAUSES]:
         yield ""
@@ -56,7 +59,7 @@ def lines(scene: Scene) -> Iterator[str]:
     if table := list(_table(scene.overview)):
         yield ""
         yield from table
-    yield from _gaps(scene.overview)
+    yield from _gaps(scene)
 
 
 def headline(cause: Cause, now: datetime) -> str:
@@ -65,11 +68,25 @@ def headline(cause: Cause, now: datetime) -> str:
     return printable(f"{cause.headline}{since}")
 
 
+def operator_problems(scene: Scene) -> list[str]:
+    """Return a sentence for each part of the objects that no operator works on."""
+    found = scene.operators
+    since = f" since {time_of_day(found.since, scene.now)}" if found.since else ""
+    absent = [f"no operator works{since}: {found.why}"] if found.state is OperatorState.ABSENT else []
+    return [printable(text) for text in (*absent, *found.unheld)]
+
+
 def as_json(scene: Scene) -> dict[str, Any]:
     """The page for tools."""
     return {
         "healthy": scene.healthy,
         "namespace": scene.namespace or None,
+        "operator": {
+            "state": scene.operators.state.value,
+            "since": scene.operators.since or None,
+            "message": printable(scene.operators.why) or None,
+            "notes": [printable(note) for note in (*scene.operators.unheld, *scene.operators.notes)],
+        },
         "problems": [_cause_fields(cause, scene.now) for cause in scene.causes],
         "kinds": list(_kind_fields(scene.overview)),
         "notListed": [{"resource": gap.custom.crd_name, "reason": gap.why.name} for gap in scene.overview.gaps],
@@ -80,12 +97,26 @@ def as_json(scene: Scene) -> dict[str, Any]:
 # --- text -------------------------------------------------------------------------------------------------------------
 
 
+def _operators(scene: Scene) -> Iterator[str]:
+    """Yield the parts of the work that no operator does. They come first: no status below is newer."""
+    for problem in operator_problems(scene):
+        yield f"{typer.style(sign('✗'), fg=typer.colors.RED)} {typer.style(problem, bold=True)}"
+    if scene.operators.state is OperatorState.ABSENT:
+        past = distance(scene.operators.since, scene.now)
+        yield f"    nothing is refreshed; the states below are from before{f' ({past})' if past else ''}"
+    if not scene.operators.all_work:
+        yield ""
+
+
 def _summary(scene: Scene) -> str:
     rows = scene.overview.rows
     ready = sum(row.health is Health.GOOD for row in rows)
     where = f"namespace {scene.namespace}" if scene.namespace else "all namespaces"
-    counts = f"{ready} of {len(rows)} objects are ready" if rows else "no objects yet"
-    if scene.healthy:
+    absent = scene.operators.state is OperatorState.ABSENT
+    counts = f"{ready} of {len(rows)} objects {'were' if absent else 'are'} ready" if rows else "no objects yet"
+    if absent and not scene.causes:
+        return f"? {counts} ({where})"
+    if not scene.causes:
         return f"{typer.style(sign('✓'), fg=typer.colors.GREEN)} {counts} ({where})"
     problems = "1 problem" if len(scene.causes) == 1 else f"{len(scene.causes)} problems"
     return f"{typer.style(sign('✗'), fg=typer.colors.RED)} {problems}; {counts} ({where})"
@@ -135,10 +166,13 @@ def _table(overview: Overview) -> Iterator[str]:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
-def _gaps(overview: Overview) -> Iterator[str]:
-    if overview.gaps:
+def _gaps(scene: Scene) -> Iterator[str]:
+    overview, found = scene.overview, scene.operators
+    unknown = [f"whether an operator works: {found.why}"] if found.state is OperatorState.UNKNOWN and found.why else []
+    gaps = [*map(str, overview.gaps), *map(printable, (*unknown, *found.notes))]
+    if gaps:
         yield ""
-        yield from (f"? {gap}" for gap in overview.gaps)
+        yield from (f"? {gap}" for gap in gaps)
     if overview.left_out:
         yield f"and {overview.left_out} more objects, which were counted only"
 

@@ -19,10 +19,11 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from eso_cli.statuspage import Scene, as_json, headline, lines
+from eso_cli.statuspage import Scene, as_json, headline, lines, operator_problems
 from eso_cli.terminal import sign
+from eso_operator.insight.operators import NOT_READ, read_operators
 from eso_operator.insight.overview import AnyKind, CachedObjects, Missing, gap_of, gather
-from eso_operator.insight.overviewrows import OVERVIEW_KINDS, ObjectId
+from eso_operator.insight.overviewrows import OVERVIEW_KINDS
 from eso_operator.insight.overviewtimes import time_of_day
 from eso_operator.telemetry import logs
 from eso_operator.telemetry.settings import LogLevel, LogSettings
@@ -36,9 +37,10 @@ from kuberun.requests import Selection
 Show = Callable[[Scene], None]
 
 _TOGETHER_SECONDS: Final = 0.5
-_AGAIN_SECONDS: Final = 30.0
-"""Times in the page must be updated, and kinds that could not be listed are retried."""
+_AGAIN_SECONDS: Final = 10.0
+"""Times in the page must be updated, Leases of operators are read, and kinds that could not be listed are retried."""
 _SYNC_SECONDS: Final = 30.0
+_OPERATOR_SECONDS: Final = 5.0
 
 
 async def follow(client: Client, namespace: str, clock: Clock, *, as_json: bool) -> Scene:
@@ -69,6 +71,8 @@ class Watching:
         self._clock = clock
         self._informers: dict[AnyKind, Informer[Any]] = {}
         self._gaps: dict[AnyKind, Missing] = {}
+        self._operators = NOT_READ
+        self._operators_at = float("-inf")
         self._changed = asyncio.Event()
         self._tasks: list[asyncio.Task[Any]] = []
 
@@ -96,7 +100,15 @@ class Watching:
     async def _scene(self) -> Scene:
         caches = {custom: informer.cache for custom, informer in self._informers.items()}
         overview = await gather(CachedObjects(caches, self._gaps))
-        return Scene.of(overview, self._clock.now(), self._namespace)
+        await self._read_operators()
+        return Scene.of(overview, self._clock.now(), self._namespace, self._operators)
+
+    async def _read_operators(self) -> None:
+        """Read the Leases of operators again, but not at every change of an object."""
+        at = self._clock.monotonic()
+        if at - self._operators_at >= _OPERATOR_SECONDS:
+            self._operators_at = at
+            self._operators = await read_operators(self._client, self._clock.now(), self._namespace)
 
     async def _start_missing(self, group: asyncio.TaskGroup) -> None:
         """Start the informers of kinds that can be listed now; record why the others cannot."""
@@ -164,10 +176,11 @@ class _Changes:
     """One line for each problem that begins, grows, shrinks or ends."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, ObjectId], str] | None = None
+        self._known: dict[str, str] | None = None
 
     def show(self, scene: Scene) -> None:
-        found = {(each.reason, each.roots[0].id): headline(each, scene.now) for each in scene.causes}
+        found = {f"{each.reason} {each.roots[0].id}": headline(each, scene.now) for each in scene.causes}
+        found |= {f"operator {each}": each for each in operator_problems(scene)}
         known, self._known = self._known, found
         if known is None:
             _line("\n".join(lines(scene)))

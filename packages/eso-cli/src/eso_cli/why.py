@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import typer
 
+from eso_cli.connecting import check_namespace, connected
 from eso_cli.terminal import printable, sign
 from eso_operator.insight.evidence import Evidence, gather
 from eso_operator.insight.facts import Fact, Mark, Recorded, Story, moment
@@ -20,10 +21,8 @@ from eso_operator.insight.story import story_of
 from kubebase.clock import Clock, SystemClock
 from kubebase.hints import hint
 from kubebase.meta import ObjectKey
-from kuberun import config
 from kuberun.client import Client
-from kuberun.errors import ApiError, KubeError
-from kuberun.transport import AiohttpTransport
+from kuberun.errors import KubeError
 
 HEALTHY, UNWELL, UNUSABLE = 0, 1, 2
 """Exit codes: every step is good; one is not; unknown, because of an option or the API server."""
@@ -57,18 +56,13 @@ async def run(options: Options, clock: Clock | None = None) -> int:
     if not kinds:
         return _refuse(_unknown(word))
     try:
-        connection = config.load(options.kubeconfig, context=options.context)
-        client = Client(AiohttpTransport(connection))
+        async with connected(options.kubeconfig, options.context, command="why") as (client, connection):
+            key = ObjectKey(options.namespace or connection.namespace or "default", name)
+            await check_namespace(client, key.namespace)
+            evidence = await _found(client, kinds, key)
+            hints = await _hints(client, kinds, key, evidence)
     except KubeError as problem:
         return _refuse(str(problem))
-    key = ObjectKey(options.namespace or connection.namespace or "default", name)
-    try:
-        evidence = await _found(client, kinds, key)
-        hints = await _hints(client, kinds, key, evidence)
-    except ApiError as problem:
-        return _refuse(str(problem))
-    finally:
-        await client.close()
     if isinstance(evidence, Sight) and evidence.look is Look.HIDDEN:
         return _refuse(f"{evidence.kind} {evidence.key}: {evidence.why}")
     story = story_of(evidence, now)

@@ -159,7 +159,8 @@ class LeaderElection:
         sent_at = self._clock.monotonic()
         try:
             if self._lease:
-                written = await self._client.update(LEASES, {**self._lease, "spec": self._spec_on_taking()})
+                taken = {**self._lease, "metadata": self._labelled(), "spec": self._spec_on_taking()}
+                written = await self._client.update(LEASES, taken)
             else:
                 written = await self._client.create(
                     LEASES, {"metadata": self._metadata(), "spec": self._spec_on_taking()}
@@ -172,6 +173,11 @@ class LeaderElection:
     def _metadata(self) -> JsonObject:
         named = {"namespace": self._key.namespace, "name": self._key.name}
         return {**named, "labels": self._labels} if self._labels else named
+
+    def _labelled(self) -> JsonObject:
+        """Return the metadata of the lease with our labels: another program may have created it."""
+        metadata = self._lease.get("metadata") or {}
+        return {**metadata, "labels": {**(metadata.get("labels") or {}), **self._labels}} if self._labels else metadata
 
     def _observe(self, lease: JsonObject) -> None:
         if version_of(lease) != version_of(self._lease):

@@ -9,6 +9,7 @@ from typing import Final
 
 import typer
 
+from eso_cli.connecting import connected
 from eso_cli.documents import InputError
 from eso_cli.migrate import probes
 from eso_cli.migrate.bridges import Bridges, installed_bridges
@@ -21,10 +22,7 @@ from eso_cli.printing import as_yaml
 from eso_cli.terminal import printable, sign
 from kubebase.clock import Clock, SystemClock
 from kubebase.meta import JsonObject
-from kuberun import config
-from kuberun.client import Client
-from kuberun.errors import ApiError, KubeError
-from kuberun.transport import AiohttpTransport
+from kuberun.errors import KubeError
 
 DONE, LEFT, UNUSABLE = 0, 1, 2
 """Exit codes: everything is done; something is left, and named; nothing could be done."""
@@ -79,20 +77,15 @@ async def run(options: Options, clock: Clock | None = None) -> int:
         bridges = installed_bridges(_warn)
         if options.files:
             return _written(_planned(options, read_files(options.files), bridges), options)
-        client = Client(AiohttpTransport(config.load(options.kubeconfig, context=options.context)))
+        async with connected(options.kubeconfig, options.context, command="migrate") as (client, _):
+            cluster = Cluster(client, clock or SystemClock(), bridges.kinds, options.timeout)
+            inventory = await cluster.inventory()
+            plan = _planned(options, inventory, bridges)
+            if not options.apply:
+                return _written(plan, options)
+            return await _Applied(cluster, inventory, options).carry_out(plan)
     except (InputError, KubeError) as problem:
         return _refuse(str(problem))
-    cluster = Cluster(client, clock or SystemClock(), bridges.kinds, options.timeout)
-    try:
-        inventory = await cluster.inventory()
-        plan = _planned(options, inventory, bridges)
-        if not options.apply:
-            return _written(plan, options)
-        return await _Applied(cluster, inventory, options).carry_out(plan)
-    except ApiError as problem:
-        return _refuse(str(problem))
-    finally:
-        await client.close()
 
 
 def _planned(options: Options, inventory: Inventory, bridges: Bridges) -> Plan:

@@ -18,6 +18,7 @@ from typing import Final, Self
 import structlog
 import typer
 
+from eso_cli.connecting import load, unanswered
 from eso_cli.documents import Document, InputError, listed, read_manifests
 from eso_cli.folder import missing
 from eso_cli.plan.backends import Backend, Processes, Replayed
@@ -32,9 +33,8 @@ from eso_operator.planning.recording import Recording, RecordingError, read, wri
 from eso_operator.planning.standins import StandIns
 from eso_operator.process.settings import SettingsError
 from kubebase.clock import Clock, SystemClock
-from kuberun import config
 from kuberun.client import Client
-from kuberun.errors import ConfigError, KubeError
+from kuberun.errors import ConfigError, KubeError, Unreachable
 from kuberun.transport import AiohttpTransport, Transport
 
 NOTHING_CHANGES, FAILS, UNUSABLE, CHANGES, UNCHECKED = 0, 1, 2, 3, 4
@@ -204,7 +204,7 @@ class _Cluster:
             yield cls(Nothing())
             return
         try:
-            connection = config.load(options.kubeconfig, context=options.context)
+            connection = load(options.kubeconfig, options.context, command="plan")
         except ConfigError:
             if options.kubeconfig is not None or options.context or os.environ.get("KUBECONFIG"):
                 raise
@@ -214,6 +214,8 @@ class _Cluster:
         client = Client(transport)
         try:
             yield cls(LiveCluster(client), connection.namespace or "default", transport)
+        except Unreachable as problem:
+            raise unanswered(problem, connection) from None
         finally:
             await client.close()
 

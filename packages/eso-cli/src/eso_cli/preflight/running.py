@@ -11,6 +11,7 @@ from typing import Final
 import typer
 
 from eso_api.kinds import KINDS, AnyKind
+from eso_cli.connecting import connected
 from eso_cli.demand import offers
 from eso_cli.documents import STDIN, InputError, read_documents, read_manifests
 from eso_cli.preflight.checks import judge
@@ -20,10 +21,7 @@ from eso_cli.preflight.snapshot import Snapshot, Stored
 from eso_cli.terminal import printable
 from eso_sdk.installed import installed
 from kubebase.meta import JsonObject
-from kuberun import config
-from kuberun.client import Client
 from kuberun.errors import KubeError
-from kuberun.transport import AiohttpTransport
 
 READY, BLOCKED, UNUSABLE = 0, 1, 2
 """Exit codes: no blocker; at least one; unknown, because of an option, a file or the API server."""
@@ -64,11 +62,8 @@ async def run(options: Options) -> int:
 
 
 async def _cluster(options: Options) -> Snapshot:
-    client = Client(AiohttpTransport(config.load(options.kubeconfig, context=options.context)))
-    try:
+    async with connected(options.kubeconfig, options.context, command="preflight") as (client, _):
         return await Gatherer(client).gather()
-    finally:
-        await client.close()
 
 
 def _values(file: Path) -> JsonObject:

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, NoReturn
 
+from eso_operator.insight.operators import MEMBER_LABEL
 from eso_operator.process.controllers import Controllers
 from eso_operator.process.memory import Memories
 from eso_operator.process.settings import LeaderSettings, Settings
 from eso_operator.telemetry.subsystems import Subsystem
 from kubebase.clock import Clock
-from kubebase.meta import ObjectKey
+from kubebase.deadline import Deadline
+from kubebase.meta import JsonObject, ObjectKey
+from kubebase.plainlogs import structlog
 from kuberun.client import Client
 from kuberun.controller import Controller
-from kuberun.leader import LeaderElection, LeaseSettings, new_identity
+from kuberun.errors import ApiError, NotFound
+from kuberun.leader import LEASES, LeaderElection, Leases, LeaseSettings, micro_time, new_identity
 from kuberun.permit import Permit
 from kuberun.sharding import Belongs, Sharding, ShardSettings
 from kuberun.shards import Placement, by_namespace, together
 
-MEMBER_LABEL: Final = "external-secrets.io/replica-of"
+_HEARTBEAT_SECONDS: Final = 10.0
+_HEARTBEAT_DURATION: Final = 30
+_HEARTBEAT_DEADLINE: Final = 2.0
+
+_log = structlog.get_logger(__name__)
 
 _PLACEMENTS: Final[Mapping[Subsystem, Placement]] = {Subsystem.PUSH_SECRET: together}
 """Kinds that are not divided by namespace. PushSecrets of all namespaces may write to one place of a store, and the
@@ -32,8 +40,58 @@ def election_of(settings: Settings, client: Client, clock: Clock) -> LeaderElect
     timing = _timing(leader)
     key = ObjectKey(settings.core_namespace, leader.lease)
     if leader.shards == 1:
-        return LeaderElection(client, key, clock=clock, identity=new_identity(), settings=timing)
+        labels = {MEMBER_LABEL: leader.lease}
+        return LeaderElection(client, key, clock=clock, identity=new_identity(), settings=timing, labels=labels)
     return Sharding(client, key, ShardSettings(leader.shards, MEMBER_LABEL), clock=clock, lease_settings=timing)
+
+
+class Heartbeat:
+    """A Lease that says that an operator without leader election works. It gives no right, and may fail to be written.
+
+    `eso status` reads it: without it, the objects of an operator that has stopped would look ready forever.
+    """
+
+    def __init__(self, settings: Settings, leases: Leases, clock: Clock) -> None:
+        self._key = ObjectKey(settings.core_namespace, f"{settings.leader.lease}-heartbeat")
+        self._labels = {MEMBER_LABEL: settings.leader.lease}
+        self._identity = new_identity()
+        self._leases = leases
+        self._clock = clock
+        self._lease: JsonObject | None = None
+        self._failing = False
+
+    async def run(self) -> NoReturn:
+        """Renew the Lease until cancelled, and release it then."""
+        try:
+            while True:
+                await self._write(self._identity, _HEARTBEAT_DURATION)
+                await self._clock.sleep(_HEARTBEAT_SECONDS)
+        finally:
+            if self._lease is not None:
+                await self._write("", 1)
+
+    async def _write(self, holder: str, duration: int) -> None:
+        renewed = {"leaseDurationSeconds": duration, "renewTime": micro_time(self._clock.now())}
+        spec = {**renewed, "holderIdentity": holder} if holder else renewed
+        try:
+            async with Deadline(self._clock, _HEARTBEAT_DEADLINE):
+                await self._replace(spec)
+        except (ApiError, OSError) as error:
+            self._lease = None
+            if not self._failing:
+                _log.warning("heartbeat not written", lease=str(self._key), error=type(error).__name__)
+            self._failing = True
+        else:
+            self._failing = False
+
+    async def _replace(self, spec: JsonObject) -> None:
+        try:
+            found = self._lease or await self._leases.get(LEASES, self._key)
+        except NotFound:
+            metadata = {"namespace": self._key.namespace, "name": self._key.name, "labels": self._labels}
+            self._lease = await self._leases.create(LEASES, {"metadata": metadata, "spec": spec})
+        else:
+            self._lease = await self._leases.update(LEASES, {**found, "spec": spec})
 
 
 def leases_of(settings: Settings, election: LeaderElection | Sharding | None) -> Mapping[str, Permit]:

@@ -43,7 +43,7 @@ from eso_operator.process.controllers import (
 )
 from eso_operator.process.dashboard import dashboard_of
 from eso_operator.process.definitions import Definitions
-from eso_operator.process.election import divide, election_of, leases_of
+from eso_operator.process.election import Heartbeat, divide, election_of, leases_of
 from eso_operator.process.feeds import broken_streams, feeds_of
 from eso_operator.process.informers import informers_of
 from eso_operator.process.memory import Memories, look_again
@@ -175,6 +175,8 @@ def _managed(
     manager.add_service("watches", parts.watched.run)
     manager.add_service("definitions", definitions.run)
     health.add_readiness("crds", definitions.check)
+    if election is None:
+        manager.add_service("heartbeat", Heartbeat(settings, client, clock).run)
     manager.add_service("wakes", feeds_of(parts.informers, wakes).run)
     manager.add_informer(materials.informer)
     manager.add_service("certificates", materials.run)
