@@ -21,7 +21,7 @@ from eso_api.crd import CustomKind
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.kinds import KINDS
 from eso_cli.status import HEALTHY, UNUSABLE, UNWELL, Options, code_of, run
-from eso_cli.statuspage import MAX_CAUSES, Scene, as_json, headline, lines
+from eso_cli.statuspage import MAX_CAUSES, MAX_JSON_MESSAGES, MAX_MESSAGES, Scene, as_json, headline, lines
 from eso_operator.insight.causes import causes_of
 from eso_operator.insight.overview import Gap, Missing, Overview
 from eso_operator.insight.overviewrows import OVERVIEW_KINDS, Health, ObjectId, Row
@@ -270,6 +270,18 @@ def test_more_problems_than_fit_a_screen_are_counted() -> None:
 
     assert "and 3 more problems; `eso status -o json` lists them" in told
     assert told[-1] == "and 9 more objects, which were counted only"
+
+
+def test_different_messages_of_one_problem_are_listed_up_to_a_bound() -> None:
+    rows = tuple(_row(f"s{n}", Health.BAD, "BackendTimeout", message=f"key {n}: no answer") for n in range(30))
+    scene = Scene.of(Overview(rows), NOW)
+
+    told = list(lines(scene))
+    (problem,) = as_json(scene)["problems"]
+
+    assert [line for line in told if "no answer" in line] == [f"    key {n}: no answer" for n in range(MAX_MESSAGES)]
+    assert "    and 27 other messages; `eso status -o json` lists more of them" in told
+    assert (len(problem["messages"]), problem["messageCount"]) == (MAX_JSON_MESSAGES, 30)
 
 
 def test_the_time_of_a_cause_is_part_of_its_headline() -> None:

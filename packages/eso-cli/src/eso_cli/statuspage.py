@@ -18,7 +18,9 @@ from eso_operator.insight.overviewtimes import distance, time_of_day
 
 MAX_CAUSES: Final = 20
 MAX_NAMES: Final = 5
+MAX_MESSAGES: Final = 3
 MAX_JSON_NAMES: Final = 200
+MAX_JSON_MESSAGES: Final = 20
 _MAX_MESSAGE: Final = 240
 
 
@@ -124,8 +126,10 @@ def _summary(scene: Scene) -> str:
 
 def _cause(cause: Cause, now: datetime) -> Iterator[str]:
     yield f"{typer.style(sign('✗'), fg=typer.colors.RED)} {typer.style(headline(cause, now), bold=True)}"
-    if message := printable(cause.message):
-        yield f"    {_cut(message)}"
+    messages = cause.messages
+    yield from (f"    {_cut(printable(message))}" for message in messages[:MAX_MESSAGES])
+    if (more := len(messages) - MAX_MESSAGES) > 0:
+        yield f"    and {more} other messages; `eso status -o json` lists more of them"
     if facts := list(_facts(cause, now)):
         yield f"    {'; '.join(facts)}"
     if len(cause.roots) > 1:
@@ -200,6 +204,8 @@ def _cause_fields(cause: Cause, now: datetime) -> dict[str, Any]:
         "says": headline(cause, now),
         "reason": cause.reason,
         "message": printable(cause.message) or None,
+        "messages": [printable(message) for message in cause.messages[:MAX_JSON_MESSAGES]],
+        "messageCount": len(cause.messages),
         "since": cause.since or None,
         "nextAttemptTime": cause.next_attempt or None,
         "causedBy": _ids(cause.roots),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -51,6 +52,24 @@ def secret(
     return row(EXTERNAL_SECRET, name, spec, conditions=conditions, **status)
 
 
+def missing(
+    name: str,
+    key: str = "db/pw",
+    at: str = "vault",
+    *,
+    path: str = "spec.data[0]",
+    reason: str = "SecretNotFound",
+    more: Sequence[dict[str, str]] = (),
+) -> Row:
+    """Return an ExternalSecret with a failed entry, and a message that names it."""
+    failed = {"path": path, "reason": reason, "remoteKey": key, "store": f"SecretStore {at}", "message": f"{key}: no"}
+    return secret(name, reads=at, outcomes=[failed, *({**failed, **each} for each in more)])
+
+
+def template(message: str) -> dict[str, str]:
+    return {"path": "spec.target.template", "reason": "TemplateError", "message": message, "step": "Render"}
+
+
 BROKEN: dict[str, Any] = {
     "status": "False",
     "reason": "InvalidProviderConfig",
@@ -87,6 +106,36 @@ def said(*rows: Row, gaps: tuple[Gap, ...] = (), left_out: int = 0) -> list[str]
             ["3 ExternalSecrets: SecretSyncedError"],
             id="objects with equal problems of their own are one problem",
         ),
+        pytest.param(
+            [store(), store("two"), *(missing(f"s{n}", key=f"k{n}", at="vault" if n % 2 else "two") for n in range(4))],
+            [f"ExternalSecret team/s{n}: SecretNotFound" for n in range(4)],
+            id="each missing key is a problem of its own",
+        ),
+        pytest.param(
+            [store(), *(missing(f"s{n}", path=f"spec.data[{n}]") for n in range(3))],
+            ["3 ExternalSecrets: SecretNotFound"],
+            id="objects that miss the same key of one store are one problem",
+        ),
+        pytest.param(
+            [store(), store("two"), missing("a"), missing("b", at="two")],
+            ["ExternalSecret team/a: SecretNotFound", "ExternalSecret team/b: SecretNotFound"],
+            id="the same key of two stores is two problems",
+        ),
+        pytest.param(
+            [store(), missing("a"), missing("b", more=[{"path": "spec.data[1]", "remoteKey": "other"}])],
+            ["ExternalSecret team/a: SecretNotFound", "ExternalSecret team/b: SecretNotFound"],
+            id="an object that misses one more key needs one more repair",
+        ),
+        pytest.param(
+            [store(), *(missing(f"s{n}", key=f"k{n}", reason="BackendUnavailable") for n in range(3))],
+            ["3 ExternalSecrets: BackendUnavailable"],
+            id="a store that is down is one problem, whatever is read from it",
+        ),
+        pytest.param(
+            [store(), *(secret(f"s{n}", outcomes=[template(f"line {n % 2}: no such function")]) for n in range(4))],
+            ["2 ExternalSecrets: TemplateError", "2 ExternalSecrets: TemplateError"],
+            id="objects with the same template error are one problem, and different errors are several",
+        ),
         pytest.param([secret()], ["1 ExternalSecret waits for SecretStore team/vault: StoreNotFound"], id="no store"),
         pytest.param(
             [store(**BROKEN), store("other", namespace="other", **BROKEN), secret()],
@@ -100,6 +149,11 @@ def said(*rows: Row, gaps: tuple[Gap, ...] = (), left_out: int = 0) -> list[str]
             [*(store(f"s{n}", **BROKEN) for n in range(MANY_ROOTS + 1)), secret(reads="s0")],
             [f"1 ExternalSecret waits for {MANY_ROOTS + 1} SecretStores: CredentialsRejected"],
             id="many stores with the same reason are one problem",
+        ),
+        pytest.param(
+            [store(f"s{n}", **(BROKEN | {"message": f"CredentialsRejected: {n}"})) for n in range(MANY_ROOTS + 1)],
+            [f"SecretStore team/s{n}: CredentialsRejected" for n in range(MANY_ROOTS + 1)],
+            id="many stores with different messages are as many problems",
         ),
         pytest.param(
             [row(EXTERNAL_SECRET, "new", {}), row(EXTERNAL_SECRET, "newer", {})],
@@ -201,6 +255,24 @@ def test_a_cause_knows_its_time_its_next_attempt_and_who_is_at_risk() -> None:
     assert cause.next_attempt == "2026-01-01T13:01:00Z"
     assert (cause.affected, cause.at_risk) == (3, 1)
     assert cause.message == "CredentialsRejected: the token expired"
+
+
+def test_the_different_messages_of_one_cause_are_all_known() -> None:
+    rows = [
+        row(
+            EXTERNAL_SECRET,
+            f"s{n}",
+            {"secretStoreRef": {"name": "vault"}},
+            conditions=ready("False", "SecretSyncedError", f"could not read key {n % 3}"),
+            outcomes=[{"path": "spec", "reason": "BackendTimeout", "store": "SecretStore vault"}],
+        )
+        for n in range(6)
+    ]
+
+    (cause,) = causes_of(Overview((store(), *rows)))
+
+    assert cause.messages == tuple(f"could not read key {n}" for n in range(3))
+    assert cause.message == "could not read key 0"
 
 
 def test_the_cause_of_most_objects_comes_first() -> None:

@@ -29,6 +29,7 @@ from kubebase.meta import ObjectKey
 
 MAX_CAUSES: Final = 50
 MAX_EXAMPLES: Final = 24
+MAX_MESSAGES: Final = 5
 MAX_STORES: Final = 500
 MAX_USERS: Final = 100
 PAGE_ROWS: Final = 100
@@ -93,7 +94,8 @@ def _cause_view(cause: Cause, now: datetime) -> View:
         "root": row_view(cause.roots[0], now) if len(cause.roots) == 1 else None,
         "root_words": counted(len(cause.roots), cause.custom),
         "said": "no operator has reported yet" if cause.reason == NO_STATUS else cause.reason,
-        "message": cut(cause.message),
+        "messages": [cut(message) for message in cause.messages[:MAX_MESSAGES]],
+        "more_messages": max(len(cause.messages) - MAX_MESSAGES, 0),
         "since": time_view(cause.since, now),
         "next_attempt": time_view(cause.next_attempt, now),
         "at_risk": cause.at_risk,

@@ -3,7 +3,7 @@
     object that is not ready -> first needed object that is missing or not ready -> ... -> root
 
 The roots of a cause are the objects to repair; `waiting` are the objects that fail only because of them. Objects whose
-problem has no such root are grouped by kind and reason. Decisions use only references, reasons and conditions.
+problem has no such root are one cause if one repair repairs them: they have the same kind, reason and faults.
 """
 
 from __future__ import annotations
@@ -14,11 +14,20 @@ from typing import Any, Final
 
 from eso_api.crd import CustomKind
 from eso_operator.insight.overview import Overview
-from eso_operator.insight.overviewrows import NO_STATUS, OVERVIEW_KINDS, PROVIDERS, SYNCED, Health, ObjectId, Row
+from eso_operator.insight.overviewrows import (
+    NO_STATUS,
+    OVERVIEW_KINDS,
+    PROVIDERS,
+    SYNCED,
+    Fault,
+    Health,
+    ObjectId,
+    Row,
+)
 from eso_operator.resolving.resolved import Reason
 
 MANY_ROOTS: Final = 5
-"""More stores than this with the same reason are one cause."""
+"""More stores than this with the same reason and message are one cause."""
 _DEEPEST: Final = 4
 _ABSENT: Final = "it does not exist; create it, or correct the objects that name it"
 _BY_ID: Final = {(custom.group, custom.name): custom for custom in OVERVIEW_KINDS}
@@ -53,7 +62,12 @@ class Cause:
     @property
     def message(self) -> str:
         """Return the message of the first root."""
-        return next((row.message for row in self.roots if row.message), "")
+        return next(iter(self.messages), "")
+
+    @property
+    def messages(self) -> tuple[str, ...]:
+        """Return the different messages of the roots."""
+        return tuple(dict.fromkeys(row.message for row in self.roots if row.message))
 
     @property
     def headline(self) -> str:
@@ -135,11 +149,11 @@ def _broken_needs(row: Row, rows: Mapping[ObjectId, Row], known: frozenset[tuple
 
 
 def _merged(found: Iterable[_Found]) -> Iterator[Cause]:
-    """Merge objects without a root by kind and reason; stores and classes only if there are many."""
-    alike: dict[tuple[CustomKind[Any], str], list[_Found]] = {}
+    """Merge objects without a root by kind, reason and faults; stores and classes only if there are many."""
+    alike: dict[tuple[CustomKind[Any], str, frozenset[Fault]], list[_Found]] = {}
     for entry in found:
-        alike.setdefault((entry.root.custom, entry.root.reason), []).append(entry)
-    for (custom, reason), entries in alike.items():
+        alike.setdefault((entry.root.custom, entry.root.reason, entry.root.faults), []).append(entry)
+    for (custom, reason, _), entries in alike.items():
         whole = Cause(
             custom,
             reason,

@@ -66,6 +66,25 @@ _SILENT: Final = frozenset({GENERATOR_STATE})
 """Kinds whose objects have a condition only after a failure."""
 
 
+_OF_THE_STORE: Final = frozenset(
+    {
+        "AccessDenied",
+        "AuthenticationFailed",
+        "BackendTimeout",
+        "BackendUnavailable",
+        "ProviderTimeout",
+        "ProviderUnreachable",
+        "RateLimited",
+        *Reason,
+    }
+)
+"""Reasons that one change of the store, its provider or its backend repairs for all keys."""
+_MISSING: Final = frozenset({"SecretNotFound", "VersionNotFound"})
+"""Reasons that a change of one remote key repairs. Messages differ, because they name the entry."""
+
+Fault = tuple[str, ...]
+
+
 class Health(Enum):
     GOOD = "good"
     BAD = "bad"
@@ -102,6 +121,8 @@ class Row:
     """Stores, generators and classes that the spec names."""
     blamed: tuple[ObjectId, ...] = ()
     """Of these, the ones that the failed entries name; all, if no entry failed."""
+    faults: frozenset[Fault] = frozenset()
+    """What has to be repaired: objects with the same faults become ready together. Empty if the object is ready."""
 
     @property
     def generation(self) -> str:
@@ -125,7 +146,8 @@ def row_of(custom: CustomKind[Any], obj: Any) -> Row:
     key = ObjectKey(obj.metadata.namespace, obj.metadata.name)
     identity = ObjectId(custom.group, custom.name, key)
     if isinstance(obj, Malformed):
-        return Row(identity, custom, Health.BAD, Reason.MALFORMED.value, obj.error)
+        faults = frozenset({(obj.error,)})
+        return Row(identity, custom, Health.BAD, Reason.MALFORMED.value, obj.error, faults=faults)
     needs = tuple(dict.fromkeys(_needs(obj, key.namespace)))
     ready = find_condition(obj.status.conditions, READY)
     if ready is None:
@@ -145,6 +167,7 @@ def row_of(custom: CustomKind[Any], obj: Any) -> Row:
         getattr(obj.status, "next_attempt_time", None) or "",
         needs,
         tuple(_blamed(needs, failed)),
+        frozenset(_faults(needs, failed) if failed else {(ready.message,)}) if health is Health.BAD else frozenset(),
     )
 
 
@@ -153,6 +176,18 @@ def _cause(ready: Condition) -> str:
     if ready.reason == INVALID_PROVIDER_CONFIG and (found := _CAUSE.match(ready.message)):
         return found.group(1)
     return ready.reason
+
+
+def _faults(needs: Sequence[ObjectId], failed: Sequence[KeyOutcome]) -> Iterator[Fault]:
+    """Yield the fault of each failed entry: of its store, of its remote key in that store, or only its own message."""
+    for outcome in failed:
+        stores = tuple(f"{need.group}/{need}" for need in _blamed(needs, [outcome])) if outcome.store else ()
+        if stores and outcome.reason in _OF_THE_STORE:
+            yield (outcome.reason, *stores)
+        elif stores and outcome.remote_key and outcome.reason in _MISSING:
+            yield (outcome.reason, *stores, outcome.remote_key)
+        else:
+            yield (outcome.reason, *stores, outcome.remote_key, outcome.message)
 
 
 def _blamed(needs: Sequence[ObjectId], failed: Sequence[KeyOutcome]) -> Iterator[ObjectId]:
