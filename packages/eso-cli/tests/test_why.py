@@ -26,7 +26,7 @@ from eso_operator.insight.kinds import AnyKind, kinds_named, named_among
 from eso_operator.insight.sights import Look, Sight
 from eso_operator.insight.story import story_of
 from eso_operator.insight.ways import Way
-from eso_operator.targets.marks import HASH_ANNOTATION
+from eso_operator.targets.marks import HASH_ANNOTATION, MANAGED_LABEL
 from eso_operator.testing.operators import install_crds
 from kubebase.clock import rfc3339
 from kubebase.meta import Condition, ObjectKey, ObjectMeta
@@ -71,6 +71,10 @@ class Scene:
         options = Options("es", name, self.namespace, self.kubeconfig, as_json=as_json)
         return await run(options, VirtualClock())
 
+    async def why_secret(self, name: str, *, as_json: bool = False) -> int:
+        options = Options(f"secret/{name}", "", self.namespace, self.kubeconfig, as_json=as_json)
+        return await run(options, VirtualClock())
+
     async def label(self, path: str, **labels: str) -> None:
         patch = {"metadata": {"labels": labels}}
         done = await self.api.patch(path.replace("NS", self.namespace), patch, MERGE_PATCH)
@@ -84,7 +88,12 @@ class Scene:
 
 
 def _typed(path: str) -> dict[str, str]:
-    kinds = {"secretstores": "SecretStore", "externalsecrets": "ExternalSecret", "providerclasses": "ProviderClass"}
+    kinds = {
+        "pushsecrets": "PushSecret",
+        "secretstores": "SecretStore",
+        "externalsecrets": "ExternalSecret",
+        "providerclasses": "ProviderClass",
+    }
     group, plural = path.partition("/namespaces/")[0].removeprefix("/apis/"), path.rpartition("/")[2]
     return {"apiVersion": group, "kind": kinds[plural]} if plural in kinds else {}
 
@@ -176,6 +185,91 @@ async def test_a_name_with_a_typing_error_is_corrected(scene: Scene, capsys: Pri
 
     assert code == UNWELL
     assert capsys.readouterr().out.splitlines()[1:] == ["    did you mean vault?"]
+
+
+@pytest.mark.live
+async def test_a_secret_is_explained_by_the_object_that_writes_it(scene: Scene, capsys: Printed) -> None:
+    outcome = {"path": "spec.data[0]", "reason": "SecretNotFound", "remoteKey": "db/pw", "message": "does not exist"}
+    failed = _ready("False", "SecretSyncedError", "could not get secret data from provider: x")
+    await scene.status("externalsecrets", "db", conditions=[failed], outcomes=[outcome])
+
+    code = await scene.why_secret("db")
+
+    told = capsys.readouterr().out.splitlines()
+    assert code == UNWELL
+    assert told[0] == f"Secret {scene.namespace}/db: it exists; ExternalSecret db writes it"
+    assert told[2] == f"ExternalSecret {scene.namespace}/db: SecretSyncedError"
+    assert "SecretNotFound: does not exist" in next(line for line in told if "✗" in line)
+
+
+@pytest.mark.live
+async def test_a_secret_that_does_not_exist_is_explained_by_the_object_that_would_write_it(
+    scene: Scene, capsys: Printed
+) -> None:
+    gone = await scene.api.delete(f"/api/v1/namespaces/{scene.namespace}/secrets/db")
+    assert gone.status == 200
+
+    code = await scene.why_secret("db", as_json=True)
+
+    told = json.loads(capsys.readouterr().out)
+    assert (code, told["healthy"]) == (UNWELL, False)
+    assert told["object"]["says"] == f"Secret {scene.namespace}/db: it does not exist; ExternalSecret db writes it"
+    assert [each["object"]["says"][:14] for each in told["explains"]] == ["ExternalSecret"]
+
+
+@pytest.mark.live
+@pytest.mark.parametrize(
+    "secret",
+    [
+        pytest.param({"name": "templates"}, id="by name"),
+        pytest.param({"selector": {"matchLabels": {"team": "a"}}}, id="by label"),
+    ],
+)
+async def test_a_secret_is_explained_by_the_object_that_pushes_it(
+    scene: Scene, capsys: Printed, secret: dict[str, Any]
+) -> None:
+    await scene.label("/api/v1/namespaces/NS/secrets/templates", team="a")
+    spec = {"selector": {"secret": secret}, "secretStoreRefs": [{"name": "vault"}]}
+    await scene.create(f"{ALPHA}/namespaces/NS/pushsecrets", "out", spec=spec)
+
+    code = await scene.why_secret("templates")
+
+    told = capsys.readouterr().out.splitlines()
+    assert code == UNWELL
+    assert told[0] == f"Secret {scene.namespace}/templates: it exists; PushSecret out reads it"
+    assert told[2].startswith(f"✗ PushSecret {scene.namespace}/out: ")
+
+
+@pytest.mark.live
+async def test_a_secret_that_nothing_uses_is_not_managed_and_is_no_problem(scene: Scene, capsys: Printed) -> None:
+    code = await scene.why_secret("templates")
+
+    unused = "no ExternalSecret of its namespace writes it and no PushSecret reads it"
+    assert code == HEALTHY
+    assert capsys.readouterr().out == (
+        f"✓ Secret {scene.namespace}/templates: it exists; {unused}; External Secrets does not manage it\n"
+    )
+
+
+@pytest.mark.live
+async def test_a_secret_that_does_not_exist_and_that_nothing_writes_is_missing(scene: Scene, capsys: Printed) -> None:
+    code = await scene.why_secret("absent")
+
+    unused = "no ExternalSecret of its namespace writes it and no PushSecret reads it"
+    assert code == UNWELL
+    assert capsys.readouterr().out == f"✗ Secret {scene.namespace}/absent: it does not exist; {unused}\n"
+
+
+@pytest.mark.live
+async def test_a_secret_whose_external_secret_was_deleted_is_not_updated_any_more(
+    scene: Scene, capsys: Printed
+) -> None:
+    await scene.label("/api/v1/namespaces/NS/secrets/templates", **{MANAGED_LABEL: "true"})
+
+    code = await scene.why_secret("templates")
+
+    assert code == UNWELL
+    assert "an ExternalSecret wrote it and does not exist any more, so nothing updates it" in capsys.readouterr().out
 
 
 DOWN = "provider-vault does not answer: connection refused"

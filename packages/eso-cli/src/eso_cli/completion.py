@@ -24,7 +24,7 @@ SECONDS: Final = 2.0
 
 def kinds(incomplete: str) -> list[str]:
     """Return the kinds that begin with the text."""
-    return [word for word in known_words() if word.startswith(incomplete.lower())]
+    return [word for word in sorted((*known_words(), "secret")) if word.startswith(incomplete.lower())]
 
 
 def providers(incomplete: str) -> list[str]:

@@ -247,7 +247,8 @@ def _names_of(context: typer.Context, kind: str, incomplete: str) -> list[str]:
 @commands.command()
 def why(
     kind: Annotated[
-        str, typer.Argument(help="Any kind of External Secrets, or KIND/NAME.", autocompletion=_complete_object)
+        str,
+        typer.Argument(help="Secret or a kind of External Secrets; or KIND/NAME.", autocompletion=_complete_object),
     ],
     name: Annotated[str, typer.Argument(help="Name of the object.", autocompletion=_complete_name)] = "",
     *,

@@ -1,4 +1,7 @@
-"""`eso why`: the state of one object and its cause, printed. `eso_operator.insight` reads and judges."""
+"""`eso why`: the state of one object and its cause, printed. `eso_operator.insight` reads and judges.
+
+For a Secret, the objects that write or read it are explained.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from eso_cli.terminal import printable, sign
 from eso_operator.insight.evidence import Evidence, gather
 from eso_operator.insight.facts import Fact, Mark, Recorded, Story, moment
 from eso_operator.insight.kinds import AnyKind, kinds_named, known_words
+from eso_operator.insight.secretowners import SECRET_WORDS, owners_of
 from eso_operator.insight.sights import Eyes, Look, Sight
 from eso_operator.insight.story import story_of
 from kubebase.clock import Clock, SystemClock
@@ -28,6 +32,8 @@ HEALTHY, UNWELL, UNUSABLE = 0, 1, 2
 """Exit codes: every step is good; one is not; unknown, because of an option or the API server."""
 
 _SUGGESTED: Final = 3
+_MAX_SUBJECTS: Final = 5
+"""Objects that are explained for one Secret."""
 _SIGNS: Final = {Mark.GOOD: "✓", Mark.BAD: "✗", Mark.OPEN: "?"}
 _COLOURS: Final = {Mark.GOOD: typer.colors.GREEN, Mark.BAD: typer.colors.RED, Mark.OPEN: typer.colors.YELLOW}
 _OK: Final = {Mark.GOOD: True, Mark.BAD: False, Mark.OPEN: None}
@@ -52,13 +58,16 @@ async def run(options: Options, clock: Clock | None = None) -> int:
     name = options.name or after
     if not name or (options.name and slash):
         return _refuse("name one object, as KIND NAME or KIND/NAME")
-    kinds = kinds_named(word)
-    if not kinds:
+    is_secret = word.lower() in SECRET_WORDS
+    kinds = [] if is_secret else kinds_named(word)
+    if not kinds and not is_secret:
         return _refuse(_unknown(word))
     try:
         async with connected(options.kubeconfig, options.context, command="why") as (client, connection):
             key = ObjectKey(options.namespace or connection.namespace or "default", name)
             await check_namespace(client, key.namespace)
+            if is_secret:
+                return await _explain_secret(client, key, options, now)
             evidence = await _found(client, kinds, key)
             hints = await _hints(client, kinds, key, evidence)
     except KubeError as problem:
@@ -69,6 +78,25 @@ async def run(options: Options, clock: Clock | None = None) -> int:
     story = replace(story, head=replace(story.head, notes=(*story.head.notes, *hints)))
     typer.echo(json.dumps(as_json(story), indent=2) if options.as_json else "\n".join(lines(story, now)))
     return HEALTHY if story.healthy else UNWELL
+
+
+async def _explain_secret(client: Client, key: ObjectKey, options: Options, now: datetime) -> int:
+    """Print the objects that write or read a Secret, each with its story; return the exit code."""
+    owners = await owners_of(client, key)
+    shown = owners.subjects[:_MAX_SUBJECTS]
+    stories = [story_of(await gather(client, kind, subject), now) for kind, subject in shown]
+    left_out = len(owners.subjects) - len(shown)
+    healthy = owners.fact.mark is not Mark.BAD and all(story.healthy for story in stories)
+    if options.as_json:
+        found = {"healthy": healthy, "object": _fields(owners.fact), "explains": [as_json(story) for story in stories]}
+        typer.echo(json.dumps(found | {"leftOut": left_out}, indent=2))
+        return HEALTHY if healthy else UNWELL
+    # With objects to explain, the Secret is a title without a sign: the first ✗ is the cause.
+    parts = [printable(owners.fact.what)] if stories else list(lines(Story(owners.fact), now))
+    parts += ["\n".join(lines(story, now)) for story in stories]
+    parts += [f"and {left_out} more objects"] if left_out else []
+    typer.echo("\n\n".join(parts))
+    return HEALTHY if healthy else UNWELL
 
 
 async def _found(client: Client, kinds: list[AnyKind], key: ObjectKey) -> Evidence | Sight:
@@ -107,7 +135,7 @@ def _is_absent(evidence: Evidence | Sight) -> bool:
 def _unknown(word: str) -> str:
     words = known_words()
     meant = hint(word, words, count=_SUGGESTED) or f"the kinds are {', '.join(words)}"
-    return f'"{word}" is not a kind of External Secrets; {meant}'
+    return f'"{word}" is neither a Secret nor a kind of External Secrets; {meant}'
 
 
 # --- printing ---------------------------------------------------------------------------------------------------------
