@@ -1,7 +1,7 @@
 """The objects behind a Secret: the ExternalSecrets that write it, and the PushSecrets that read it.
 
-An ExternalSecret writes a Secret that is its target, that has it as an owner, or that has the label of its creator. Only
-metadata of the Secret is read.
+An ExternalSecret writes a Secret that is its target, that has it as an owner, or that has the label of its creator.
+Only metadata of the Secret is read.
 """
 
 from __future__ import annotations
