@@ -300,7 +300,8 @@ class ExternalSecretStatus(Fragment, frozen=True, kw_only=True):
     """The result of the last sync."""
 
     refresh_time: NullableTimestamp = None
-    """When the values were last fetched."""
+    """When the values were last fetched, as far as it is recorded: a refresh that changes nothing is recorded at most
+    every 5 minutes."""
     renew_time: NullableTimestamp = None
     """When expiring values are fetched or generated again; absent if they do not expire."""
     next_attempt_time: NullableTimestamp = None

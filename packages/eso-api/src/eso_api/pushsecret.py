@@ -191,7 +191,8 @@ class PushSecretStatus(Fragment, frozen=True, kw_only=True):
     """The result of the last push."""
 
     refresh_time: NullableTimestamp = None
-    """When the last push began."""
+    """When the last push began, as far as it is recorded: a push that changes nothing is recorded at most every 5
+    minutes."""
     renew_time: NullableTimestamp = None
     """When expiring generated values are generated again; absent if they do not expire."""
     next_attempt_time: NullableTimestamp = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 
 import pytest
@@ -37,6 +38,7 @@ async def test_pages_show_problems_stores_and_the_story_of_an_object_and_no_valu
     for step in ("Store", "Entries", "Template", "Target"):
         assert f"<h3>{step}</h3>" in good.text
     assert "The cause" not in good.text
+    assert re.search(r"checked \d+ s ago", good.text)
     assert "The cause" in bad.text
     assert "UpdateFailed" in bad.text
     assert "Used by 2 objects" in store.text

@@ -112,7 +112,15 @@ def test_a_chain_without_trouble_is_good_at_every_step() -> None:
         ("entry", Mark.GOOD),
         ("target", Mark.GOOD),
     ]
-    assert story.head.notes == (f"last refresh: {LATELY} (3 min ago)",)
+    recorded = "a refresh that changes nothing is recorded there every 5 min"
+    assert story.head.notes == (f"last refresh in the status: {LATELY} (3 min ago); {recorded}",)
+
+
+def test_the_operator_knows_when_it_last_checked_an_object_and_the_status_does_not() -> None:
+    story = story_of(well(), NOW, NOW - timedelta(seconds=2))
+
+    assert story.head.notes[0] == "checked 2 s ago"
+    assert story.head.notes[1].startswith(f"last refresh in the status: {LATELY} (3 min ago)")
 
 
 BROKEN_PROVIDER = replace(PROVIDER, conditions=(ready("False", "ConnectionRefused", "connection refused"),))

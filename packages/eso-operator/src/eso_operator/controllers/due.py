@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from kubebase.clock import parse_rfc3339
+
+FLUSH_SECONDS: Final = 300.0
+"""Work that changed nothing is written into the status at most this often."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -61,6 +62,8 @@ class Sources:
     snapshots: Snapshots
     calls: Callable[[], Calls]
     clock: Clock
+    checked: Callable[[ObjectId], datetime | None]
+    """Returns when this process last refreshed an object; None if it did not."""
     stale: Callable[[], str]
     """Returns why the caches of the operator are not current; empty while they are."""
 
@@ -195,7 +198,7 @@ class Pages:
             evidence = await gather(client, row.custom, row.id.key)
             events = await _history(client, row)
         now = clock.now()
-        fields = views.object_view(row, story_of(evidence, now), overview, now)
+        fields = views.object_view(row, story_of(evidence, now, self._sources.checked(row.id)), overview, now)
         return {**fields, "events": None if events is None else views.event_views(events, now)}
 
     async def _overview(self, viewer: Viewer, namespace: str = "") -> Overview:

@@ -21,6 +21,7 @@ from eso_api.conditions import KeyOutcome
 from eso_api.externalsecret import ExternalSecret
 from eso_api.generators.generatorstate import GeneratorState
 from eso_api.pushsecret import PushSecret
+from eso_operator.controllers.due import FLUSH_SECONDS
 from eso_operator.controllers.externalsecret.reasons import DELETED
 from eso_operator.controllers.externalsecret.schedule import (
     current_version,
@@ -41,11 +42,13 @@ from eso_operator.insight.facts import (
     with_next_attempt,
 )
 from eso_operator.insight.kinds import Role, role_of
+from eso_operator.insight.overviewtimes import distance
 from eso_operator.insight.providers import EXISTS, source_fact, source_facts, unseen
 from eso_operator.insight.sights import Look, Sight
 from eso_operator.reading.wants import wants_of
 from eso_operator.report.steps import Step
 from eso_operator.targets.marks import HASH_ANNOTATION, OWNER
+from kubebase.clock import rfc3339
 from kubebase.meta import Malformed
 from kuberun.conditions import is_true
 
@@ -66,26 +69,26 @@ _PLACED: Final = _ENTRIES | _TEMPLATE | _TARGET | _SOURCE
 Subject = ExternalSecret | PushSecret
 
 
-def story_of(evidence: Evidence | Sight, now: datetime) -> Story:
-    """Return the whole story."""
+def story_of(evidence: Evidence | Sight, now: datetime, checked: datetime | None = None) -> Story:
+    """Return the whole story. `checked` is when the operator last refreshed the object, if that is known here."""
     if isinstance(evidence, Sight):
         return Story(Fact("object", Mark.BAD, _titled(evidence), evidence.why))
     conditions = evidence.sight.conditions
-    story = told_once(replace(_story(evidence, now), events=evidence.events))
+    story = told_once(replace(_story(evidence, now, checked), events=evidence.events))
     return with_next_attempt(story, conditions, getattr(_status(evidence), "next_attempt_time", None), now)
 
 
-def _story(evidence: Evidence, now: datetime) -> Story:
+def _story(evidence: Evidence, now: datetime, checked: datetime | None) -> Story:
     subject = evidence.subject
     if isinstance(subject, Malformed):
         return Story(Fact("object", Mark.BAD, _titled(evidence.sight), "it does not fit its type", subject.error))
     match role_of(evidence.kind):
         case Role.READS:
             steps = [*source_facts(evidence), *_entries(subject), *_template(evidence)]
-            return Story(_head(evidence, now), (*steps, *_target(subject, evidence.objects)))
+            return Story(_head(evidence, now, checked), (*steps, *_target(subject, evidence.objects)))
         case Role.PUSHES:
             steps = [*_read(subject, evidence.objects), *_template(evidence), *source_facts(evidence)]
-            return Story(_head(evidence, now), (*steps, *_entries(subject)))
+            return Story(_head(evidence, now, checked), (*steps, *_entries(subject)))
         case Role.STORE | Role.GENERATOR:
             return _of_source(evidence, now)
         case Role.STATE:
@@ -100,12 +103,12 @@ def _story(evidence: Evidence, now: datetime) -> Story:
 # --- the object itself ------------------------------------------------------------------------------------------------
 
 
-def _head(evidence: Evidence, now: datetime) -> Fact:
+def _head(evidence: Evidence, now: datetime, checked: datetime | None) -> Fact:
     """Return the fact about the object, with the message of its condition if no other fact shows it."""
     subject, head = evidence.subject, _condition_head(evidence, now)
     if _step(subject) in _PLACED or (subject.status.outcomes and not _step(subject)):
         head = replace(head, message="")
-    return replace(head, notes=(*head.notes, *_refresh_notes(subject, now)))
+    return replace(head, notes=(*head.notes, *_refresh_notes(subject, now, checked)))
 
 
 def _condition_head(evidence: Evidence, now: datetime) -> Fact:
@@ -122,9 +125,15 @@ def _deletion(sight: Sight, now: datetime) -> tuple[str, ...]:
     return (f"being deleted since {moment(at, now)}",) if at else ()
 
 
-def _refresh_notes(subject: Subject, now: datetime) -> Iterator[str]:
-    status = subject.status
-    yield f"last refresh: {moment(status.refresh_time, now)}" if status.refresh_time else "never refreshed"
+def _refresh_notes(subject: Subject, now: datetime, checked: datetime | None) -> Iterator[str]:
+    status, work = subject.status, "push" if isinstance(subject, PushSecret) else "refresh"
+    if checked is not None:
+        yield f"checked {distance(rfc3339(checked), now)}"
+    if status.refresh_time:
+        recorded = f"a {work} that changes nothing is recorded there every {FLUSH_SECONDS / 60:.0f} min"
+        yield f"last {work} in the status: {moment(status.refresh_time, now)}; {recorded}"
+    elif checked is None:
+        yield "never refreshed"
     if isinstance(subject, ExternalSecret):
         if status.refresh_time and status.synced_resource_version != current_version(subject):
             yield "changed since then"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from eso_api.clusterexternalsecret import CLUSTER_EXTERNAL_SECRET
@@ -13,6 +14,7 @@ from eso_api.pushsecret import PUSH_SECRET
 from eso_api.v2.clusterproviderclass import CLUSTER_PROVIDER_CLASS
 from eso_api.v2.providerclass import PROVIDER_CLASS
 from eso_operator.process.informers import Informers
+from eso_operator.process.memory import Memories
 from eso_operator.process.parts import Parts
 from eso_operator.resolving.view import CLASS, CLUSTER_CLASS
 from eso_operator.telemetry.access import Reviews
@@ -21,6 +23,7 @@ from kuberun.informer import Informer
 
 if TYPE_CHECKING:
     from eso_operator.dashboard.server import DashboardServer
+    from eso_operator.insight.overviewrows import ObjectId
 
 
 def dashboard_of(parts: Parts) -> DashboardServer | None:
@@ -40,10 +43,24 @@ def dashboard_of(parts: Parts) -> DashboardServer | None:
         snapshots=snapshots,
         calls=lambda: calls_of(parts.metrics.registry, parts.gateway.in_flight),
         clock=parts.clock,
+        checked=lambda identity: _checked(parts.memories, identity),
         stale=snapshots.stale,
     )
     doorkeeper = Doorkeeper(Reviews(parts.client), parts.clock) if settings.authenticated else None
     return DashboardServer(settings, Pages(sources, doorkeeper), parts.clock)
+
+
+def _checked(memories: Memories, identity: ObjectId) -> datetime | None:
+    """Return when this process last refreshed an object; the status may have an earlier time."""
+    match identity.kind:
+        case EXTERNAL_SECRET.name:
+            refreshed = memories.external_secrets.find(identity.key)
+            return None if refreshed is None or refreshed.last is None else refreshed.last.at
+        case PUSH_SECRET.name:
+            pushed = memories.push_secrets.find(identity.key)
+            return None if pushed is None or pushed.last is None else pushed.last.at
+        case _:
+            return None
 
 
 def _informers(informers: Informers) -> dict[CustomKind[Any], Informer[Any]]:

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from eso_api.externalsecret import Binding, MadeManifest, SourceNames
-from eso_operator.controllers.due import NotDue
+from eso_operator.controllers.due import FLUSH_SECONDS, NotDue
 from eso_operator.controllers.externalsecret.outcome import (
-    FLUSH_SECONDS,
     TEMPLATE_ERROR,
     Collided,
     Failed,

@@ -33,7 +33,7 @@ from eso_api.externalsecret import (
     ExternalSecretStatus,
     MadeManifest,
 )
-from eso_operator.controllers.due import NotDue
+from eso_operator.controllers.due import FLUSH_SECONDS, NotDue
 from eso_operator.controllers.externalsecret.reasons import FAILED, SYNCED
 from eso_operator.controllers.externalsecret.schedule import current_version, interval_of, last_sync
 from eso_operator.controllers.externalsecret.snapshot import Snapshot
@@ -80,8 +80,6 @@ CAUSES: Final = frozenset(
 )
 """Causes of failures that do not concern an entry."""
 
-FLUSH_SECONDS: Final = 300.0
-"""A refresh that changed nothing is written into the status at most this often."""
 _SHOWN_FAILURES: Final = 3
 _MAX_OUTCOMES: Final = 50
 _MAX_TEXT: Final = 1024

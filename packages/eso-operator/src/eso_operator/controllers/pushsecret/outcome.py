@@ -25,7 +25,7 @@ import msgspec
 
 from eso_api.conditions import KeyOutcome
 from eso_api.pushsecret import PUSH_SECRET, PushSecret, PushSecretStatus
-from eso_operator.controllers.due import NotDue
+from eso_operator.controllers.due import FLUSH_SECONDS, NotDue
 from eso_operator.controllers.pushsecret.memory import Learned
 from eso_operator.controllers.pushsecret.plan import IF_NOT_EXISTS
 from eso_operator.controllers.pushsecret.records import Pushed, recorded
@@ -60,8 +60,6 @@ LEFT_ALONE: Final = "LeftAlone"
 CONTENDED: Final = "Contended"
 DIFFERENT_VALUES: Final = "DifferentValues"
 
-FLUSH_SECONDS: Final = 300.0
-"""A push that changed nothing is written into the status at most this often."""
 _STAY_BEHIND: Final = "remote values stay behind"
 _SHOWN: Final = 3
 _SHOWN_KEYS: Final = 10
