@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from delivery.workspace import distributions
 from eso_sdk.provider import Maturity
@@ -82,6 +83,45 @@ def test_an_unproven_provider_is_tested_against_a_stand_in_and_no_other_is() -> 
     assert {name for name, maturity, _ in rows if maturity == "unproven"} == {
         name for name, _, against in rows if "stand-in" in against
     }
+
+
+def declared() -> dict[str, str]:
+    """Return the maturity that each provider itself declares."""
+    return {name: entry_points(group="eso.providers")[name].load().maturity.value for name in SERVING}
+
+
+@pytest.mark.parametrize(
+    "page", sorted((ROOT / "docs" / "guides" / "providers").glob("*.md")), ids=lambda page: page.stem
+)
+def test_the_page_of_a_provider_begins_with_its_maturity_and_what_it_was_tested_against(page: Path) -> None:
+    against = dict(re.findall(r"^\| `([a-z-]+)` \| \w+ \| ([^|]+) \|", PAGE, re.MULTILINE))
+    if page.stem not in SERVING:
+        assert page.stem == "vault-auth"  # a second page of vault
+        return
+
+    maturity = declared()[page.stem]
+
+    lines = page.read_text(encoding="utf-8").splitlines()
+    definitions = "([definitions](../../../providers/README.md#maturity))"
+    assert lines[2] == f"Maturity: **{maturity}**, tested against {against[page.stem]} {definitions}."
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/faq.md"])
+def test_pages_that_list_providers_list_them_by_maturity(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+
+    listed = {
+        word: set(re.findall(r"`([a-z-]+)`", names))
+        for word, names in re.findall(r"^- \*\*(\w+)\*\*: (.+)$", text, re.MULTILINE)
+    }
+
+    assert listed == {word.value: {name for name, own in declared().items() if own == word} for word in Maturity}
+
+
+def test_the_chart_knows_the_maturity_of_each_provider() -> None:
+    chart = ROOT / "deploy" / "charts" / "external-secrets" / "files" / "maturity.yaml"
+
+    assert yaml.safe_load(chart.read_text()) == declared()
 
 
 @pytest.mark.parametrize("name", sorted(SERVING))

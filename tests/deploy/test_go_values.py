@@ -197,6 +197,24 @@ def test_notes_say_what_differs(operator_chart: Chart, path: str) -> None:
     assert said not in str(operator_chart(notes=True, **BASE))
 
 
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        pytest.param(["vault"], [], id="a stable provider needs no remark"),
+        pytest.param(["vault", "gcp"], ["Beta, not tested with each change"], id="beta"),
+        pytest.param(["doppler", "github"], ["Unproven, tested only against a stand-in"], id="unproven"),
+        pytest.param(["doppler", "gcp"], ["Beta, not tested with each change", "Unproven"], id="both"),
+    ],
+)
+def test_notes_say_how_far_providers_were_tested(operator_chart: Chart, names: list[str], said: list[str]) -> None:
+    notes = str(operator_chart(notes=True, providers={name: {"enabled": True} for name in names}))
+
+    told = [line for line in notes.splitlines() if line.startswith(("Beta", "Unproven"))]
+
+    assert [line[: len(begin)] for line, begin in zip(told, said, strict=True)] == said
+    assert all(name in " ".join(told) for name in names if name != "vault")
+
+
 @pytest.mark.parametrize("path", [path for path, row in ROWS.items() if row["mark"] == "stop"])
 def test_a_value_that_cannot_be_taken_over_stops_with_the_way_out(operator_chart: Chart, path: str) -> None:
     with pytest.raises(TemplateError, match=re.escape(ROWS[path]["says"])):

@@ -134,6 +134,24 @@ def test_where_a_provider_is(fields: Any, level: Level, says: str) -> None:
     assert "1 store" in f"{finding.says} {finding.details}"
 
 
+@pytest.mark.parametrize(
+    ("maturity", "expected"),
+    [
+        pytest.param("stable", [], id="stable"),
+        pytest.param("beta", [(F, "provider vault is beta: ")], id="beta"),
+        pytest.param("unproven", [(W, "provider vault is unproven: ")], id="unproven"),
+    ],
+)
+def test_a_needed_provider_that_is_not_stable_is_named_with_its_maturity(
+    maturity: str, expected: list[tuple[Level, str]]
+) -> None:
+    snapshot = Snapshot(objects=(VAULT,), packages=PACKAGES, maturities={"vault": maturity, "generators": "unproven"})
+
+    told = [(each.level, each.says) for each in providers(snapshot) if "installed here" not in each.says]
+
+    assert [(level, says[: len(begin)]) for (level, says), (_, begin) in zip(told, expected, strict=True)] == expected
+
+
 def test_stores_that_a_push_secret_selects_by_label_count_as_used() -> None:
     labelled = stored("SecretStore", "code", {"provider": {"chef": {}}}, labels={"team": "a"})
     elsewhere = stored("SecretStore", "far", {"provider": {"ibm": {}}}, "other", labels={"team": "a"})

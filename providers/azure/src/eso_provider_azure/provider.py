@@ -18,7 +18,7 @@ KeyVault = store_kind(objects=(KEY_VAULT, CLUSTER_KEY_VAULT), v1_key="azurekv", 
 PROVIDER: Final = Provider(
     name=NAME,
     version=VERSION,
-    maturity=Maturity.UNPROVEN,
+    maturity=Maturity.BETA,
     kinds=(KeyVault, ACRAccessTokenGenerator),
     api_name="Azure/KeyVault",
 )

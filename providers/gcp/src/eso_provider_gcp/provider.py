@@ -20,7 +20,7 @@ SecretManager = store_kind(
 PROVIDER: Final = Provider(
     name=NAME,
     version=VERSION,
-    maturity=Maturity.UNPROVEN,
+    maturity=Maturity.BETA,
     kinds=(SecretManager, GCRAccessTokenGenerator),
     api_name="GCP/SecretManager",
 )

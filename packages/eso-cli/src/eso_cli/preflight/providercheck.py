@@ -75,6 +75,7 @@ def providers(snapshot: Snapshot) -> Findings:
             yield _missing(need)
     for package, its in sorted(installed.items()):
         yield _installed(package, its, snapshot)
+    yield from _maturity(needs, snapshot)
     if not needs and all(snapshot.sees(custom.resource()) for custom in KINDS if role_of(custom) in SOURCES):
         yield Finding(Level.FACT, "no store or generator needs a provider yet")
 
@@ -119,6 +120,24 @@ def _installed(package: str, needs: list[Need], snapshot: Snapshot) -> Finding:
         says = f"provider {package} is installed here, and does not run in the cluster yet: objects that need it"
         return Finding(Level.WARNING, f"{says} {_REPORT}", details, install)
     return Finding(Level.FACT, f"provider {package} is installed here", details, install)
+
+
+def _maturity(needs: Iterable[Need], snapshot: Snapshot) -> Findings:
+    """Say of each needed provider that is not stable how far it was tested."""
+    by_package: dict[str, list[Need]] = {}
+    for need in needs:
+        by_package.setdefault(snapshot.packages.get(need.want, ""), []).append(need)
+    for package, its in sorted(by_package.items()):
+        details = tuple(Detail(str(need), says=need.counts) for need in its)
+        match snapshot.maturities.get(package):
+            case "unproven":
+                says = f"provider {package} is unproven: it has only run against a stand-in of its service"
+                yield Finding(Level.WARNING, says, details, "try it with unimportant values before you migrate")
+            case "beta":
+                says = f"provider {package} is beta: it is not tested against its service with each change"
+                yield Finding(Level.FACT, says, details)
+            case _:
+                continue
 
 
 def _missing(need: Need) -> Finding:

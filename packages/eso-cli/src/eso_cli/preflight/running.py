@@ -19,7 +19,7 @@ from eso_cli.preflight.gathering import Gatherer
 from eso_cli.preflight.page import as_json, lines
 from eso_cli.preflight.snapshot import Snapshot, Stored
 from eso_cli.terminal import printable
-from eso_sdk.installed import installed
+from eso_sdk.installed import installed, load
 from kubebase.meta import JsonObject
 from kuberun.errors import KubeError
 
@@ -55,7 +55,9 @@ async def run(options: Options) -> int:
         return UNUSABLE
     packages = offers(installed(), lambda problem: typer.echo(f"eso preflight: {problem}", err=True))
     objects = (*gathered.objects, *written)
+    maturities = {name: load(name).maturity.value for name in set(packages.values())}
     snapshot = replace(gathered, objects=objects, values=values, packages=packages, unread_files=tuple(unread))
+    snapshot = replace(snapshot, maturities=maturities)
     report = judge(snapshot)
     typer.echo(json.dumps(as_json(report), indent=2) if options.as_json else "\n".join(lines(report)))
     return READY if report.ready else BLOCKED

@@ -165,6 +165,8 @@ class Snapshot:
     """Files of a folder that are not YAML, each as `file:line: problem`."""
     packages: Mapping[Want, str] = field(default_factory=dict)
     """What the providers that are installed beside the CLI serve, and their names."""
+    maturities: Mapping[str, str] = field(default_factory=dict)
+    """The maturity of each of these providers."""
     values: JsonObject | None = field(default=None, repr=False)
     """The content of `--values`."""
 
