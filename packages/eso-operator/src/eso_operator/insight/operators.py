@@ -16,10 +16,9 @@ from enum import Enum
 from typing import Any, Final
 
 from kubebase.clock import parse_rfc3339, rfc3339
-from kubebase.meta import JsonObject, ObjectKey
+from kubebase.meta import JsonObject, ObjectKey, Resource, raw
 from kuberun.client import Client
 from kuberun.errors import ApiError, Forbidden, NotFound
-from kuberun.leader import LEASES
 from kuberun.requests import Selection
 
 MEMBER_LABEL: Final = "external-secrets.io/replica-of"
@@ -27,6 +26,7 @@ MEMBER_LABEL: Final = "external-secrets.io/replica-of"
 DEFAULT_LEASE: Final = "external-secrets-controller"
 DEFAULT_NAMESPACE: Final = "external-secrets"
 _MAX_NOTES: Final = 5
+_LEASES: Final = raw(Resource("coordination.k8s.io", "v1", "leases", "Lease"))
 _MEMBER: Final = re.compile(r"-member-(\d+)-[0-9a-f]+$")
 _SHARD: Final = re.compile(r"-shard-(\d+)$")
 
@@ -137,7 +137,7 @@ async def _listed(client: Client, namespace: str) -> list[OperatorLease]:
     found: dict[ObjectKey, OperatorLease] = {}
     for selection in selections:
         try:
-            page = await client.list(LEASES, selection)
+            page = await client.list(_LEASES, selection)
         except NotFound:
             continue
         for document in page.items:
