@@ -265,7 +265,7 @@ CANDIDATES = {
         lambda _: serve_command("gcp"),
         without={
             "read": frozenset({UNOFFERED_OPERATIONS}),
-            "write": frozenset({UNOFFERED_IF_ABSENT, BINARY}),
+            "write": frozenset({UNOFFERED_IF_ABSENT}),
             "generator": frozenset(STATE),
         },
         backend=gcp_backend,

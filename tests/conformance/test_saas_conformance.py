@@ -91,8 +91,8 @@ def tokens_backend() -> Iterator[Mapping[str, Any]]:
 
 
 @contextmanager
-def infisical_backend() -> Iterator[Mapping[str, Any]]:
-    with InfisicalServer.started() as infisical:
+def infisical_backend(*, has_v4: bool = True) -> Iterator[Mapping[str, Any]]:
+    with InfisicalServer.started(has_v4=has_v4) as infisical:
         infisical.project().put("/LOGIN", '{"user":"first"}')
         infisical.project().put("/LOGIN", LOGIN)
         infisical.project().put("/app/GREETING", "hello")
@@ -180,5 +180,15 @@ async def test_a_provider_process_keeps_the_contract(name: str, tmp_path: Path) 
 
     with candidate.backend() as fixture:
         found = await candidate.judged(name, tmp_path, fixture)
+
+    assert found == candidate.expected
+
+
+@pytest.mark.timeout(900)
+async def test_the_infisical_provider_keeps_the_contract_on_a_server_without_the_api_v4(tmp_path: Path) -> None:
+    candidate = CANDIDATES["infisical"]
+
+    with infisical_backend(has_v4=False) as fixture:
+        found = await candidate.judged("infisical", tmp_path, fixture)
 
     assert found == candidate.expected

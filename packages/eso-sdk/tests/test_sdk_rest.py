@@ -51,13 +51,17 @@ class Entry(msgspec.Struct):
 
 @dataclass(slots=True)
 class Shelf(StandIn):
-    """Values by name with ETags and pages; one token is accepted."""
+    """Values by name with ETags and pages; one token is accepted, but not for every value."""
 
     token: str = "good"
+    denied: set[str] = field(default_factory=set)
+    """Names for which the token gets a 401 although it is valid."""
     values: dict[str, str] = field(default_factory=lambda: {"a": "1", "b": "2", "c": "3"})
 
     async def answer(self, asked: Asked) -> Said:
         if asked.headers.get("authorization") != f"Bearer {self.token}":
+            return Said(401, {"echo": CANARY})
+        if asked.segments[-1] in self.denied:
             return Said(401, {"echo": CANARY})
         match asked.method, asked.segments:
             case "GET", ("values",):
@@ -228,6 +232,23 @@ async def test_a_rejected_token_is_remembered_when_its_session_ends(store: Keep,
     assert len(shelf.calls) == 1
 
 
+async def test_a_401_to_a_token_that_has_just_worked_denies_one_resource(
+    rest: Rest, shelf: Shelf, clock: VirtualClock
+) -> None:
+    shelf.denied = {"b"}
+    await rest.get("values/a", call="GetValue")
+
+    denied = [await error_of(rest.get("values/b", call="GetValue")) for _ in range(3)]
+    others = [(await rest.get(f"values/{name}", call="GetValue")).status for name in ("a", "c")]
+    await clock.advance(61)
+    rejected = [await error_of(rest.get(f"values/{name}", call="GetValue")) for name in ("b", "a")]
+
+    assert {(each.reason, each.backend_code) for each in denied} == {(ErrorReason.PERMISSION_DENIED, "401")}
+    assert others == [200, 200]
+    assert [each.reason for each in rejected] == [ErrorReason.CREDENTIALS_REJECTED] * 2
+    assert len(shelf.calls) == 7
+
+
 async def test_another_token_is_not_held_up_by_a_rejected_one(store: Keep, shelf: Shelf, rest: Rest) -> None:
     bad = of(store, shelf, "bad")
     await error_of(bad.get("values/a", call="GetValue"))
@@ -356,27 +377,111 @@ async def test_a_server_with_its_own_authority_is_trusted_through_its_bundle(sto
         await other.close()
 
 
-async def test_a_token_that_the_backend_rejects_is_replaced_once(
-    store: Keep, shelf: Shelf, clock: VirtualClock
-) -> None:
-    logins: list[bytes] = []
+class Office:
+    """Grants numbered tokens that the shelf accepts from then on, or refuses."""
 
-    async def log_in() -> Grant:
-        logins.append(f"t-{len(logins) + 1}".encode())
-        return Grant(SecretBytes(logins[-1]), 600.0)
+    def __init__(self, shelf: Shelf) -> None:
+        self.shelf = shelf
+        self.logins = 0
+        self.refusal: ProviderError | None = None
 
-    proof = digest("office")
-    shelf.token = "t-2"
-    settings = RestSettings("keep", URL(shelf.url), field="/server")
-    rest = Rest(store, settings, LoginHeaders(join_login(proof, clock, log_in), proof, bearer))
+    async def log_in(self) -> Grant:
+        self.logins += 1
+        if self.refusal is not None:
+            raise self.refusal
+        self.shelf.token = f"t-{self.logins}"
+        return Grant(SecretBytes(self.shelf.token.encode()), 600.0)
 
-    answer = await rest.get("values/a", call="GetValue")
+    def rest(self, store: Keep, clock: VirtualClock) -> Rest:
+        proof = digest("office")
+        settings = RestSettings("keep", URL(self.shelf.url), field="/server")
+        return Rest(store, settings, LoginHeaders(join_login(proof, clock, self.log_in), proof, bearer))
+
+
+@pytest.fixture
+def office(shelf: Shelf) -> Office:
+    return Office(shelf)
+
+
+@pytest.fixture
+async def logged_in(store: Keep, clock: VirtualClock, office: Office) -> AsyncIterator[Rest]:
+    made = office.rest(store, clock)
+    yield made
+    await made.close()
+
+
+async def test_a_token_that_the_backend_rejects_is_replaced(logged_in: Rest, shelf: Shelf, office: Office) -> None:
+    await logged_in.get("values/a", call="GetValue")
     shelf.token = "another"
-    refused = await error_of(rest.get("values/a", call="GetValue"))
 
-    assert (answer.status, refused.reason) == (200, ErrorReason.CREDENTIALS_REJECTED)
-    assert (len(logins), len(shelf.calls)) == (2, 3)
-    await rest.close()
+    answer = await logged_in.get("values/a", call="GetValue")
+
+    assert answer.status == 200
+    assert (office.logins, len(shelf.calls)) == (2, 3)
+
+
+async def test_many_denied_resources_cost_one_login_a_minute_and_hold_up_no_others(
+    logged_in: Rest, shelf: Shelf, office: Office, clock: VirtualClock
+) -> None:
+    shelf.denied = {f"d{number}" for number in range(20)}
+    await logged_in.get("values/a", call="GetValue")
+
+    denied = await asyncio.gather(
+        *(error_of(logged_in.get(f"values/{name}", call="GetValue")) for name in sorted(shelf.denied))
+    )
+    denied += [await error_of(logged_in.get(f"values/{name}", call="GetValue")) for name in sorted(shelf.denied)]
+    logins = office.logins
+    allowed = await logged_in.get("values/a", call="GetValue")
+    await clock.advance(61)
+    denied.append(await error_of(logged_in.get("values/d1", call="GetValue")))
+
+    assert {(each.reason, each.backend_code) for each in denied} == {(ErrorReason.PERMISSION_DENIED, "401")}
+    assert allowed.status == 200
+    assert (logins, office.logins) == (2, 3)
+
+
+async def test_credentials_that_never_worked_are_denied_one_request_at_a_time_if_their_login_succeeds(
+    logged_in: Rest, shelf: Shelf, office: Office
+) -> None:
+    shelf.denied = {"b"}
+
+    denied = await error_of(logged_in.get("values/b", call="GetValue"))
+
+    assert denied.reason is ErrorReason.PERMISSION_DENIED
+    assert (await logged_in.get("values/a", call="GetValue")).status == 200
+    assert office.logins == 2
+
+
+async def test_a_login_that_does_not_answer_fails_the_rejected_request_and_no_other(
+    logged_in: Rest, shelf: Shelf, office: Office
+) -> None:
+    await logged_in.get("values/a", call="GetValue")
+    shelf.denied = {"b"}
+    office.refusal = ProviderError(ErrorReason.BACKEND_UNAVAILABLE, "down")
+
+    failed = [await error_of(logged_in.get("values/b", call="GetValue")) for _ in range(3)]
+    other = await logged_in.get("values/a", call="GetValue")
+
+    assert [each.reason for each in failed] == [ErrorReason.BACKEND_UNAVAILABLE] * 3
+    assert (other.status, office.logins) == (200, 2)
+
+
+async def test_a_refused_login_after_a_rejected_token_is_remembered_for_a_minute(
+    logged_in: Rest, shelf: Shelf, office: Office, clock: VirtualClock
+) -> None:
+    await logged_in.get("values/a", call="GetValue")
+    shelf.token = "another"
+    office.refusal = ProviderError(ErrorReason.CREDENTIALS_REJECTED, "wrong")
+
+    refused = [await error_of(logged_in.get("values/a", call="GetValue")) for _ in range(5)]
+    logins, calls = office.logins, len(shelf.calls)
+    await clock.advance(61)
+    office.refusal = None
+    later = await logged_in.get("values/a", call="GetValue")
+
+    assert {each.reason for each in refused} == {ErrorReason.CREDENTIALS_REJECTED}
+    assert (logins, calls) == (2, 2)
+    assert later.status == 200
 
 
 async def test_a_missing_answer_counts_only_for_requests_with_the_same_body(shelf: Shelf, store: Keep) -> None:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from eso_provider_akeyless.provider import PROVIDER
+from eso_provider_akeyless.testing.contract import api
 from eso_provider_akeyless.testing.server import AkeylessServer
 from eso_sdk.addresses import AddressPolicy
 from eso_sdk.testing import InMemory
@@ -18,8 +19,9 @@ from kubebase.testing.clock import VirtualClock
 def server(monkeypatch: pytest.MonkeyPatch, clock: VirtualClock) -> Iterator[AkeylessServer]:
     skew = clock.now().timestamp() - SystemClock().now().timestamp()
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    with AkeylessServer.started(skew=skew) as running:
+    with AkeylessServer.started(skew=skew, contract=api("/v2")) as running:
         yield running
+        assert running.violations == []
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from eso_api.values import SecretBytes
 from eso_provider_akeyless.auth import cloud
 from eso_provider_akeyless.auth.session import UNKNOWN_LIFE, seconds_left
 from eso_provider_akeyless.gateways import api_url, prefixes
+from eso_provider_akeyless.testing.contract import api
 from eso_provider_akeyless.testing.server import ACCESS_ID, ACCESS_KEY, AkeylessServer, Identity
 from eso_provider_akeyless.testing.sessions import PLACE, store, with_auth, with_login
 from eso_sdk.sigv4 import AwsCredentials, Scope, SignableRequest, signed_headers
@@ -395,6 +396,7 @@ async def test_the_first_login_finds_the_api_of_a_gateway(
     provider: InMemory, server: AkeylessServer, root: str, path: str, logins: list[str]
 ) -> None:
     server.root = root
+    server.contract = api(root) if len(logins) == 1 else None  # a gateway without the path that is tried first
     server.put("/a", "1")
 
     for _ in range(3):

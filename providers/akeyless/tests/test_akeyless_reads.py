@@ -75,6 +75,7 @@ async def test_keys_may_be_written_without_the_leading_slash(provider: InMemory,
         pytest.param(RemoteRef("/login", property="a.b"), b"literal", id="a member whose name has a dot comes first"),
         pytest.param(RemoteRef("/login", property="list.1"), b"2", id="a path"),
         pytest.param(RemoteRef("/login", version="1"), b"first", id="an earlier version"),
+        pytest.param(RemoteRef("/login", property="user", version="latest"), b"anna", id="the latest version"),
         pytest.param(RemoteRef("/json"), b'{"user": "x"}', id="a value that the service sends as an object"),
     ],
 )
@@ -312,6 +313,40 @@ async def test_two_identities_read_only_what_each_may(provider: InMemory, server
 
     assert own == [b"of a", b"of b"]
     assert [reason(outcome) for outcome in foreign] == [ErrorReason.PERMISSION_DENIED] * 2
+
+
+async def test_many_items_that_the_role_may_not_see_cost_one_login_and_spoil_no_other(
+    provider: InMemory, server: AkeylessServer
+) -> None:
+    server.identities["p-a"] = Identity("key-a", folder="/a/")
+    server.put("/a/x", "of a")
+    foreign = [f"/b/{number}" for number in range(12)]
+    call = store(server.url, "key-a", "p-a")
+
+    denied = await read(provider, call, *foreign)
+    mixed = await read(provider, call, "/a/x", *foreign)
+
+    assert {reason(outcome) for outcome in (*denied, *mixed[1:])} == {ErrorReason.PERMISSION_DENIED}
+    assert mixed[0] == b"of a"
+    assert len(server.commands("auth")) == 2
+
+
+async def test_a_denied_item_is_named_with_what_to_do(provider: InMemory, server: AkeylessServer) -> None:
+    server.identities["p-a"] = Identity("key-a", folder="/a/")
+
+    (outcome,) = await read(provider, store(server.url, "key-a", "p-a"), "/b/x")
+
+    assert reason(outcome) is ErrorReason.PERMISSION_DENIED
+    assert 'item "/b/x" denies access: status 401' in str(outcome)
+    assert "check their rights" in str(outcome)
+
+
+async def test_the_latest_version_of_a_dynamic_secret_is_new_credentials(
+    provider: InMemory, server: AkeylessServer
+) -> None:
+    server.put("/d", item_type="DYNAMIC_SECRET")
+
+    assert await read(provider, store(server.url), RemoteRef("/d", property="user", version="latest")) == [b"tmp-1"]
 
 
 async def test_throttling_pauses_every_store_of_the_identity(provider: InMemory, server: AkeylessServer) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eso_provider_akeyless.testing.server import ACCESS_ID, ACCESS_KEY, AkeylessServer
+from eso_provider_akeyless.testing.server import ACCESS_ID, ACCESS_KEY, AkeylessServer, Identity
 
 # The client has no types.
 akeyless: Any = import_module("akeyless")
@@ -63,3 +63,14 @@ def test_the_official_client_sees_missing_items_and_rejected_keys(api: Any, toke
         api.auth(akeyless.Auth(access_id=ACCESS_ID, access_key="wrong"))
 
     assert (missing.value.status, rejected.value.status) == (404, 401)
+
+
+def test_the_official_client_sees_a_denied_item_as_a_401(api: Any, server: AkeylessServer) -> None:
+    server.identities["p-a"] = Identity("key-a", folder="/a/")
+    token = api.auth(akeyless.Auth(access_id="p-a", access_key="key-a", access_type="api_key")).token
+
+    with pytest.raises(akeyless.ApiException) as denied:
+        api.describe_item(akeyless.DescribeItem(name="/b/x", token=token))
+
+    assert denied.value.status == 401
+    assert "UnauthorizedAccess" in denied.value.body

@@ -119,9 +119,11 @@ async def test_wrong_metadata_is_refused(
     assert "meta" not in contents.live["secrets"]
 
 
+@pytest.mark.parametrize("has_code", [True, False], ids=["with an inner code", "without an inner code"])
 async def test_a_deleted_secret_of_ours_is_recovered(
-    contents: Contents, provider: InMemory, azure: AzureServer
+    contents: Contents, provider: InMemory, azure: AzureServer, *, has_code: bool
 ) -> None:
+    azure.vault("kv-one").conflict_codes = has_code
     contents.put("back", '{"old":"x"}', tags=OWNED)
     contents.delete("secrets", "back")
     contents.recovering["back"] = 1
@@ -133,7 +135,11 @@ async def test_a_deleted_secret_of_ours_is_recovered(
     assert len(azure.asked("POST * /deletedsecrets/back/recover")) == 1
 
 
-async def test_a_deleted_secret_of_others_stays_deleted(contents: Contents, provider: InMemory) -> None:
+@pytest.mark.parametrize("has_code", [True, False], ids=["with an inner code", "without an inner code"])
+async def test_a_deleted_secret_of_others_stays_deleted(
+    contents: Contents, provider: InMemory, azure: AzureServer, *, has_code: bool
+) -> None:
+    azure.vault("kv-one").conflict_codes = has_code
     contents.put("theirs", "x")
     contents.delete("secrets", "theirs")
 
@@ -141,6 +147,19 @@ async def test_a_deleted_secret_of_others_stays_deleted(contents: Contents, prov
 
     assert "is deleted and was not created by External Secrets" in message
     assert "theirs" in contents.deleted["secrets"]
+
+
+async def test_a_conflict_without_a_deleted_secret_is_a_clear_error(
+    contents: Contents, provider: InMemory, azure: AzureServer
+) -> None:
+    azure.vault("kv-one").busy = {"busy"}
+
+    message = refused(await push(provider, store(), ("busy", "", "y")), ErrorReason.BACKEND_ERROR)
+
+    assert message.startswith('secret "busy" in vault https://kv-one.vault.azure.net')
+    assert "SetSecret was refused with status 409 (Conflict)" in message
+    assert len(azure.asked("GET * /deletedsecrets/busy")) == 1
+    assert "busy" not in contents.live["secrets"]
 
 
 async def test_a_deletion_is_soft_and_repeats_without_error(contents: Contents, provider: InMemory) -> None:

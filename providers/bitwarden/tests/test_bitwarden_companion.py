@@ -380,17 +380,23 @@ async def test_namespaces_with_different_tokens_never_see_each_others_values(
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("field", "text"),
     [
-        {"organizationID": "x"},
-        {"projectID": ""},
-        {"bitwardenServerSDKURL": "ftp://x"},
-        {"caBundle": "no bundle"},
+        pytest.param("organizationID", "x", id="no id of an organization"),
+        pytest.param("projectID", "", id="no project"),
+        pytest.param("bitwardenServerSDKURL", "ftp://x", id="another scheme"),
+        pytest.param("bitwardenServerSDKURL", "http://[x", id="no URL"),
+        pytest.param("apiURL", "http://bitwarden.example.com/api", id="an API without TLS"),
+        pytest.param("identityURL", "http://bitwarden.example.com/identity", id="an identity service without TLS"),
+        pytest.param("identityURL", "https:///identity", id="no host"),
+        pytest.param("caBundle", "no bundle", id="no bundle"),
     ],
 )
 async def test_a_configuration_that_cannot_work_is_refused(
-    provider: InMemory, server: CompanionServer, changes: dict[str, str]
+    provider: InMemory, server: CompanionServer, field: str, text: str
 ) -> None:
-    verdict = await provider.validate(store(server, **changes))
+    verdict = await provider.validate(store(server, **{field: text}))
 
     assert reason(verdict.error) is ErrorReason.CONFIG_INVALID
+    assert str(verdict.error).startswith(f"/{field}: ")
+    assert server.calls == []

@@ -71,6 +71,16 @@ async def test_a_regional_store_finds_by_labels_in_its_location(google: Google, 
     assert [(each.key, each.value.reveal()) for each in found] == [(f"{stem}-eu", b"eu")]
 
 
+@pytest.mark.parametrize("query", [FindQuery(), FindQuery(path="db")], ids=["nothing", "a path alone"])
+async def test_a_find_without_name_and_tags_is_refused(google: Google, provider: InMemory, query: FindQuery) -> None:
+    with pytest.raises(ProviderError) as caught:
+        await provider.find(context(google), query)
+
+    assert caught.value.reason is ErrorReason.INVALID_REQUEST
+    assert "needs name.regexp or tags" in caught.value.message
+    assert not google.secrets.calls
+
+
 async def test_an_invalid_regular_expression_is_an_error(google: Google, provider: InMemory) -> None:
     with pytest.raises(ProviderError) as caught:
         await provider.find(context(google), FindQuery(name_regexp="(["))

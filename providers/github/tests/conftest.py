@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from eso_provider_github.provider import PROVIDER
+from eso_provider_github.testing.contract import API
 from eso_provider_github.testing.server import GitHubServer
 from eso_sdk.addresses import AddressPolicy
 from eso_sdk.testing import InMemory
@@ -14,7 +15,7 @@ from kubebase.testing.clock import VirtualClock
 @pytest.fixture(scope="session")
 def server() -> Iterator[GitHubServer]:
     """The server of a worker."""
-    with GitHubServer.started() as running:
+    with GitHubServer.started(contract=API) as running:
         yield running
 
 
@@ -24,12 +25,13 @@ def clock() -> VirtualClock:
 
 
 @pytest.fixture
-def github(server: GitHubServer, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch) -> GitHubServer:
-    """The server on the clock of the test, without what earlier tests made."""
+def github(server: GitHubServer, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[GitHubServer]:
+    """The server on the clock of the test, without what earlier tests made; it and the provider keep to the API."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1,localhost")
     monkeypatch.setenv("no_proxy", "127.0.0.1,localhost")
     server.reset(clock)
-    return server
+    yield server
+    assert server.violations == []
 
 
 @pytest.fixture

@@ -18,9 +18,10 @@ def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
 
-@pytest.fixture
-def server() -> Iterator[InfisicalServer]:
-    with InfisicalServer.started() as running:
+@pytest.fixture(params=["v4", "v3"])
+def server(request: pytest.FixtureRequest) -> Iterator[InfisicalServer]:
+    """A server with the API v4, and an older one without."""
+    with InfisicalServer.started(has_v4=request.param == "v4") as running:
         yield running
 
 

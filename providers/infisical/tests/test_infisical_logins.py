@@ -322,7 +322,8 @@ async def test_a_wrong_access_token_costs_one_call_a_minute(
     await clock.advance(61)
     await read(provider, call, "A")
 
-    assert (before, len(server.calls)) == (1, 2)
+    version = 0 if server.has_v4 else 1  # an older server does not know the path, whatever the token
+    assert (before, len(server.calls)) == (1 + version, 2 + version)
     assert {reason(each) for each in outcomes} == {ErrorReason.CREDENTIALS_REJECTED}
     assert "CANARY" not in str(outcomes[0])
 
@@ -423,7 +424,7 @@ async def test_a_throttled_server_is_asked_again_no_sooner_than_it_says(
     call = store(server)
     await read(provider, call, "A")
     server.calls.clear()
-    server.script("GET /api/v3/*", Said(429, {"message": "Rate limit exceeded"}, {"Retry-After": "17"}))
+    server.script("GET /api/v[34]/*", Said(429, {"message": "Rate limit exceeded"}, {"Retry-After": "17"}))
 
     outcomes = [each for _ in range(3) for each in await read(provider, call, "A")]
     throttled = len(server.calls)

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from eso_provider_infisical.testing.server import InfisicalServer
+from eso_provider_infisical.testing.model import Identity
+from eso_provider_infisical.testing.server import CLIENT_ID, CLIENT_SECRET, MAIN, InfisicalServer
 from eso_provider_infisical.testing.sessions import store
 from eso_sdk.testing import InMemory
 from eso_sdk.testing.calls import delete, push, read
+from eso_sdk.testing.standin import Said
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import PushOutcome
-
-WRITES = "P[OA]*T* /api/v3/secrets/raw/*"
 
 
 def reason(outcome: object) -> ErrorReason:
@@ -29,7 +29,106 @@ async def test_a_value_is_created_updated_and_left_alone_if_equal(provider: InMe
 
     assert outcomes == [[PushOutcome.CREATED], [PushOutcome.UNCHANGED], [PushOutcome.UPDATED]]
     assert server.project().find("/app/KEY") == "two"
-    assert [asked.method for asked in server.asked(WRITES)] == ["POST", "PATCH"]
+    assert [asked.method for asked in server.writes()] == ["POST", "PATCH"]
+
+
+async def test_all_pushes_of_a_folder_are_one_list_and_one_batch_if_the_server_has_them(
+    provider: InMemory, server: InfisicalServer
+) -> None:
+    keys = [f"KEY_{number}" for number in range(12)]
+    server.project().folder("dev", "/app")
+    call = store(server, secretsPath="/app")
+
+    created = await push(provider, call, *((key, "", "one") for key in keys))
+    first = (len(server.lists()), len(server.singles()), len(server.writes()))
+    server.calls.clear()
+    updated = await push(provider, call, *((key, "", "two") for key in keys))
+    second = (len(server.lists()), len(server.singles()), len(server.writes()))
+
+    assert (created, updated) == ([PushOutcome.CREATED] * 12, [PushOutcome.UPDATED] * 12)
+    assert {server.project().find(f"/app/{key}") for key in keys} == {"two"}
+    assert first == second == (1, 0, 1 if server.has_v4 else 12)
+
+
+async def test_a_batch_of_creations_updates_and_deletions_keeps_to_their_folders(
+    provider: InMemory, server: InfisicalServer
+) -> None:
+    for path in ("/A", "/B", "/app/A", "/app/B"):
+        server.project().put(path, "old")
+    call = store(server)
+
+    outcomes = await push(
+        provider, call, ("A", "", "new"), ("C", "", "new"), ("D", "", "new"), ("/app/A", "", "new"), ("B", "", "old")
+    )
+    existed = await delete(provider, call, ("B", ""), ("/app/B", ""), ("GONE", ""))
+
+    assert outcomes == [
+        PushOutcome.UPDATED,
+        PushOutcome.CREATED,
+        PushOutcome.CREATED,
+        PushOutcome.UPDATED,
+        PushOutcome.UNCHANGED,
+    ]
+    assert existed == [True, True, False]
+    assert [server.project().find(path) for path in ("/A", "/B", "/C", "/D", "/app/A", "/app/B")] == [
+        "new",
+        None,
+        "new",
+        "new",
+        "new",
+        None,
+    ]
+
+
+async def test_one_secret_that_may_not_be_changed_spoils_no_other_of_its_batch(
+    provider: InMemory, server: InfisicalServer
+) -> None:
+    for name in "ABC":
+        server.project().put(f"/{name}", "old")
+    server.logins[f"{CLIENT_ID}:{CLIENT_SECRET}"] = Identity("writer", frozenset({MAIN}), unwritten=frozenset({"B"}))
+
+    outcomes = await push(provider, store(server), *((name, "", "new") for name in "ABC"))
+
+    assert (outcomes[0], outcomes[2]) == (PushOutcome.UPDATED, PushOutcome.UPDATED)
+    assert reason(outcomes[1]) is ErrorReason.PERMISSION_DENIED
+    assert '"B"' in str(outcomes[1])
+    assert [server.project().find(f"/{name}") for name in "ABC"] == ["new", "old", "new"]
+
+
+async def test_a_secret_that_the_identity_cannot_see_is_neither_created_nor_reported_as_deleted(
+    provider: InMemory, server: InfisicalServer
+) -> None:
+    server.project().put("/A", "theirs")
+    server.project().put("/B", "ours")
+    server.logins[f"{CLIENT_ID}:{CLIENT_SECRET}"] = Identity("writer", frozenset({MAIN}), unseen=frozenset({"A"}))
+    call = store(server)
+
+    pushed = await push(provider, call, ("A", "", "new"), ("B", "", "new"), ("C", "", "new"))
+    deleted = await delete(provider, call, ("A", ""), ("B", ""), ("C", ""))
+
+    assert isinstance(pushed[0], ProviderError)
+    assert pushed[1:] == [PushOutcome.UPDATED, PushOutcome.CREATED]
+    assert reason(deleted[0]) is ErrorReason.PERMISSION_DENIED
+    assert deleted[1:] == [True, True]
+    assert server.project().find("/A") == "theirs"
+
+
+async def test_a_throttled_batch_is_not_taken_apart(provider: InMemory, server: InfisicalServer) -> None:
+    server.script("POST /api/v[34]/*", *[Said(429, {"message": "slow down"}, {"Retry-After": "9"})] * 3)
+
+    outcomes = await push(provider, store(server), *((name, "", "new") for name in "ABC"))
+
+    assert {reason(each) for each in outcomes} == {ErrorReason.RATE_LIMITED}
+    assert len(server.writes()) <= (1 if server.has_v4 else 3)
+
+
+async def test_many_large_values_are_sent_in_parts(provider: InMemory, server: InfisicalServer) -> None:
+    value = "x" * 100_000
+
+    outcomes = await push(provider, store(server), *((f"KEY_{number}", "", value) for number in range(6)))
+
+    assert outcomes == [PushOutcome.CREATED] * 6
+    assert max(len(asked.body) for asked in server.writes()) < 300_000
 
 
 async def test_a_write_names_the_project_by_its_id_which_is_looked_up_once(
@@ -40,7 +139,8 @@ async def test_a_write_names_the_project_by_its_id_which_is_looked_up_once(
     await push(provider, call, ("A", "", "1"))
     await push(provider, call, ("B", "", "2"))
 
-    assert {asked.json()["workspaceId"] for asked in server.asked(WRITES)} == {"id-of-shop"}
+    member = "projectId" if server.has_v4 else "workspaceId"
+    assert {asked.json()[member] for asked in server.writes()} == {"id-of-shop"}
     assert len(server.asked("GET /api/v1/projects/slug/shop")) == 1
 
 
@@ -78,7 +178,7 @@ async def test_properties_of_one_key_are_one_write_and_keep_the_rest(
 
     assert outcomes == [PushOutcome.UPDATED] * 2
     assert server.project().find("/DB") == '{"keep":1,"user":"anna","deep":{"er":"x"}}'
-    assert len(server.asked(WRITES)) == 1
+    assert len(server.writes()) == 1
 
 
 async def test_a_property_of_a_value_that_is_not_json_is_refused(provider: InMemory, server: InfisicalServer) -> None:
@@ -137,7 +237,7 @@ async def test_a_change_that_waits_for_approval_is_not_reported_as_written_and_r
 
     assert {reason(each) for each in outcomes} == {ErrorReason.PERMISSION_DENIED}
     assert "change request" in str(outcomes[0])
-    assert len(server.asked(WRITES)) == 1
+    assert len(server.writes()) == 1
 
 
 async def test_a_deletion_that_waits_for_approval_is_requested_once(

@@ -14,9 +14,8 @@ from eso_sdk.testing import InMemory
 from eso_sdk.testing.calls import exists, found, read, read_map
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import FindQuery, RemoteRef, ValidationState
+from kubebase.testing.clock import VirtualClock
 
-LIST = "GET /api/v3/secrets/raw"
-ONE = "GET /api/v3/secrets/raw/*"
 LOGIN = "POST /api/v1/auth/*/login"
 
 
@@ -62,7 +61,7 @@ async def test_many_keys_of_one_folder_cost_one_list(provider: InMemory, server:
     values = await read(provider, store(server, secretsPath="/app"), *(f"KEY_{number}" for number in range(50)))
 
     assert values == [f"v{number}".encode() for number in range(50)]
-    assert (len(server.asked(LIST)), len(server.asked(ONE)), len(server.asked(LOGIN))) == (1, 0, 1)
+    assert (len(server.lists()), len(server.singles()), len(server.asked(LOGIN))) == (1, 0, 1)
 
 
 async def test_an_unchanged_folder_is_not_sent_again(provider: InMemory, server: InfisicalServer) -> None:
@@ -76,7 +75,7 @@ async def test_an_unchanged_folder_is_not_sent_again(provider: InMemory, server:
     changed = await read(provider, call, "A", "B")
 
     assert (again, changed) == ([b"1", b"2"], [b"3", b"2"])
-    assert ["if-none-match" in asked.headers for asked in server.asked(LIST)] == [False, True, True]
+    assert ["if-none-match" in asked.headers for asked in server.lists()] == [False, True, True]
 
 
 @pytest.mark.parametrize(
@@ -148,6 +147,69 @@ async def test_an_import_counts_if_the_folder_itself_lacks_the_name_and_the_last
     assert values == ([b"two"] if alone else [b"two", b"own"])
 
 
+# --- the version of the API ------------------------------------------------------------------------------------------
+
+
+async def test_the_newest_api_of_a_server_is_found_once_for_all_stores(
+    provider: InMemory, server: InfisicalServer
+) -> None:
+    server.project().put("/A", "1")
+
+    for number in range(5):
+        assert await read(provider, store(server, namespace=f"team-{number}", secretsPath=f"/{number}"), "/A") == [b"1"]
+
+    version = "v4" if server.has_v4 else "v3"
+    assert {asked.segments[1] for asked in server.singles()} == {version}
+    assert len([asked for asked in server.asked("GET /api/v4/secrets") if not asked.query]) == 1
+
+
+async def test_a_newer_server_is_noticed_within_an_hour(
+    provider: InMemory, server: InfisicalServer, clock: VirtualClock
+) -> None:
+    server.has_v4 = False
+    server.project().put("/A", "1")
+    await read(provider, store(server), "A")
+    server.has_v4 = True
+    server.calls.clear()
+
+    await clock.advance(3601)
+    server.skew += 3601
+
+    assert await read(provider, store(server), "A") == [b"1"]
+    assert [asked.segments[1] for asked in server.singles()] == ["v4"]
+
+
+async def test_an_older_server_in_place_of_a_newer_one_makes_no_secret_look_deleted(
+    provider: InMemory, server: InfisicalServer
+) -> None:
+    server.has_v4 = True
+    server.project().put("/A", "1")
+    server.project().put("/B", "2")
+    call = store(server)
+    await read(provider, call, "A")
+    server.has_v4 = False
+
+    one, many = await read(provider, call, "A"), await read(provider, call, "A", "B")
+
+    assert (one, many) == ([b"1"], [b"1", b"2"])
+
+
+async def test_a_project_made_anew_under_its_slug_is_read_again(
+    provider: InMemory, server: InfisicalServer, clock: VirtualClock
+) -> None:
+    call = store(server)
+    server.project().put("/A", "old")
+    await read(provider, call, "A")
+    server.projects.clear()
+    server.project().id = "another-id"
+    server.project().put("/A", "new")
+    server.project().put("/B", "new")
+    await clock.advance(601)
+
+    assert await read(provider, call, "A") == [b"new"]
+    assert await read(provider, call, "A", "B") == [b"new"] * 2
+
+
 # --- absent and denied -----------------------------------------------------------------------------------------------
 
 
@@ -217,7 +279,7 @@ async def test_an_identity_that_may_not_list_reads_secret_by_secret(
 
     assert first[:2] == second == [b"A", b"B"]
     assert reason(first[2]) is ErrorReason.PERMISSION_DENIED
-    assert (len(server.asked(LIST)), len(server.asked(ONE))) == (1, 5)
+    assert (len(server.lists()), len(server.singles())) == (1, 5)
 
 
 @pytest.mark.parametrize(
@@ -254,7 +316,7 @@ async def test_a_find_is_one_list(
     values = await found(provider, store(server, secretsPath="/app", recursive=recursive), query)
 
     assert set(values) == keys
-    assert (len(server.asked(LIST)), len(server.asked(ONE))) == (1, 0)
+    assert (len(server.lists()), len(server.singles())) == (1, 0)
 
 
 async def test_a_find_by_tags_is_refused(provider: InMemory, server: InfisicalServer) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from eso_provider_onepassword.provider import PROVIDER
 from eso_provider_onepassword.testing.connect import ConnectServer
+from eso_provider_onepassword.testing.contract import API
 from eso_provider_onepassword.testing.core import FakeAccount
 from eso_sdk.addresses import AddressPolicy
 from eso_sdk.testing import InMemory
@@ -20,8 +21,10 @@ def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def server() -> Iterator[ConnectServer]:
-    with ConnectServer.started() as running:
+    """The server; it and the provider keep to the API."""
+    with ConnectServer.started(contract=API) as running:
         yield running
+        assert running.violations == []
 
 
 @pytest.fixture

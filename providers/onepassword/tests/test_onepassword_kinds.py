@@ -137,6 +137,7 @@ async def test_a_token_that_is_none_is_refused_before_it_is_sent(
 
 async def test_an_address_may_have_a_path(server: ConnectServer, provider: InMemory) -> None:
     server.vault("team")
+    server.contract = None  # nothing is at this path
 
     await failure(provider, connect(server, connectHost=f"{server.url}/behind/proxy/"), "login")
 

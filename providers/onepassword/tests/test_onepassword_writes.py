@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -43,6 +44,36 @@ async def test_a_new_item_is_a_server_in_the_first_vault_with_concealed_fields(
     assert stored(server, "app")["category"] == "SERVER"
     assert {each["type"] for each in stored(server, "app")["fields"]} == {"CONCEALED"}
     assert written(server) == ["POST"]
+
+
+async def test_a_new_field_has_an_id_of_its_own(server: ConnectServer, provider: InMemory) -> None:
+    call = connect(server)
+    server.vault("team")
+
+    await push(provider, call, item("app", b"1", "one"), item("app", b"2", "two"))
+    await push(provider, call, item("app", b"3", "three"))
+
+    sent = [
+        each for pattern in ("POST *", "PUT *") for asked in server.asked(pattern) for each in asked.json()["fields"]
+    ]
+    ids = {each["label"]: each["id"] for each in sent}
+    assert len(set(ids.values())) == len(ids) == 3
+    assert all(re.fullmatch(r"[0-9a-z]{26}", each) for each in ids.values())
+    assert {each["label"]: each["id"] for each in stored(server, "app")["fields"]} == ids
+
+
+async def test_a_vault_without_write_access_denies_the_push_and_no_read(
+    server: ConnectServer, provider: InMemory
+) -> None:
+    server.vault("team").put("app", {"password": "old"})
+    server.script("PUT *", Said(401, {"status": 401, "message": "the token may not write to the vault"}))
+    call = connect(server)
+
+    (outcome,) = await push(provider, call, item("app", b"new"))
+
+    assert isinstance(outcome, ProviderError)
+    assert outcome.reason is ErrorReason.PERMISSION_DENIED
+    assert await read(provider, call, "app") == [b"old"]
 
 
 async def test_a_push_changes_one_field_and_keeps_everything_else(server: ConnectServer, provider: InMemory) -> None:

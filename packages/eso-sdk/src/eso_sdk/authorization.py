@@ -20,6 +20,11 @@ class Authorization(Protocol):
         """Return a digest of the identity. Sessions with equal proofs share connections and limits."""
         ...
 
+    @property
+    def logs_in(self) -> bool:
+        """Return whether a login judges the credentials. Then a 401 to a new token is about one resource."""
+        ...
+
     async def headers(self) -> Mapping[str, str]: ...
 
     async def replace(self, rejected: Mapping[str, str]) -> bool:
@@ -29,6 +34,8 @@ class Authorization(Protocol):
 
 class FixedHeaders:
     """Headers that do not change while the store is open."""
+
+    logs_in = False
 
     def __init__(self, headers: Mapping[str, str] | None = None) -> None:
         self._headers = dict(headers or {})
@@ -47,6 +54,8 @@ class FixedHeaders:
 
 class LoginHeaders:
     """Headers made from the token of a login."""
+
+    logs_in = True
 
     def __init__(self, login: Login, proof: bytes, headers_of: Callable[[SecretBytes], Mapping[str, str]]) -> None:
         self._login = login

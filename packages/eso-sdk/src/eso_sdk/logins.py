@@ -10,6 +10,9 @@
 | it expires soon       | waits for a new one; if that fails, uses the old one  |
 | no token, or expired  | waits for the one login in progress                   |
 | the last login failed | gets its error again until a pause is over            |
+
+A backend can reject a token for one resource only. `replace` then logs in once, to find out whether the token expired;
+all other calls keep the token meanwhile, and further rejections within a minute cause no login.
 """
 
 from __future__ import annotations
@@ -67,6 +70,7 @@ class Login:
         self._sessions: list[LogIn] = []
         self._held: _Held | None = None
         self._replaced_at = -math.inf
+        self._replace_error: ProviderError | None = None
         self._lock = asyncio.Lock()
 
     def __repr__(self) -> str:
@@ -91,44 +95,60 @@ class Login:
             return self._fresh() or await self._obtain()
 
     async def replace(self, rejected: SecretBytes) -> bool:
-        """Drop a token that the backend rejected; return whether another attempt makes sense."""
-        held, now = self._held, self._clock.monotonic()
-        if held is None or held.token != rejected:
+        """Log in anew for a token that the backend rejected; return whether there is another one now.
+
+        If there is none, a login has just succeeded: the credentials are good, and the rejection is about one resource.
+        """
+        async with self._lock:
+            held, now = self._held, self._clock.monotonic()
+            if held is None or held.token != rejected:
+                return True
+            if now - self._replaced_at < REPLACE_PAUSE:
+                if (failed := self._replace_error) is not None:
+                    raise ProviderError(failed.reason, failed.message, backend_code=failed.backend_code)
+                return False
+            self._replaced_at, self._replace_error = now, None
+            try:
+                await self._log_in()
+            except ProviderError as failed:
+                self._replace_error = failed
+                if failed.reason in REFUSALS:
+                    self._held = None
+                raise
             return True
-        if now - self._replaced_at < REPLACE_PAUSE:
-            return False
-        self._replaced_at = now
-        self._held = None
-        return True
 
     def _fresh(self) -> SecretBytes | None:
         held = self._held
         return held.token if held is not None and self._clock.monotonic() < held.renew_at else None
 
     async def _obtain(self) -> SecretBytes:
+        """Return a new token; the old one while it is valid, if no new one can be obtained."""
+        try:
+            return await self._log_in()
+        except ProviderError:
+            held = self._held
+            if held is None or held.ends_at <= self._clock.monotonic():
+                raise
+            return held.token
+
+    async def _log_in(self) -> SecretBytes:
+        """Log in, unless that was refused lately; remember the token or the refusal."""
         now = self._clock.monotonic()
         try:
             self._refusals.check(self._proof, now)
             async with Deadline(self._clock, LOGIN_SECONDS):
                 grant = await self._sessions[-1]()
         except TimeoutError:
-            return self._usable(ProviderError(ErrorReason.BACKEND_TIMEOUT, "the login did not end in time"))
+            raise ProviderError(ErrorReason.BACKEND_TIMEOUT, "the login did not end in time") from None
         except ProviderError as failed:
             if failed.reason in REFUSALS and not failed.retry_after:
                 self._refusals.add(self._proof, failed, REFUSED, now)
-            return self._usable(failed)
+            raise
         self._refusals.forget(self._proof)
         now = self._clock.monotonic()
         life = max(grant.seconds, SHORTEST_LIFE)
         self._held = _Held(grant.token, now + life - min(RENEW_AHEAD, life / 3), now + life)
         return grant.token
-
-    def _usable(self, failed: ProviderError) -> SecretBytes:
-        """Return the old token while it is valid, although no new one could be obtained."""
-        held = self._held
-        if held is None or held.ends_at <= self._clock.monotonic():
-            raise failed
-        return held.token
 
 
 def join_login(proof: bytes, clock: Clock, log_in: LogIn) -> Login:

@@ -19,6 +19,7 @@ from kubebase.clock import Clock
 
 MAX_MISSING: Final = 4096
 KEPT_BYTES: Final = 1024 * 1024
+MAX_ACCEPTED: Final = 4096
 
 
 @dataclass(slots=True, eq=False)
@@ -59,6 +60,11 @@ async def leave_peer(key: bytes, clock: Clock) -> None:
 def shared_refusals(clock: Clock) -> Refusals:
     """Return the rejected identities of this process. They outlive their sessions, which end with the rejection."""
     return shared_table("eso_sdk.peers.refusals", clock, Refusals)
+
+
+def shared_accepted(clock: Clock) -> ExpiringDict[bytes, None]:
+    """Return the identities of this process whose credentials a backend has just accepted."""
+    return shared_table("eso_sdk.peers.accepted", clock, lambda: ExpiringDict(MAX_ACCEPTED, clock))
 
 
 def _peers(clock: Clock) -> dict[bytes, Peer]:

@@ -16,7 +16,8 @@
 | the kit does | how |
 |---|---|
 | one connection pool and one throttle for each identity | `peers.py`; after 429 all sessions of the identity pause |
-| rejected credentials | the error is repeated for a minute without a call; a login's token is replaced once |
+| rejected credentials | the error is repeated for a minute without a call; a login's token is replaced once a minute |
+| one denied resource | a 401 to credentials that have just worked, or to a new login's token, is about one request |
 | missing keys | a 404 of a read is repeated for a minute without a call, until this identity writes something |
 | unchanged answers | with `etags`, a GET sends If-None-Match and gets the earlier answer after a 304 |
 | address rule, deadlines, bounds, TLS | `http.py` |
@@ -43,12 +44,14 @@ from eso_sdk.backend import Backend
 from eso_sdk.errors import backend_error, invalid_config, invalid_request, rejected, throttled
 from eso_sdk.http import MAX_ANSWER, REQUEST_SECONDS, HttpAnswer, HttpRequest, status_error, tls_context, url_of
 from eso_sdk.logins import REFUSED
-from eso_sdk.peers import Peer, join_peer, leave_peer, shared_refusals
+from eso_sdk.peers import Peer, join_peer, leave_peer, shared_accepted, shared_refusals
 from eso_sdk.unchanged import conditional
 from eso_wire.errors import ErrorReason, ProviderError
 
 MISSING_SECONDS: Final = 60.0
 """A missing key costs one call a minute, also with a refresh interval of seconds."""
+ACCEPTED_SECONDS: Final = 60.0
+"""Credentials that worked within this time are good: a 401 then denies one resource."""
 MAX_PAGES: Final = 1000
 ATTEMPTS: Final = 4
 ATTEMPT_PAUSE: Final = 0.1
@@ -154,6 +157,7 @@ class Rest:
         self._authorization = authorization or FixedHeaders()
         self._key = digest(settings.subject, str(settings.base), settings.ca, self._authorization.proof)
         self._refusals = shared_refusals(self.clock)
+        self._accepted = shared_accepted(self.clock)
         self._peer: Peer | None = join_peer(self._key, self.clock, self._make_peer)
 
     async def get(
@@ -263,8 +267,11 @@ class Rest:
             raise self._refused(request) from None
 
     def _refused(self, request: RestRequest) -> ProviderError:
-        """Return the error for rejected credentials; an identity gets it again for a minute without a call."""
+        """Return the error for a 401. An identity with rejected credentials gets it for a minute without a call."""
         subject = request.subject or self.settings.subject
+        if not self._is_anonymous and (self._authorization.logs_in or self._key in self._accepted):
+            message = f"{subject} denies access: status 401, although the credentials are valid; check their rights"
+            return ProviderError(ErrorReason.PERMISSION_DENIED, message, backend_code="401")
         error = rejected(f"{subject} does not accept the credentials: status 401", backend_code="401")
         # Without an authorization, tenants share the key, and the rejected credentials are those of this request alone.
         if not self._is_anonymous:
@@ -289,6 +296,8 @@ class Rest:
         async with peer.throttle.turn():
             with self._backend.observe(request.call):
                 answer = await self._sent(peer, encoded)
+                if 200 <= answer.status < 300:
+                    self._accepted.put(self._key, None, ACCEPTED_SECONDS)
                 if 200 <= answer.status < 300 or answer.status in request.allowed:
                     self._refusals.forget(self._key)
                     return answer

@@ -21,6 +21,7 @@ from kubebase.clock import Clock
 
 TYPE_SECONDS: Final = 2 * 3600.0
 MAX_TYPES: Final = 16384
+LATEST: Final = "latest"
 PARALLEL: Final = 8
 """Requests of one call at the same time."""
 _ABOUT_ITEMS: Final = frozenset({ErrorReason.PERMISSION_DENIED, ErrorReason.BACKEND_ERROR})
@@ -45,8 +46,8 @@ class Reader:
 
     async def read(self, refs: Sequence[RemoteRef]) -> list[Outcome]:
         """Return a value or an error for each reference. References to one dynamic secret get the same credentials."""
-        values = await self.values({(ref.key, ref.version) for ref in refs})
-        return [_part(values[ref.key, ref.version], ref) for ref in refs]
+        values = await self.values({(ref.key, _version_of(ref)) for ref in refs})
+        return [_part(values[ref.key, _version_of(ref)], ref) for ref in refs]
 
     async def values(self, places: Iterable[Place]) -> dict[Place, Outcome]:
         """Return the whole value of each place, or why it cannot be read."""
@@ -163,6 +164,11 @@ async def _each(items: Sequence[T], work: Callable[[T], Awaitable[R]]) -> list[R
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(gated(item)) for item in items]
     return [task.result() for task in tasks]
+
+
+def _version_of(ref: RemoteRef) -> str:
+    """Return the version of a reference; nothing for the latest."""
+    return "" if ref.version == LATEST else ref.version
 
 
 def _is_version(version: str) -> bool:

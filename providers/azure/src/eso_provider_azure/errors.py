@@ -9,6 +9,7 @@
 | 401 | CREDENTIALS_REJECTED |
 | 429 | RATE_LIMITED, with Retry-After |
 | 409 ObjectIsDeletedButRecoverable, ObjectIsBeingDeleted, ObjectIsBeingRecovered | `DeletedError` |
+| any other 409 | `ConflictError`: the deleted object tells whether that is the reason |
 | 413, and 400 about the length of a value | PAYLOAD_TOO_LARGE |
 | 5xx | BACKEND_UNAVAILABLE |
 
@@ -47,7 +48,11 @@ _WRITES: Final = {
 }
 
 
-class DeletedError(ProviderError):
+class ConflictError(ProviderError):
+    """A write conflicts with something. Not every vault says that it is a deleted object."""
+
+
+class DeletedError(ConflictError):
     """The name belongs to an object that was deleted and can be recovered, or is between both states."""
 
 
@@ -96,6 +101,9 @@ def refusal(failed: Exception, asked: Asked) -> ProviderError:
         )
     if status == 409 and (_DELETED.fullmatch(inner) or _DELETED.fullmatch(code)):
         return DeletedError(ErrorReason.ALREADY_EXISTS, f"{asked} is deleted and holds its name", backend_code=inner)
+    if status == 409:
+        said = f"{words} was refused with status 409 ({code or 'no code'}): something else is changing it; try again"
+        return ConflictError(ErrorReason.BACKEND_ERROR, said, backend_code=code or "409")
     if status == 413 or (status == 400 and _LONG.search(message)):
         said = f"{words} exceeds a limit of Key Vault (a secret has at most 25,000 characters); make the value smaller"
         return ProviderError(ErrorReason.PAYLOAD_TOO_LARGE, said, backend_code=code)

@@ -4,7 +4,7 @@
 |---|---|
 | nothing | creates it with our tag `managed-by` |
 | ours | writes a version if value or settings differ |
-| ours, deleted but recoverable | recovers it, then writes; its former value does not count |
+| ours, deleted but recoverable | recovers it, then writes; its former value does not count. A bare 409 is looked up |
 | without our tag, also if deleted | nothing: OWNERSHIP_CONFLICT |
 | disabled | nothing: the error says that it is disabled |
 
@@ -24,7 +24,7 @@ from azure.core.rest import HttpRequest
 
 from eso_provider_azure import certificates, keys
 from eso_provider_azure.api import Api
-from eso_provider_azure.errors import DeletedError
+from eso_provider_azure.errors import ConflictError, DeletedError
 from eso_provider_azure.names import Kind, Name
 from eso_provider_azure.objects import MARK, OWNER, Stored
 from eso_provider_azure.properties import DOTS
@@ -168,28 +168,31 @@ class Writer:
         """Write; if the name belongs to a deleted object of ours, recover that first."""
         try:
             return await write()
-        except DeletedError as deleted:
-            last = deleted
-        await self._recover(name, owner)
+        except ConflictError as conflict:
+            last = conflict
+        await self._recover(name, owner, last)
         try:
             async with Deadline(self._api.clock, RECOVER_SECONDS):
                 while True:
                     await self._api.clock.sleep(RECOVER_PAUSE)
                     try:
                         return await write()
-                    except DeletedError as still:
+                    except ConflictError as still:
                         last = still
         except TimeoutError:
             words = f"{self._api.asked('Recover', name)} is still being recovered; pushed again later"
             raise ProviderError(ErrorReason.BACKEND_TIMEOUT, words, backend_code=last.backend_code) from None
 
-    async def _recover(self, name: Name, owner: str) -> None:
+    async def _recover(self, name: Name, owner: str, conflict: ConflictError) -> None:
+        """Recover the deleted object that a write conflicts with. Raise the conflict if there is none."""
         place, word = f"deleted{_COLLECTIONS[name.kind]}/{name.name}", _WORDS[name.kind]
         try:
             told = await self._send(f"GetDeleted{word}", name, "GET", place)
         except ProviderError as failed:
             if failed.reason is not ErrorReason.SECRET_NOT_FOUND:
                 raise
+            if not isinstance(conflict, DeletedError):
+                raise conflict from None
             return  # it is between both states
         tags = told.get("tags") or {} if isinstance(told, dict) else {}
         if tags.get(MARK) != owner:

@@ -106,9 +106,6 @@ class Native:
             "/apiURL": config.api_url.rstrip("/") or API,
             "/identityURL": config.identity_url.rstrip("/") or IDENTITY,
         }
-        for field, address in self._addresses.items():
-            if URL(address).scheme != "https" or not URL(address).host:
-                raise invalid_config(field, "must be an https URL; Bitwarden's SDK connects to nothing else")
         api, identity = self._addresses.values()
         text = header_text(SecretBytes(token.reveal().strip()), "/auth/secretRef/credentials")
         self._login = {"token": text, "apiUrl": api, "identityUrl": identity}

@@ -46,9 +46,11 @@ class BitwardenStore(Store[BitwardenProvider]):
         for field, text in (("/organizationID", config.organization_id), ("/projectID", config.project_id)):
             if not is_id(text):
                 raise invalid_config(field, "must be a UUID, as Bitwarden shows it")
-        address = config.bitwarden_server_sdk_url
-        if address and URL(address).scheme not in ("http", "https"):
+        if config.bitwarden_server_sdk_url and _scheme(config.bitwarden_server_sdk_url) not in ("http", "https"):
             raise invalid_config("/bitwardenServerSDKURL", "must be a URL such as https://bitwarden-sdk-server:9998")
+        for field, text in (("/apiURL", config.api_url), ("/identityURL", config.identity_url)):
+            if text and _scheme(text) != "https":
+                raise invalid_config(field, "must be an https URL; Bitwarden's SDK connects to nothing else")
         _bundle(config)
         return ()
 
@@ -118,6 +120,15 @@ class BitwardenStore(Store[BitwardenProvider]):
             "Warden-Identity-Url": config.identity_url.rstrip("/"),
         }
         return Companion(Rest(self, settings, FixedHeaders(headers)), config)
+
+
+def _scheme(address: str) -> str:
+    """Return the scheme of an address; nothing if it is not the address of a host."""
+    try:
+        url = URL(address)
+    except ValueError:
+        return ""
+    return url.scheme if url.host else ""
 
 
 def _bundle(config: BitwardenProvider) -> bytes:

@@ -34,10 +34,12 @@ def fixture(project: str, key: str, subscription: str = "", **known: Any) -> dic
         }
 
     # Ids of secrets have no slashes.
-    names: dict[str, Any] = {"absent": "conformance-no-such-key", "writable": "conformance-", "property": "value"}
+    names: dict[str, Any] = {"absent": "conformance-no-such-key", "writable": "conformance-"}
     stores = [{**of(kind), **names, **known} for kind in STORES]
     for store in stores:
         store["spec"] |= changes
+    # One kind writes properties, which are text; the other one writes whole values, which can be any bytes.
+    stores[0]["property"] = "value"
     return {"kinds": [*stores, of(GENERATOR)]}
 
 

@@ -53,7 +53,9 @@ class Finder:
                     raise answer
 
     async def ids(self, query: FindQuery) -> list[str]:
-        """Return the ids of all matching secrets, sorted."""
+        """Return the ids of all matching secrets, sorted. A find of everything is refused, as a path alone is."""
+        if not query.name_regexp and not query.tags:
+            raise invalid_request("find needs name.regexp or tags; to find all secrets, set name.regexp to .*")
         tags: Mapping[str, str] = {} if query.name_regexp else query.tags
         matcher = Matcher(FindQuery(path=query.path, name_regexp=query.name_regexp, tags=tags))
         request = {"parent": self._api.parent, "page_size": PAGE, "filter": _filter(query.path, tags)}

@@ -30,6 +30,8 @@ _REFUSED: Final = (404, 422)
 class App:
     """An App with its private key: the authorization of requests as the App itself."""
 
+    logs_in = False
+
     def __init__(self, app_id: str, pem: SecretBytes, clock: Clock, *, field: str) -> None:
         """Read the key. `field` names it in the configuration."""
         self.id = app_id

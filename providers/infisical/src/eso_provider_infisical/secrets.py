@@ -1,16 +1,19 @@
 """The secrets of one environment of a project, over the API of Infisical.
 
-| call | metric |
-|---|---|
-| list of a folder | `GetSecretsV3` |
-| one secret | `GetSecretByKeyV3` |
-| create, update, delete | `CreateSecretV3`, `UpdateSecretV3`, `DeleteSecretV3` |
-| id of the project, which writes need | `GetWorkspaceBySlug` |
+| call | metric with v4 | with v3 |
+|---|---|---|
+| which version the server has, once in a while | `GetVersion` | `GetVersion` |
+| list of a folder | `GetSecretsV4` | `GetSecretsV3` |
+| one secret | `GetSecretByKeyV4` | `GetSecretByKeyV3` |
+| create, update, delete | `CreateSecretsV4`, … for all secrets of a folder | `CreateSecretV3`, … for each secret |
+| id of the project | `GetWorkspaceBySlug`, for reads and writes | `GetWorkspaceBySlug`, for writes |
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
@@ -18,7 +21,15 @@ import msgspec
 from eso_api.stores.infisical import InfisicalScope
 from eso_provider_infisical.places import Place
 from eso_sdk.authorization import digest
-from eso_sdk.errors import backend_error, denied, invalid_config, not_found, version_not_found
+from eso_sdk.errors import (
+    backend_error,
+    denied,
+    error_for_status,
+    invalid_config,
+    not_found,
+    version_not_found,
+)
+from eso_sdk.processwide import shared_table
 from eso_sdk.rest import Rest, RestAnswer, RestRequest, segments
 from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.bounded import ExpiringDict
@@ -29,9 +40,58 @@ PROVEN_SECONDS: Final = 600.0
 REQUESTED_SECONDS: Final = 3600.0
 MAX_REQUESTED: Final = 256
 
-_RAW: Final = "v3/secrets/raw"
+V4_SECONDS: Final = 24 * 3600.0
+V3_SECONDS: Final = 3600.0
+"""How long a server's version of the API is remembered. An older server may be replaced by a newer one soon."""
+MAX_SERVERS: Final = 1024
+MAX_BATCH: Final = 100
+MAX_BATCH_CHARS: Final = 256 * 1024
+"""Secrets and characters of values in one request; the server takes bodies up to 1 MiB."""
+
 _LOOKUPS: Final = ("v1/projects/slug", "v1/workspace/slug")
 """Newer and older servers look projects up in different places."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Api:
+    """One version of the API."""
+
+    name: str
+    path: str
+    imports: str
+    """The parameter for imported secrets."""
+    batches: bool
+
+
+_V4: Final = _Api("V4", "v4/secrets", "includeImports", batches=True)
+_V3: Final = _Api("V3", "v3/secrets/raw", "include_imports", batches=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A secret to create, to update, or, without a value, to delete."""
+
+    place: Place
+    key: str
+    """The place, as the caller spells it."""
+    value: str | None = field(default=None, repr=False)
+    exists: bool = True
+
+    @property
+    def method(self) -> str:
+        if self.value is None:
+            return "DELETE"
+        return "PATCH" if self.exists else "POST"
+
+    @property
+    def proof(self) -> bytes:
+        """Return a digest of the change."""
+        return digest(self.place.folder, self.place.name, *(() if self.value is None else (self.value,)))
+
+
+_ABOUT_ONE: Final = frozenset({ErrorReason.PERMISSION_DENIED, ErrorReason.BACKEND_ERROR, ErrorReason.PAYLOAD_TOO_LARGE})
+"""Refusals of a batch for which one of its secrets can be the reason."""
+_VERBS: Final = {"POST": "Create", "PATCH": "Update", "DELETE": "Delete"}
 
 
 class Secret(msgspec.Struct, rename="camel", frozen=True):
@@ -68,8 +128,12 @@ class _Project(msgspec.Struct, frozen=True):
     id: str
 
 
-class _UnapprovedError(Exception):
-    """A policy of the project made a request for approval of a change."""
+class MovedError(Exception):
+    """The project was made anew under its slug: what was read before is about another one."""
+
+
+class _NoProjectError(ProviderError):
+    """There is no project with the slug of the scope that the identity can see."""
 
 
 class Secrets:
@@ -80,8 +144,15 @@ class Secrets:
         self._scope = scope
         self._project = ""
         self._proven = float("-inf")
+        self._meeting = asyncio.Lock()
+        self._apis: ExpiringDict[str, _Api] = shared_table(
+            "eso_provider_infisical.apis", rest.clock, lambda: ExpiringDict(MAX_SERVERS, rest.clock)
+        )
+        """The version of the API of each server."""
         self._requested: ExpiringDict[bytes, None] = ExpiringDict(MAX_REQUESTED, rest.clock)
         """Digests of changes that wait for approval."""
+
+    # --- reads -------------------------------------------------------------------------------------------------------
 
     async def folder(self, folder: str, *, recursive: bool = False) -> list[Secret] | None:
         """Return the secrets of a folder, its imports included; None if the identity may not list it.
@@ -89,12 +160,11 @@ class Secrets:
         A missing folder is empty: keys in it do not exist.
         """
         answer = await self._list(folder, recursive=recursive)
+        if answer.status == 404 and await self._prove():
+            answer = await self._list(folder, recursive=recursive)
         if answer.status == 403:
             return None
-        if answer.status == 404:
-            await self._prove()
-            return []
-        return list(_merged(answer.read(_Listed)))
+        return [] if answer.status == 404 else list(_merged(answer.read(_Listed)))
 
     async def check(self, folder: str) -> None:
         """Raise unless this identity can list a folder."""
@@ -107,45 +177,101 @@ class Secrets:
 
     async def one(self, place: Place, key: str, version: str = "") -> Secret:
         """Return one secret as readers see it; raise "not found" if the API says so."""
-        query = self._query(place.folder, imports=True, expand=self._scope.expand_secret_references)
-        if version:
-            query["version"] = version
-        answer = await self._asked(place, key, query)
+        query = {"version": version} if version else {}
+        expand = self._scope.expand_secret_references
+        answer = await self._asked(place, key, query, imports=True, expand=expand)
+        if answer is None and await self._prove():
+            answer = await self._asked(place, key, query, imports=True, expand=expand)
         if answer is None:
-            await self._prove()
             raise version_not_found(key, version) if version else not_found(key)
         return answer.read(_One).secret
 
     async def stored(self, place: Place, key: str) -> bytes | None:
         """Return the value as it is stored, references to other secrets not replaced; None if there is none."""
-        answer = await self._asked(place, key, self._query(place.folder, imports=False, expand=False))
+        try:
+            answer = await self._asked(place, key, {}, imports=False, expand=False)
+        except _NoProjectError:
+            return None
         return None if answer is None else answer.read(_One).secret.value(key)
 
-    async def write(self, place: Place, key: str, value: str, *, exists: bool) -> None:
-        """Create or update a secret. A change that waits for approval is not requested again for an hour."""
-        proof = digest(place.folder, place.name, value)
-        if proof in self._requested:
-            raise _unapproved(key)
-        body = {"secretValue": value, "type": "shared", "skipMultilineEncoding": True}
-        method, call = ("PATCH", "UpdateSecretV3") if exists else ("POST", "CreateSecretV3")
+    async def all_stored(self, folder: str) -> dict[str, Secret] | None:
+        """Return the secrets of a folder as they are stored, by name; None if the identity may not list it."""
         try:
-            self._check_written(await self._change(method, call, place, body), key)
-        except _UnapprovedError:
-            self._requested.put(proof, None, REQUESTED_SECONDS)
-            raise _unapproved(key) from None
+            answer = await self._list(folder, recursive=False, stored=True)
+        except _NoProjectError:
+            return {}
+        if answer.status == 403:
+            return None
+        own = answer.read(_Listed).secrets if answer.status == 200 else []
+        return {each.secret_key: each for each in own if each.type != "personal"}
 
-    async def delete(self, place: Place, key: str) -> None:
-        """Delete a secret. One that was deleted meanwhile is fine."""
-        proof = digest(place.folder, place.name)
-        if proof in self._requested:
-            raise _unapproved(key)
-        answer = await self._change("DELETE", "DeleteSecretV3", place, {"type": "shared"}, gone=True)
+    # --- writes ------------------------------------------------------------------------------------------------------
+
+    async def change(self, changes: Sequence[Change]) -> list[ProviderError | None]:
+        """Make changes of one folder that are all of one kind; return for each why it was not made.
+
+        A change that waits for approval is not requested again for an hour.
+        """
+        wanted = [each for each in changes if each.proof not in self._requested]
+        failed: dict[bytes, ProviderError | None] = {}
+        api = await self._api() if wanted else _V3
+        for batch in _batches(wanted) if api.batches else ([each] for each in wanted):
+            failed |= await self._attempt(batch)
+        return [failed[each.proof] if each.proof in failed else _unapproved(each.key) for each in changes]
+
+    async def _attempt(self, batch: list[Change]) -> dict[bytes, ProviderError | None]:
+        """Send changes together. If the server refuses that, one of them can be the reason: each is sent alone."""
         try:
-            if answer.status != 404:
-                self._check_written(answer, key)
-        except _UnapprovedError:
-            self._requested.put(proof, None, REQUESTED_SECONDS)
-            raise _unapproved(key) from None
+            is_done = await self._change(batch)
+        except ProviderError as refused:
+            if len(batch) == 1 or refused.reason not in _ABOUT_ONE:
+                return dict.fromkeys((each.proof for each in batch), refused)
+            alone = [await self._attempt([each]) for each in batch]
+            return {proof: error for part in alone for proof, error in part.items()}
+        for each in () if is_done else batch:
+            self._requested.put(each.proof, None, REQUESTED_SECONDS)
+        return {each.proof: None if is_done else _unapproved(each.key) for each in batch}
+
+    async def _change(self, batch: list[Change]) -> bool:
+        """Make changes; return False if they wait for approval."""
+        answer = await self._sent(batch)
+        if answer.status == 404 and await self._has_moved():
+            raise MovedError
+        first, place = batch[0], batch[0].place
+        match answer.status:
+            case 404 if first.method == "DELETE" and len(batch) == 1:
+                return True  # deleted meanwhile
+            case 400 if first.method == "POST" and len(batch) == 1:
+                words = f'Infisical refuses to create "{first.key}": status 400; it may exist without being visible'
+                raise backend_error(f"{words} to this identity, or its name is not allowed", backend_code="400")
+            case 403:
+                what = f'"{place.name}"' if len(batch) == 1 else f"{len(batch)} secrets"
+                words = f'Infisical denies the change of {what} in folder "{place.folder}"; give the identity a role'
+                raise ProviderError(ErrorReason.PERMISSION_DENIED, words, backend_code="403")
+        if (error := error_for_status(answer.status, answer.subject)) is not None:
+            raise error
+        told = answer.json()
+        if not isinstance(told, dict):
+            raise backend_error(f'Infisical does not say whether "{first.key}" was changed')
+        return not ("approval" in told and "secret" not in told and "secrets" not in told)
+
+    async def _sent(self, batch: list[Change]) -> RestAnswer:
+        """Send changes: with v4 all together, with v3 one."""
+        first, api = batch[0], await self._api()
+        body: dict[str, Any] = {"environment": self._scope.environment_slug, "secretPath": first.place.folder}
+        if api.batches:
+            body |= {"projectId": await self._project_id(), "secrets": [_entry(each) for each in batch]}
+            path, call = f"{api.path}/batch", f"{_VERBS[first.method]}Secrets{api.name}"
+        else:
+            body |= {"workspaceId": await self._project_id(), "type": "shared"}
+            if first.value is not None:
+                body |= {"secretValue": first.value, "skipMultilineEncoding": True}
+            path, call = f"{api.path}/{segments(first.place.name)}", f"{_VERBS[first.method]}Secret{api.name}"
+        request = RestRequest(first.method, path, call, json=body, allowed=(400, 403, 404))
+        answer = await self._rest.send(request)
+        if api.batches and len(batch) == 1 and self._is_without_route(answer):
+            return await self._sent(batch)
+        return answer
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
@@ -153,28 +279,46 @@ class Secrets:
     def _where(self) -> str:
         return f'environment "{self._scope.environment_slug}" of project "{self._scope.project_slug}"'
 
-    def _query(self, folder: str, *, imports: bool, expand: bool) -> dict[str, str]:
+    async def _api(self) -> _Api:
+        """Return the version of the API to use: v4 if the server has it."""
+        server = str(self._rest.settings.base)
+        async with self._meeting:
+            if (known := self._apis.get(server)) is not None:
+                return known
+            # Without parameters, a server with v4 refuses the request, and an older one does not know the path.
+            request = RestRequest("GET", _V4.path, "GetVersion", allowed=(400, 403, 404, 422))
+            answer = await self._rest.send(request)
+            api = _V3 if answer.status == 404 else _V4
+            self._apis.put(server, api, V4_SECONDS if api is _V4 else V3_SECONDS)
+            return api
+
+    def _is_without_route(self, answer: RestAnswer) -> bool:
+        """Return whether the server has no v4 any more, because an older one replaced it. Then v3 is used."""
+        if answer.status != 404 or not _names_route(answer):
+            return False
+        self._apis.put(str(self._rest.settings.base), _V3, V3_SECONDS)
+        return True
+
+    async def _query(self, api: _Api, folder: str, *, imports: bool, expand: bool) -> dict[str, str]:
         return {
-            "workspaceSlug": self._scope.project_slug,
+            **({"projectId": await self._project_id()} if api is _V4 else {"workspaceSlug": self._scope.project_slug}),
             "environment": self._scope.environment_slug,
             "secretPath": folder,
-            "include_imports": _flag(on=imports),
+            api.imports: _flag(on=imports),
             "expandSecretReferences": _flag(on=expand),
         }
 
-    async def _list(self, folder: str, *, recursive: bool) -> RestAnswer:
-        query = self._query(folder, imports=True, expand=self._scope.expand_secret_references)
-        query["recursive"] = _flag(on=recursive)
-        answer = await self._rest.send(RestRequest("GET", _RAW, "GetSecretsV3", query, allowed=(403, 404)))
+    async def _list(self, folder: str, *, recursive: bool, stored: bool = False) -> RestAnswer:
+        expand = self._scope.expand_secret_references and not stored
+        answer = await self._read("", folder, {"recursive": _flag(on=recursive)}, imports=not stored, expand=expand)
         if answer.status == 200:
             self._note()
         return answer
 
-    async def _asked(self, place: Place, key: str, query: Mapping[str, str]) -> RestAnswer | None:
-        path = f"{_RAW}/{segments(place.name)}"
-        answer = await self._rest.send(
-            RestRequest("GET", path, "GetSecretByKeyV3", {**query, "type": "shared"}, allowed=(403, 404))
-        )
+    async def _asked(
+        self, place: Place, key: str, query: Mapping[str, str], *, imports: bool, expand: bool
+    ) -> RestAnswer | None:
+        answer = await self._read(place.name, place.folder, {**query, "type": "shared"}, imports=imports, expand=expand)
         if answer.status == 403:
             raise denied(key, backend_code="403")
         if answer.status == 404:
@@ -182,67 +326,94 @@ class Secrets:
         self._note()
         return answer
 
+    async def _read(
+        self, name: str, folder: str, query: Mapping[str, str], *, imports: bool, expand: bool
+    ) -> RestAnswer:
+        """Read one secret, or the whole folder if no name is given."""
+        api = await self._api()
+        path, call = (f"{api.path}/{segments(name)}", "GetSecretByKey") if name else (api.path, "GetSecrets")
+        whole = {**await self._query(api, folder, imports=imports, expand=expand), **query}
+        answer = await self._rest.send(RestRequest("GET", path, f"{call}{api.name}", whole, allowed=(403, 404)))
+        if api is _V4 and self._is_without_route(answer):
+            return await self._read(name, folder, query, imports=imports, expand=expand)
+        return answer
+
     def _note(self) -> None:
         self._proven = self._rest.clock.monotonic()
 
-    async def _prove(self) -> None:
-        """Raise unless project and environment exist. Otherwise a wrong slug would look like a deleted secret."""
+    async def _prove(self) -> bool:
+        """Raise unless project and environment exist. Otherwise a wrong slug would look like a deleted secret.
+
+        Return whether the project has another id now: then the answer was about a project that is gone.
+        """
         if self._rest.clock.monotonic() - self._proven < PROVEN_SECONDS:
-            return
-        query = {**self._query("/", imports=False, expand=False), "viewSecretValue": "false"}
-        answer = await self._rest.send(RestRequest("GET", _RAW, "GetSecretsV3", query, allowed=(404,)))
+            return False
+        has_moved = await self._has_moved()
+        answer = await self._read("", "/", {"viewSecretValue": "false"}, imports=False, expand=False)
         if answer.status == 404:
             raise invalid_config("/secretsScope", f"there is no {self._where} that this identity can see")
+        if (error := error_for_status(answer.status, answer.subject)) is not None:
+            raise error
         self._note()
+        return has_moved
 
-    async def _change(
-        self, method: str, call: str, place: Place, body: Mapping[str, Any], *, gone: bool = False
-    ) -> RestAnswer:
-        """Send a write. A 404 may mean that the project was made anew under its slug: then it has another id."""
-        known = bool(self._project)
-        answer = await self._sent(method, call, place, body, allowed=(403, 404) if known or gone else (403,))
-        if answer.status == 404 and known:
-            self._project = ""
-            answer = await self._sent(method, call, place, body, allowed=(403, 404) if gone else (403,))
-        if answer.status == 403:
-            words = (
-                f'Infisical denies the change of "{place.name}" in folder "{place.folder}"; give the identity a role'
-            )
-            raise ProviderError(ErrorReason.PERMISSION_DENIED, words, backend_code="403")
-        return answer
-
-    async def _sent(
-        self, method: str, call: str, place: Place, body: Mapping[str, Any], *, allowed: tuple[int, ...]
-    ) -> RestAnswer:
-        whole = {
-            "workspaceId": await self._project_id(),
-            "environment": self._scope.environment_slug,
-            "secretPath": place.folder,
-            **body,
-        }
-        path = f"{_RAW}/{segments(place.name)}"
-        return await self._rest.send(RestRequest(method, path, call, json=whole, allowed=allowed))
-
-    def _check_written(self, answer: RestAnswer, key: str) -> None:
-        """Raise unless the answer says that the change was made."""
-        told = answer.json()
-        if not isinstance(told, dict):
-            raise backend_error(f'Infisical does not say whether "{key}" was changed')
-        if "approval" in told and "secret" not in told:
-            raise _UnapprovedError
+    async def _has_moved(self) -> bool:
+        """Look the project up again; return whether it was made anew under its slug and has another id now."""
+        if not self._project:
+            return False
+        before, self._project = self._project, ""
+        return await self._project_id() != before
 
     async def _project_id(self) -> str:
-        if self._project:
+        async with self._meeting:
+            if not self._project:
+                self._project = await self._looked_up()
             return self._project
+
+    async def _looked_up(self) -> str:
+        slug = self._scope.project_slug
         for lookup in _LOOKUPS:
-            path = f"{lookup}/{segments(self._scope.project_slug)}"
-            answer = await self._rest.send(RestRequest("GET", path, "GetWorkspaceBySlug", allowed=(404,)))
+            request = RestRequest("GET", f"{lookup}/{segments(slug)}", "GetWorkspaceBySlug", allowed=(403, 404))
+            answer = await self._rest.send(request)
+            if answer.status == 403:
+                words = f'Infisical denies project "{slug}" to this identity; give the identity a role there'
+                raise ProviderError(ErrorReason.PERMISSION_DENIED, words, backend_code="403")
             if answer.status != 404:
-                self._project = answer.read(_Project).id
-                return self._project
-        raise invalid_config(
-            "/secretsScope/projectSlug", f'there is no project "{self._scope.project_slug}" that this identity can see'
-        )
+                return answer.read(_Project).id
+        words = f'/secretsScope/projectSlug: there is no project "{slug}" that this identity can see'
+        raise _NoProjectError(ErrorReason.CONFIG_INVALID, words)
+
+
+def _entry(change: Change) -> dict[str, Any]:
+    """Return a change as an entry of a batch."""
+    if change.value is None:
+        return {"secretKey": change.place.name, "type": "shared"}
+    return {"secretKey": change.place.name, "secretValue": change.value, "skipMultilineEncoding": True}
+
+
+def _batches(changes: Sequence[Change]) -> Iterator[list[Change]]:
+    """Yield the changes in parts that the server takes in one request."""
+    batch: list[Change] = []
+    chars = 0
+    for change in changes:
+        size = len(change.value or "")
+        if batch and (len(batch) >= MAX_BATCH or chars + size > MAX_BATCH_CHARS):
+            yield batch
+            batch, chars = [], 0
+        batch.append(change)
+        chars += size
+    if batch:
+        yield batch
+
+
+def _names_route(answer: RestAnswer) -> bool:
+    """Return whether a 404 is about the path of the API and not about a project, folder or secret."""
+    try:
+        told = msgspec.json.decode(answer.body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    message = told.get("message") if isinstance(told, dict) else None
+    return isinstance(message, str) and message.startswith("Route ")
 
 
 def _unapproved(key: str) -> ProviderError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -29,6 +30,7 @@ MAX_UNSEEN: Final = 1000
 NOTES: Final = "NOTES"
 SERVER: Final = "SERVER"
 CONCEALED: Final = "CONCEALED"
+ID_CHARS: Final = 26
 
 
 class Named(msgspec.Struct, frozen=True):
@@ -218,7 +220,8 @@ def _label(field: Mapping[str, Any]) -> str:
 
 
 def _new(label: str, value: str) -> Mapping[str, str]:
-    return {"label": label, "value": value, "type": CONCEALED}
+    """Return a new field. Its id is of the form that 1Password's own have, and unique in the item."""
+    return {"id": uuid.uuid4().hex[:ID_CHARS], "label": label, "value": value, "type": CONCEALED}
 
 
 def _overview(told: ConnectItem, vault: str) -> Overview:

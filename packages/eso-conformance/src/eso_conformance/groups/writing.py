@@ -21,7 +21,9 @@ async def stores_bytes(subject: Subject) -> None:
     for value in (b"plain", b"", bytes(range(256))):
         key = subject.fresh_key()
         pushed = await subject.push(key, value)
-        if value and pushed.HasField("error") and pushed.error.reason == pb.ERROR_REASON_INVALID_REQUEST:
+        if pushed.HasField("error") and pushed.error.reason == pb.ERROR_REASON_INVALID_REQUEST:
+            if not value:  # a backend without empty values that says so
+                continue
             raise NotApplicable("this backend stores text only, and says so")
         expect(not pushed.HasField("error"), f"the push failed: {subject.told(pushed.error)}")
 

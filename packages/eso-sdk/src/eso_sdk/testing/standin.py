@@ -29,6 +29,7 @@ from weakref import WeakSet
 import msgspec
 from aiohttp import web
 
+from eso_sdk.testing.apicontract import ApiContract
 from eso_sdk.testing.certificates import Authority
 from kubebase.clock import SystemClock
 
@@ -87,6 +88,10 @@ class StandIn:
     """Seconds by which the clock of the server is ahead."""
     delay: float = 0.0
     """Seconds before each answer."""
+    contract: ApiContract | None = None
+    """What requests of the provider and answers of this server must keep to."""
+    violations: list[str] = field(default_factory=list)
+    """What did not keep to the contract."""
     ca: bytes = b""
     """PEM of the authority behind the server's certificate; empty without TLS."""
     _stop: Callable[[], object] = field(default=lambda: None, repr=False)
@@ -167,9 +172,20 @@ class StandIn:
         self.calls.append(asked)
         if self.delay:
             await SystemClock().sleep(self.delay)
-        said = self._scripted(asked) or await self.answer(asked)
+        scripted = self._scripted(asked)
+        said = scripted or await self.answer(asked)
+        self._compare(asked, said, is_own=scripted is None)
         headers = {"Content-Type": "application/json", **said.headers}
         return web.Response(status=said.status, body=said.raw(), headers=headers)
+
+    def _compare(self, asked: Asked, said: Said, *, is_own: bool) -> None:
+        if self.contract is None:
+            return
+        self.violations += self.contract.request_problems(
+            asked.method, asked.segments, asked.query, asked.headers, asked.body
+        )
+        if is_own:
+            self.violations += self.contract.answer_problems(asked.method, asked.segments, said.status, said.raw())
 
     def _scripted(self, asked: Asked) -> Said | None:
         for entry in self.scripted:

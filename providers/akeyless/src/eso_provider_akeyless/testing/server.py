@@ -113,7 +113,7 @@ class AkeylessServer(StandIn):
 
     def _get_secret_value(self, body: dict[str, Any], identity: Identity) -> Any:
         if self.unreadable & set(body["names"]):
-            raise _RefusedError(403, "access denied")
+            raise _denied()
         return {name: self._typed(name, identity, "STATIC_SECRET").value(_version(body)) for name in body["names"]}
 
     def _get_rotated_secret_value(self, body: dict[str, Any], identity: Identity) -> Any:
@@ -174,8 +174,13 @@ class AkeylessServer(StandIn):
 
     def _allowed(self, name: str, identity: Identity) -> str:
         if not _path(name).startswith(identity.folder):
-            raise _RefusedError(403, "access denied")
+            raise _denied()
         return _path(name)
+
+
+def _denied() -> _RefusedError:
+    """Return the refusal of one item: the same status as the one of a token that is not valid."""
+    return _RefusedError(401, "UnauthorizedAccess: the role has no rule for the item")
 
 
 def _path(name: str) -> str:

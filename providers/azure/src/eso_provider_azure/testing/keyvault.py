@@ -47,6 +47,10 @@ class KeyVault:
     denial: str = "ForbiddenByRbac"
     quota: int = -1
     """Calls until the vault answers 429; negative for no limit."""
+    conflict_codes: bool = True
+    """Whether a conflict has an inner code that tells its reason."""
+    busy: set[str] = field(default_factory=set)
+    """Names whose writes conflict with something else than a deleted object."""
     retry_after: str = str(RETRY_AFTER)
     """The header of a 429, which not every one has."""
 
@@ -139,16 +143,20 @@ class KeyVault:
 
     def _put(self, call: Call, collection: str, name: str) -> dict[str, Any]:
         self._permit(f"{collection}/{'set' if collection == 'secrets' else 'import'}")
+        if name in self.busy:
+            raise self._conflict(f"{_WORDS[collection]} {name} is busy", "")
         if name in self.contents.deleted[collection]:
             message = f"{_WORDS[collection]} {name} is deleted but recoverable"
-            raise RefusedError(409, "Conflict", message, "ObjectIsDeletedButRecoverable")
+            raise self._conflict(message, "ObjectIsDeletedButRecoverable")
         if self.contents.recovering.get(name, 0):
             self.contents.recovering[name] -= 1
-            message = f"{_WORDS[collection]} {name} is being recovered"
-            raise RefusedError(409, "Conflict", message, "ObjectIsBeingRecovered")
+            raise self._conflict(f"{_WORDS[collection]} {name} is being recovered", "ObjectIsBeingRecovered")
         sent = call.json()
         version = self.contents.add(collection, name, _body(collection, sent), sent)
         return self.contents.bundle(collection, name, version)
+
+    def _conflict(self, message: str, inner: str) -> RefusedError:
+        return RefusedError(409, "Conflict", message, inner if self.conflict_codes else "")
 
     def _patch(self, call: Call, collection: str, name: str, version: str) -> dict[str, Any]:
         self._permit(f"{collection}/set")

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from nacl.exceptions import CryptoError
 from nacl.public import PrivateKey, SealedBox
 
+from eso_provider_github.testing.contract import LINKS
 from eso_sdk.testing.standin import Asked, Said, StandIn
 from kubebase.clock import Clock
 
@@ -79,7 +80,7 @@ class GitHubServer(StandIn):
 
     def reset(self, clock: Clock | None = None) -> None:
         """Forget everything that a test made, and all calls; there is one repository with an environment."""
-        for made in (self.shelves, self.repositories, self.tokens, self.calls, self.scripted):
+        for made in (self.shelves, self.repositories, self.tokens, self.calls, self.scripted, self.violations):
             made.clear()
         self.clock, self.rights, self.skew = clock, dict(RIGHTS), 0.0
         self.repositories[REPOSITORY] = next(self._ids)
@@ -140,7 +141,7 @@ class GitHubServer(StandIn):
         if number != str(INSTALLATION):
             return _missing()
         if not rest and method == "GET":
-            return Said(200, {"id": INSTALLATION, "app_id": APP, "permissions": self.rights})
+            return Said(200, self._described())
         if rest != ["access_tokens"] or method != "POST":
             return _missing()
         body = asked.json() if asked.body else {}
@@ -151,6 +152,16 @@ class GitHubServer(StandIn):
         self.tokens[token] = self.now() + HOUR
         said = {"token": token, "expires_at": _time(self.now() + HOUR), "permissions": rights}
         return Said(201, said | {"repository_selection": "selected" if body.get("repositories") else "all"})
+
+    def _described(self) -> dict[str, Any]:
+        """Return the installation, as GitHub describes it."""
+        address = f"{self.url}/api/v3/app/installations/{INSTALLATION}"
+        links = {"access_tokens_url": f"{address}/access_tokens", "html_url": f"{self.url}/{ORGANIZATION}"}
+        owner = {"target_id": 1, "target_type": "Organization", "account": _owner(self.url)}
+        times = {"created_at": _time(0), "updated_at": _time(0), "suspended_at": None, "suspended_by": None}
+        app = {"app_id": APP, "app_slug": "shop-app", "events": [], "permissions": self.rights}
+        lists = {"repositories_url": f"{self.url}/api/v3/installation/repositories", "repository_selection": "all"}
+        return {"id": INSTALLATION, "single_file_name": None, **app, **owner, **links, **lists, **times}
 
     # --- secrets -----------------------------------------------------------------------------------------------------
 
@@ -218,8 +229,30 @@ class GitHubServer(StandIn):
         if page * size < len(entry.selected):
             path = asked.raw_path.partition("?")[0]
             headers["Link"] = f'<{self.url}{path}?per_page={size}&page={page + 1}>; rel="next"'
-        repositories = [{"id": each, "name": f"r{each}"} for each in ids]
+        repositories = [_repository(each, self.url) for each in ids]
         return Said(200, {"total_count": len(entry.selected), "repositories": repositories}, headers)
+
+
+def _repository(number: int, url: str) -> dict[str, Any]:
+    """Return a repository, as lists of GitHub describe it."""
+    name = f"r{number}"
+    address = f"{url}/api/v3/repos/{ORGANIZATION}/{name}"
+    links = {f"{link}_url": f"{address}/{link}" for link in LINKS}
+    names = {"id": number, "node_id": f"R_{number}", "name": name, "full_name": f"{ORGANIZATION}/{name}"}
+    state = {"private": True, "fork": False, "description": None}
+    return {**names, **state, **links, "url": address, "owner": _owner(url)}
+
+
+def _owner(url: str) -> dict[str, Any]:
+    """Return the organization, as GitHub describes owners."""
+    address = f"{url}/api/v3/orgs/{ORGANIZATION}"
+    links = {
+        f"{link}_url": f"{address}/{link}"
+        for link in ("avatar", "html", "followers", "following", "gists", "starred", "subscriptions", "organizations",
+                     "repos", "events", "received_events")
+    }  # fmt: skip
+    names = {"login": ORGANIZATION, "id": 1, "node_id": "O_1", "gravatar_id": "", "type": "Organization"}
+    return {**names, **links, "url": address, "site_admin": False}
 
 
 def _told(name: str, entry: Entry) -> dict[str, Any]:

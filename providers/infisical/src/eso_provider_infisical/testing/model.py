@@ -84,6 +84,8 @@ class Identity:
     """Left out of lists; 403 if asked for."""
     unread: frozenset[str] = frozenset()
     """A list with one of them is denied, as is the secret itself."""
+    unwritten: frozenset[str] = frozenset()
+    """Every change of them is denied, and of a batch with one of them."""
     masked: frozenset[str] = frozenset()
     """Shown with a placeholder instead of the value, as some versions of the server do."""
 

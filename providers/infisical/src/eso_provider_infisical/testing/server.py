@@ -1,9 +1,9 @@
-"""A server that stands in for Infisical: logins, secrets of the API v3, projects by slug."""
+"""A server that stands in for Infisical: logins, secrets of the APIs v4 and v3, projects by slug."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ CLIENT_SECRET: Final = "client-secret-canary"  # noqa: S105 - of a test server
 MAIN: Final = "shop"
 
 _RAW: Final = ("api", "v3", "secrets", "raw")
+_V4: Final = ("api", "v4", "secrets")
 
 
 class RefusedError(Exception):
@@ -43,6 +44,8 @@ class InfisicalServer(StandIn):
     tokens: dict[str, tuple[Identity, float]] = field(default_factory=dict, repr=False)
     """Identity and end of life of each token."""
     token_seconds: int = 7200
+    has_v4: bool = True
+    """Whether the server has the API v4, as newer ones do."""
     old_lookup: bool = False
     """Whether projects are looked up in the place of older servers."""
 
@@ -58,6 +61,18 @@ class InfisicalServer(StandIn):
         made = f"st.{secrets.token_hex(16)}"
         self.tokens[made] = (identity or Identity("identity-token", frozenset({MAIN})), float("inf"))
         return made
+
+    def lists(self) -> list[Asked]:
+        """Return the lists of folders so far."""
+        return [each for each in self.asked("GET *") if each.segments in (_RAW, _V4) and each.query]
+
+    def singles(self) -> list[Asked]:
+        """Return the reads of single secrets so far."""
+        return [each for each in self.asked("GET *") if each.segments[:-1] in (_RAW, _V4)]
+
+    def writes(self) -> list[Asked]:
+        """Return the changes of secrets so far."""
+        return [each for each in self.calls if each.method != "GET" and each.segments[:-1] in (_RAW, _V4)]
 
     async def answer(self, asked: Asked) -> Said:
         try:
@@ -75,14 +90,21 @@ class InfisicalServer(StandIn):
                 return self._lookup(asked, slug)
             case ("GET", "api", "v1", "workspace", "slug", slug) if self.old_lookup:
                 return self._lookup(asked, slug)
-            case ("GET", *path) if tuple(path) == _RAW:
+            case ("GET", *path) if self._is_api(path):
                 return self._list(asked)
-            case ("GET", *path, name) if tuple(path) == _RAW:
+            case (("POST" | "PATCH" | "DELETE") as method, *path, "batch") if self.has_v4 and tuple(path) == _V4:
+                return self._change_all(asked, method)
+            case ("GET", *path, name) if self._is_api(path):
                 return self._get(asked, name)
             case (("POST" | "PATCH" | "DELETE") as method, *path, name) if tuple(path) == _RAW:
                 return self._change(asked, method, name)
             case _:
-                raise RefusedError(404, f"Route {asked.line} not found")
+                message = f"Route {asked.method}:{asked.path} not found"
+                return Said(404, {"message": message, "error": "Not Found", "statusCode": 404})
+
+    def _is_api(self, path: Sequence[str]) -> bool:
+        """Return whether a path is the one of the secrets, in a version of the API that the server has."""
+        return tuple(path) == _RAW or (self.has_v4 and tuple(path) == _V4)
 
     def _login(self, method: str, body: Mapping[str, Any]) -> Said:
         proof = f"{method}:{body.get('identityId')}"
@@ -113,6 +135,15 @@ class InfisicalServer(StandIn):
         project = self._project(asked, self._identity(asked), slug)
         return Said(200, {"id": project.id, "_id": project.id, "slug": project.slug, "environments": []})
 
+    def _asked_project(self, asked: Asked, identity: Identity) -> Project:
+        """Return the project of a read: v4 takes only its id, v3 its slug."""
+        query, known = asked.query, {project.id: slug for slug, project in self.projects.items()}
+        if asked.segments[1] == "v3":
+            return self._project(asked, identity, query.get("workspaceSlug", ""))
+        if not query.get("projectId") or not query.get("environment"):
+            raise RefusedError(400, "Missing project id or environment")
+        return self._project(asked, identity, known.get(query["projectId"], ""))
+
     def _project(self, asked: Asked, identity: Identity, slug: str) -> Project:
         if slug not in self.projects:
             raise RefusedError(404, f"No project found with slug {slug}")
@@ -128,7 +159,7 @@ class InfisicalServer(StandIn):
 
     def _list(self, asked: Asked) -> Said:
         identity, query = self._identity(asked), asked.query
-        project = self._project(asked, identity, query.get("workspaceSlug", ""))
+        project = self._asked_project(asked, identity)
         environment, path = query["environment"], query.get("secretPath", "/")
         self._folder(project, environment, path)
         below = path.rstrip("/") + "/"
@@ -140,7 +171,7 @@ class InfisicalServer(StandIn):
         body: dict[str, Any] = {
             "secrets": [each for held in paths for each in self._shown(identity, project, query, environment, held)]
         }
-        if query.get("include_imports") == "true":
+        if _includes_imports(asked):
             body["imports"] = [
                 {
                     "secretPath": source,
@@ -184,13 +215,13 @@ class InfisicalServer(StandIn):
 
     def _get(self, asked: Asked, name: str) -> Said:
         identity, query = self._identity(asked), asked.query
-        project = self._project(asked, identity, query.get("workspaceSlug", ""))
+        project = self._asked_project(asked, identity)
         environment, path = query["environment"], query.get("secretPath", "/")
         folder = self._folder(project, environment, path)
         if name in identity.unseen | identity.unread:
             raise RefusedError(403, "You do not have permission to read this secret")
         places = [path]
-        if query.get("include_imports") == "true":
+        if _includes_imports(asked):
             places += reversed(folder.imports)
         for place in places:
             secret = project.folders[environment, place].secrets.get(name)
@@ -206,18 +237,51 @@ class InfisicalServer(StandIn):
         slugs = {project.id: slug for slug, project in self.projects.items()}
         slug = slugs.get(body.get("workspaceId", "")) or body.get("projectSlug", "")
         project = self._project(asked, identity, slug)
+        self._check(project, method, name, body, identity)
+        if project.protected:
+            return Said(200, {"approval": {"id": "approval-1", "status": "open"}})
+        return Said(200, {"secret": self._changed(project, method, name, body, body.get("secretValue", ""))})
+
+    def _change_all(self, asked: Asked, method: str) -> Said:
+        """Make all changes of a batch, or none."""
+        identity, body = self._identity(asked), asked.json()
+        slugs = {project.id: slug for slug, project in self.projects.items()}
+        project = self._project(asked, identity, slugs.get(body["projectId"], ""))
+        names = [each["secretKey"] for each in body["secrets"]]
+        if not names or len(set(names)) != len(names):
+            raise RefusedError(400, "A batch needs secrets, each once")
+        for name in names:
+            self._check(project, method, name, body, identity)
+        if project.protected:
+            return Said(200, {"approval": {"id": "approval-1", "status": "open"}})
+        made = [
+            self._changed(project, method, each["secretKey"], body, each.get("secretValue", ""))
+            for each in body["secrets"]
+        ]
+        return Said(200, {"secrets": made})
+
+    def _check(self, project: Project, method: str, name: str, body: Mapping[str, Any], identity: Identity) -> None:
+        held = self._folder(project, body["environment"], body.get("secretPath", "/")).secrets
+        if name in identity.unwritten:
+            raise RefusedError(403, "You do not have permission to change this secret")
+        if (name in held) is (method == "POST"):
+            raise RefusedError(400 if method == "POST" else 404, "Secret already exists, or is not found")
+
+    def _changed(self, project: Project, method: str, name: str, body: Mapping[str, Any], text: str) -> dict[str, Any]:
         environment, path = body["environment"], body.get("secretPath", "/")
         held = self._folder(project, environment, path).secrets
         place = f"{path.rstrip('/')}/{name}"
-        if (name in held) is (method == "POST"):
-            raise RefusedError(400 if method == "POST" else 404, "Secret already exists, or is not found")
-        if project.protected:
-            return Said(200, {"approval": {"id": "approval-1", "status": "open"}})
         secret = held.get(name) or StoredSecret(name, [""])
         if method == "DELETE":
             project.remove(place, environment)
         else:
-            text: str = body["secretValue"]
             project.put(place, text.strip() + ("\n" if text.endswith("\n") else ""), environment)
-            secret = project.folders[environment, path].secrets[name]
-        return Said(200, {"secret": described(project, environment, path, secret, secret.value)})
+            secret = held[name]
+        return described(project, environment, path, secret, secret.value)
+
+
+def _includes_imports(asked: Asked) -> bool:
+    """Return whether a read wants imported secrets: in v4 it does unless it says otherwise."""
+    if asked.segments[1] == "v4":
+        return asked.query.get("includeImports", "true") == "true"
+    return asked.query.get("include_imports") == "true"
