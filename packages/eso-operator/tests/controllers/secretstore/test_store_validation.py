@@ -55,6 +55,7 @@ class Providers:
         self._answer = answer
         self._known: dict[str, Handshake | str] = {}
         self.asked: list[str] = []
+        self.start_left = self.appear_left = 0.0
 
     @property
     def handshakes(self) -> Mapping[str, Handshake | str]:
@@ -67,6 +68,12 @@ class Providers:
             raise self._answer
         self._known[connection.key] = self._answer
         return self._answer
+
+    def starting(self, connection: Connection) -> float:
+        return self.start_left if connection.key in self._known else 0.0
+
+    def expecting(self, wanted: str) -> float:
+        return self.appear_left if wanted else 0.0
 
 
 class Growing(ObjectsInMemory):
