@@ -162,7 +162,7 @@ def test_the_operator_is_asked_where_its_own_flags_put_it(tmp_path: Path, addres
     options = Options(tmp_path, tmp_path / "kubeconfig", 0, None, operator_flags=(f"--live-addr={address}",))
 
     site = Site(options, LocalKube(tmp_path), (), asyncio.Event())
-    site.release_ports()
+    site.end()
 
     assert site.readiness == asked
 

@@ -220,7 +220,10 @@ class Directory:
         """
         before = entry.error
         entry.error, entry.failures = error, entry.failures + 1
-        entry.due = self._clock.monotonic() + self._settings.again.delay(entry.failures, self._draw)
+        delay = self._settings.again.delay(entry.failures, self._draw)
+        if self.starting(entry.connection) > 0:
+            delay = min(delay, self._settings.start_pause)
+        entry.due = self._clock.monotonic() + delay
         if error.reason is ErrorReason.PROTOCOL_INCOMPATIBLE:
             entry.handshake = None
         if entry.handshake is None:

@@ -34,6 +34,8 @@ class DirectorySettings:
     again: Backoff = field(default_factory=lambda: Backoff(first=2.0, cap=60.0))
     start: float = START_SECONDS
     """The time from the first attempt during which a provider that never answered counts as starting."""
+    start_pause: float = 2.0
+    """The longest pause between two attempts while a provider starts."""
     appear: float = 30.0
     """The time during which `eso up` may still decide to start a provider for an object that has none."""
 
