@@ -243,9 +243,10 @@ class Reason(StrEnum):
 class ResolutionError(Exception):
     """A reference does not resolve. The message has the problem, the object and the remedy; `subject` is the object.
 
-    With NOT_CONNECTED, `connection` needs a handshake before a retry. With UNKNOWN_KIND, `unwatched` is a kind that is
-    not in the snapshot and has to be watched, if the API server serves it. With NOT_INSTALLED, `unanswered` are the
-    providers that may serve it and did not answer, and `expected` names what a provider that `eso up` starts may serve.
+    With NOT_CONNECTED, `connection` needs a handshake before a retry. With NOT_READY it is that of a store that is not
+    validated yet. With UNKNOWN_KIND, `unwatched` is a kind that is not in the snapshot and has to be watched, if the
+    API server serves it. With NOT_INSTALLED, `unanswered` are the providers that may serve it and did not answer, and
+    `expected` names what a provider that `eso up` starts may serve.
 
     `waits` is greater than 0 if the error is likely to pass without a change by a user, because a provider starts. The
     caller waits for at most that many seconds, and reports no failure meanwhile.
