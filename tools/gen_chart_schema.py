@@ -1,4 +1,4 @@
-"""Write the generated files of the charts: values.schema.json from values.yaml, files/providers.yaml from the providers.
+"""Write the generated files of the charts: values.schema.json from values.yaml, providers.yaml from the providers.
 
 gen_chart_schema.py [--check] CHARTS
 

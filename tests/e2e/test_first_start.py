@@ -1,4 +1,4 @@
-"""`eso up -f examples/demo` as a new user sees it: the transcript of a first start, and of a restart on the same data."""
+"""`eso up -f examples/demo` as a new user sees it: the transcript of a first start, and a restart on the same data."""
 
 from __future__ import annotations
 
@@ -117,8 +117,7 @@ def test_a_restart_moves_the_classes_to_the_new_ports_and_lets_nothing_flap(
     before, ports = demo.objects(), demo.ports()
     demo.up.stop()
 
-    with up_running(folder / "again", "--data-dir", str(demo.up.data), *DEMO) as up:
-        up.data = demo.up.data
+    with up_running(folder, *DEMO) as up:
         again = Demo(up, folder)
         again.wait_until_settled()
         moved, complaints = again.ports(), again.warnings()

@@ -86,21 +86,21 @@ def test_of_a_child_the_user_sees_errors_and_crashes(line: str, seen: bool, show
 )
 def test_of_eso_up_itself_the_user_sees_what_starts_unless_it_is_quiet(show: Shown, seen: list[str]) -> None:
     written: list[str] = []
-    log = LogLines(written.append, SystemClock(), text=False, shown=show)
+    lines = LogLines(written.append, SystemClock(), text=False, shown=show)
 
-    log.info("up", "starting provider fake")
-    log.warning("up", "a problem")
+    lines.info("up", "starting provider fake")
+    lines.warning("up", "a problem")
 
     assert [json.loads(line)["msg"] for line in written] == seen
 
 
 def test_every_line_is_kept_as_json_whatever_the_user_sees() -> None:
     kept: list[str] = []
-    log = LogLines(lambda _: None, SystemClock(), text=True, shown=Shown.QUIET, keep=kept.append)
+    lines = LogLines(lambda _: None, SystemClock(), text=True, shown=Shown.QUIET, keep=kept.append)
 
-    log.passed_on("operator", '{"level": "debug", "msg": "x"}')
-    log.passed_on("operator", "Fatal Python error")
-    log.info("up", "stopped")
+    lines.passed_on("operator", '{"level": "debug", "msg": "x"}')
+    lines.passed_on("operator", "Fatal Python error")
+    lines.info("up", "stopped")
 
     assert kept[:2] == ['{"component": "operator", "level": "debug", "msg": "x"}', "operator | Fatal Python error"]
     assert json.loads(kept[2])["msg"] == "stopped"

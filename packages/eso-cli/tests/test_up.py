@@ -254,7 +254,7 @@ def test_it_stops_at_once_when_it_is_interrupted_while_it_starts(tmp_path: Path)
     """The operator listens on a random port that `eso up` does not know, so the start lasts until its timeout."""
     elsewhere = ["--", "--live-addr=127.0.0.1:0"]
     process = subprocess.Popen(
-        [str(ESO), "up", *elsewhere], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [str(ESO), "up", "-v", *elsewhere], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     try:
         assert process.stderr is not None
