@@ -1,6 +1,8 @@
-"""Write values.schema.json of the charts from their values.yaml; or check that it is up to date.
+"""Write the generated files of the charts: values.schema.json from values.yaml, providers.yaml from the providers.
 
 gen_chart_schema.py [--check] CHARTS
+
+With --check, only check that they are up to date.
 
 A value has the type of its default, and a map has no keys but those of its default; an empty map or list has any. What
 `values.yaml` cannot say is in the tables below: keys that are accepted without a default, and words to choose from.
@@ -14,6 +16,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import yaml
+
+from eso_cli.providers import service_object
+from eso_operator.resolving.resolved import ServiceKey
+from eso_sdk.installed import installed, load
+
+PROVIDERS: Final = Path(__file__).resolve().parents[1] / "providers"
 
 Schema = dict[str, Any]
 
@@ -64,7 +72,9 @@ def main(arguments: list[str]) -> int:
     if len(folders) != 1:
         print("usage: gen_chart_schema.py [--check] CHARTS", file=sys.stderr)
         return 2
-    wanted = {folder / "values.schema.json": text for folder, text in rendered(Path(folders[0])).items()}
+    charts = Path(folders[0])
+    wanted = {folder / "values.schema.json": text for folder, text in rendered(charts).items()}
+    wanted[charts / "external-secrets" / "files" / "providers.yaml"] = served()
     stale = [path for path, text in wanted.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
     if check:
         for path in stale:
@@ -73,6 +83,17 @@ def main(arguments: list[str]) -> int:
     for path in stale:
         path.write_text(wanted[path], encoding="utf-8")
     return 0
+
+
+def served() -> str:
+    """Return what each provider serves, as annotations of its Service: known before its first pod runs."""
+    annotations = {
+        name: service_object(ServiceKey("", name), 0, load(name).kind_infos)["metadata"]["annotations"]
+        for name in installed()
+        if (PROVIDERS / name).is_dir()
+    }
+    head = "# Written by `make gen`: what each provider serves, as annotations of its Service.\n"
+    return head + yaml.safe_dump(annotations, width=float("inf"))
 
 
 def rendered(charts: Path) -> dict[Path, str]:

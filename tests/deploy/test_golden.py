@@ -43,7 +43,8 @@ def essence(document: JsonObject) -> Any:
                 if rule["apiGroups"] == [""] or rule["verbs"] != ["get", "list", "watch"]  # kinds come with their CRDs
             ]
         case "Service" | "NetworkPolicy":
-            return {key: value for key, value in document["spec"].items() if "elector" not in key}
+            annotations = {key: document["metadata"][key] for key in ("annotations",) if key in document["metadata"]}
+            return {**annotations, **{key: value for key, value in document["spec"].items() if "elector" not in key}}
         case "RoleBinding" | "ClusterRoleBinding":
             return f"{document['roleRef']['name']} for {document['subjects'][0]['name']}"
         case _:

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import pytest
 import yaml
 
+from eso_cli.providers import service_object
 from eso_cli.testing.upprocess import UpProcess
 from eso_operator.controllers.secretstore.kinds import (
     CLUSTER_PROVIDER_KIND,
@@ -26,6 +27,8 @@ from eso_operator.controllers.secretstore.kinds import (
 )
 from eso_operator.process.flags import parse
 from eso_operator.process.settings import DEFAULT_GATES, FeatureGate, Reconcilers, Settings
+from eso_operator.resolving.resolved import ServiceKey
+from eso_sdk.installed import load
 from kubebase.meta import JsonObject
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -182,6 +185,25 @@ def test_the_dashboard_is_a_switch_and_asks_every_reader_for_a_token(operator_ch
     pod = deployment["spec"]["template"]["spec"]
     assert pod["volumes"] == [{"name": "dashboard-tls", "secret": {"secretName": "dashboard-tls"}}]
     assert settings_of(own).dashboard.certificate_folder == Path(pod["containers"][0]["volumeMounts"][0]["mountPath"])
+
+
+def test_each_service_says_what_its_provider_serves_before_a_pod_answers(operator_chart: Chart) -> None:
+    """Without it, every store of a first installation would be told to install what is being started."""
+    alone, together = ("vault", "generators", "webhook"), ("aws", "fake")
+    values: dict[str, Any] = {name: {"enabled": True} for name in alone}
+    values["shared"] = {"enabled": True, "names": list(together)}
+
+    objects = operator_chart(providers=values)
+
+    found = {
+        each["metadata"]["name"]: each["metadata"].get("annotations", {})
+        for each in objects
+        if each["kind"] == "Service" and "external-secrets.io/provider" in each["metadata"]["labels"]
+    }
+    assert found == {
+        f"provider-{name}": service_object(ServiceKey("", ""), 0, load(name).kind_infos)["metadata"]["annotations"]
+        for name in (*alone, *together)
+    }
 
 
 def test_only_probes_reach_the_operator(operator_chart: Chart) -> None:

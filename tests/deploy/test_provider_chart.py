@@ -69,6 +69,33 @@ def test_the_service_is_one_that_the_operator_finds_and_issues_certificates_for(
     assert pod["spec"]["volumes"][0]["secret"] == {"secretName": f"{NAME}-provider-tls"}
 
 
+KINDS, KEYS = "external-secrets.io/provider-kinds", "external-secrets.io/provider-v1-keys"
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        pytest.param({"name": "vault"}, {KEYS: "openBao,vault"}, id="a provider of the project"),
+        pytest.param({"name": "weather"}, {}, id="another one that says nothing"),
+        pytest.param(
+            {"name": "weather", "serves": {"kinds": ["A.v1.x.io", "B.v1.x.io"], "v1ProviderKeys": ["weather"]}},
+            {KINDS: "A.v1.x.io,B.v1.x.io", KEYS: "weather"},
+            id="another one that says it",
+        ),
+        pytest.param(
+            {"name": "vault", "serves": {"v1ProviderKeys": ["vault", "bao"]}}, {KEYS: "vault,bao"}, id="more than known"
+        ),
+    ],
+)
+def test_the_service_says_what_the_provider_serves_before_a_pod_answers(
+    rendered: Rendered, values: dict[str, Any], expected: dict[str, str]
+) -> None:
+    annotations = rendered(**values)["Service"]["metadata"].get("annotations", {})
+
+    assert expected.items() <= annotations.items()
+    assert expected or not annotations
+
+
 def test_only_the_operator_may_call(rendered: Rendered) -> None:
     """R100: by the network and, whatever the network lets through, by its identity."""
     operator = {

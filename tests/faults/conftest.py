@@ -39,8 +39,12 @@ SERVICE = "provider-fake"
 PORT = 8080
 COMMAND = (str(Path(sys.executable).parent / "eso-provider-fake"),)
 _QUICK = Backoff(first=0.2, cap=1.0)
-HASTY = Tempo(RuntimeSettings(breaker=BreakerSettings(rest=_QUICK)), DirectorySettings(refresh=2.0, again=_QUICK))
-"""Between two tries the operator waits up to half a minute. How long is tested in virtual time, elsewhere."""
+HASTY = Tempo(
+    RuntimeSettings(breaker=BreakerSettings(rest=_QUICK)), DirectorySettings(refresh=2.0, again=_QUICK, start=0.0)
+)
+"""Between two tries the operator waits up to half a minute, and minutes for a provider that starts. How long is tested
+in virtual time, elsewhere.
+"""
 
 
 @dataclass(slots=True)

@@ -152,3 +152,29 @@ async def test_a_provider_that_runs_keeps_what_another_one_serves_too() -> None:
         await install(cluster, [obj(V1, "SecretStore", {"provider": {"fake": {"data": []}}})])
 
         assert await demand.look() == {}
+
+
+async def test_the_needs_of_objects_that_are_about_to_be_created_are_known_before_them() -> None:
+    async with Cluster(None, clock=SystemClock()) as cluster:
+        demand = Demand(cluster, (), ("fake", "generators"), warn=pytest.fail)
+        await demand.expect([obj("v1", "Secret", {}), obj("apps/v1", "Deployment", {}), {"kind": "SecretStore"}])
+        nothing = await demand.look()
+
+        await demand.expect([obj("v1", "Secret", {}), obj(V1, "SecretStore", {"provider": {"fake": {}}})])
+
+        assert nothing == {}
+        assert await demand.look() == {"fake": "SecretStore app/one"}
+
+
+async def test_what_no_installed_provider_serves_is_said_once() -> None:
+    said: list[str] = []
+    async with Cluster(None, clock=SystemClock()) as cluster:
+        demand = Demand(cluster, (), ("fake",), warn=said.append)
+
+        await demand.expect([obj(V1, "SecretStore", {"provider": {"chef": {}}}, name) for name in ("one", "two")])
+        await demand.expect([{"apiVersion": V1, "kind": "SecretStore", "spec": {"provider": {"other": {}}}}])
+
+    assert [line.partition(";")[0] for line in said] == [
+        "SecretStore app/one: no installed provider serves spec.provider.chef",
+        "SecretStore : no installed provider serves spec.provider.other",
+    ]

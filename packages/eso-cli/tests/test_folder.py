@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
 import yaml
 
 from eso_cli.folder import Folder, Voice
+from kubebase.meta import JsonObject
 from kubebase.testing.clock import VirtualClock
 from localkube.manifests import install
 from localkube.model import ListQuery
@@ -174,6 +175,23 @@ spec:
   - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}
 """
 WIDGET = "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: one, namespace: later}\n"
+
+
+async def test_what_is_about_to_be_applied_is_announced_before(followed: Followed) -> None:
+    announced: list[tuple[set[str], bool]] = []
+
+    async def before(objects: Sequence[JsonObject]) -> None:
+        announced.append(({each["metadata"]["name"] for each in objects}, "good" in await followed.there("default")))
+
+    folder = Folder([followed.place], followed.kube.cluster, Voice(followed.said.append, followed.told.append), before)
+    followed.put("good.yaml", GOOD.replace("NAME", "good"))
+
+    await folder.apply_changes()
+
+    (names, was_there), *_ = announced
+    assert "good" in names
+    assert not was_there
+    assert "good" in await followed.there("default")
 
 
 async def test_namespaces_and_kinds_go_first_whatever_file_they_are_in(followed: Followed) -> None:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
+import stat
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
-from eso_cli.loglines import LogLines
+from eso_cli.loglines import LogFile, LogLines, Shown
 from kubebase.clock import SystemClock
 
 AT = datetime(2030, 1, 1, 12, 4, 11, tzinfo=UTC)
 CLOCK_TIME = f"{AT.astimezone():%H:%M:%S}"
 
 
-def shown(line: str, *, text: bool = False, quiet: bool = False, colour: bool = False) -> list[str]:
+def shown(line: str, *, text: bool = False, show: Shown = Shown.ALL, colour: bool = False) -> list[str]:
     written: list[str] = []
-    LogLines(written.append, SystemClock(), text=text, quiet=quiet, colour=colour).passed_on("fake", line)
+    LogLines(written.append, SystemClock(), text=text, shown=show, colour=colour).passed_on("fake", line)
     return written
 
 
@@ -60,17 +62,70 @@ def test_a_strange_time_does_not_lose_the_line(stamp: object) -> None:
     assert shown(json.dumps({"ts": stamp, "msg": "x"}), text=True) == ["--:--:-- info    fake  x"]
 
 
+@pytest.mark.parametrize("show", [Shown.QUIET, Shown.USUAL])
 @pytest.mark.parametrize(
-    ("line", "kept"),
+    ("line", "seen"),
     [
-        pytest.param('{"level": "info", "msg": "x"}', False, id="news is dropped"),
-        pytest.param('{"level": "warning", "msg": "x"}', True, id="a warning stays"),
-        pytest.param('{"msg": "x"}', True, id="what has no level stays"),
-        pytest.param("Fatal Python error", True, id="a crash stays"),
+        pytest.param('{"level": "info", "msg": "x"}', False, id="what it does"),
+        pytest.param('{"level": "warning", "msg": "x"}', False, id="a warning, which is in a condition too"),
+        pytest.param('{"level": "error", "msg": "x"}', True, id="an error"),
+        pytest.param("Fatal Python error", True, id="a crash"),
     ],
 )
-def test_quiet_drops_lines_below_a_warning(line: str, kept: bool) -> None:
-    assert bool(shown(line, quiet=True)) is kept
+def test_of_a_child_the_user_sees_errors_and_crashes(line: str, seen: bool, show: Shown) -> None:
+    assert bool(shown(line, show=show)) is seen
+
+
+@pytest.mark.parametrize(
+    ("show", "seen"),
+    [
+        pytest.param(Shown.QUIET, ["a problem"], id="quiet"),
+        pytest.param(Shown.USUAL, ["starting provider fake", "a problem"], id="usual"),
+        pytest.param(Shown.ALL, ["starting provider fake", "a problem"], id="verbose"),
+    ],
+)
+def test_of_eso_up_itself_the_user_sees_what_starts_unless_it_is_quiet(show: Shown, seen: list[str]) -> None:
+    written: list[str] = []
+    lines = LogLines(written.append, SystemClock(), text=False, shown=show)
+
+    lines.info("up", "starting provider fake")
+    lines.warning("up", "a problem")
+
+    assert [json.loads(line)["msg"] for line in written] == seen
+
+
+def test_every_line_is_kept_as_json_whatever_the_user_sees() -> None:
+    kept: list[str] = []
+    lines = LogLines(lambda _: None, SystemClock(), text=True, shown=Shown.QUIET, keep=kept.append)
+
+    lines.passed_on("operator", '{"level": "debug", "msg": "x"}')
+    lines.passed_on("operator", "Fatal Python error")
+    lines.info("up", "stopped")
+
+    assert kept[:2] == ['{"component": "operator", "level": "debug", "msg": "x"}', "operator | Fatal Python error"]
+    assert json.loads(kept[2])["msg"] == "stopped"
+
+
+def test_a_log_file_is_private_and_bounded(tmp_path: Path) -> None:
+    place = tmp_path / "eso.log"
+    file = LogFile(place, limit=100)
+
+    for number in range(50):
+        file.write(f"line {number:03}")
+    file.close()
+
+    former = place.with_name("eso.log.1")
+    lines = former.read_text().splitlines() + place.read_text().splitlines()
+    assert lines[-1] == "line 049"
+    assert lines == sorted(lines)
+    assert max(place.stat().st_size, former.stat().st_size) < 200
+    assert [stat.S_IMODE(each.stat().st_mode) for each in (place, former)] == [0o600, 0o600]
+
+
+def test_a_log_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
+    LogFile(tmp_path / "absent" / "eso.log").write("lost")
+
+    assert not (tmp_path / "absent").exists()
 
 
 def test_colours_only_mark_the_level() -> None:

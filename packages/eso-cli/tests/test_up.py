@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from eso_api.kinds import installed_kinds
+from eso_cli.loglines import Shown
 from eso_cli.up import Options, Site
 from kuberun.testing.kubectl import Kubectl
 from localkube.server import LocalKube
@@ -97,6 +98,42 @@ def test_it_announces_itself_stops_cleanly_on_either_signal_and_keeps_its_object
     assert [left, left_again] == [False, False]
 
 
+def banner(tmp_path: Path, shown: Shown, capsys: pytest.CaptureFixture[str], *flags: str) -> list[str]:
+    options = Options(
+        tmp_path / "data", tmp_path / "kube config", port=0, ready_file=None, shown=shown, operator_flags=flags
+    )
+    site = Site(options, LocalKube(tmp_path / "data", port=0), (), asyncio.Event())
+    site.announce("ready /somewhere")
+    site.end()
+    return capsys.readouterr().out.splitlines()
+
+
+def test_a_start_ends_with_the_addresses_and_the_next_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dashboard, log, ready, following = banner(tmp_path, Shown.USUAL, capsys)
+
+    assert dashboard.startswith("dashboard http://127.0.0.1:")
+    assert log == f"log {tmp_path}/data/eso.log"
+    assert ready == "ready /somewhere"
+    assert following == f"next: export KUBECONFIG='{tmp_path}/kube config'; eso status -A"
+
+
+def test_a_start_without_a_dashboard_names_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert banner(tmp_path, Shown.USUAL, capsys, "--dashboard-addr=0")[0].startswith("log ")
+
+
+def test_a_quiet_start_prints_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert banner(tmp_path, Shown.QUIET, capsys) == []
+
+
+def test_quiet_and_verbose_at_once_are_refused(eso_inside: Eso) -> None:
+    refused = eso_inside("up", "-q", "-v")
+
+    assert refused.returncode == 2
+    assert "give --quiet or --verbose, not both" in refused.stderr
+
+
 def test_our_kinds_are_served(up: Up, tmp_path: Path) -> None:
     served = Kubectl(up, tmp_path)("get", "crds", "--output", "name").splitlines()
 
@@ -162,7 +199,7 @@ def test_the_operator_is_asked_where_its_own_flags_put_it(tmp_path: Path, addres
     options = Options(tmp_path, tmp_path / "kubeconfig", 0, None, operator_flags=(f"--live-addr={address}",))
 
     site = Site(options, LocalKube(tmp_path), (), asyncio.Event())
-    site.release_ports()
+    site.end()
 
     assert site.readiness == asked
 
@@ -217,7 +254,7 @@ def test_it_stops_at_once_when_it_is_interrupted_while_it_starts(tmp_path: Path)
     """The operator listens on a random port that `eso up` does not know, so the start lasts until its timeout."""
     elsewhere = ["--", "--live-addr=127.0.0.1:0"]
     process = subprocess.Popen(
-        [str(ESO), "up", *elsewhere], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [str(ESO), "up", "-v", *elsewhere], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     try:
         assert process.stderr is not None

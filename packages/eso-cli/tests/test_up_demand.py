@@ -57,7 +57,7 @@ def listens(address: str) -> bool:
 
 def starts(up: UpProcess, name: str) -> list[str]:
     """What `eso up` said about starting that provider."""
-    entries = [json.loads(line) for line in up.output.splitlines() if '"component": "up"' in line]
+    entries = [json.loads(line) for line in up.transcript.splitlines() if '"component": "up"' in line]
     return [entry["msg"] for entry in entries if entry["msg"].startswith(f"starting provider {name}:")]
 
 
@@ -75,7 +75,7 @@ async def test_the_dashboard_is_printed_named_in_the_ready_file_and_served(up: U
         page = await answer.text()
 
     assert address.startswith("http://127.0.0.1:")
-    assert f"dashboard {address}\n" in up.output
+    assert f"dashboard {address}\n" in up.transcript
     assert any(words in page for words in ("Nothing here yet", "Everything is ready", "1 problem"))
 
 
@@ -92,7 +92,7 @@ async def test_the_first_store_starts_its_provider_and_becomes_ready(bench: Benc
     }
     up.wait_for(lambda: "fake" in named_providers(up), "the ready file does not name it")
     assert listens(named_providers(up)["fake"])
-    assert up.output.count(LOOPBACK) == 1
+    assert up.transcript.count(LOOPBACK) == 1
 
 
 async def test_the_first_generator_starts_its_provider_and_its_values_arrive(bench: Bench, up: UpProcess) -> None:
@@ -107,14 +107,15 @@ async def test_the_first_generator_starts_its_provider_and_its_values_arrive(ben
     up.wait_for(lambda: "generators" in named_providers(up), "the ready file does not name it")
 
 
-async def test_a_store_of_a_provider_that_is_not_installed_says_what_to_install(bench: Bench) -> None:
-    await bench.create(STORES, "doppler", spec={"provider": {"doppler": {"auth": {}}}})
+async def test_a_store_of_a_provider_that_is_not_installed_says_what_to_install(bench: Bench, up: UpProcess) -> None:
+    await bench.create(STORES, "chef", spec={"provider": {"chef": {"auth": {}}}})
 
-    store = await bench.ready(STORES, "doppler", lambda condition: condition.status == "False")
+    up.wait_for(lambda: "SecretStore app/chef: no installed provider serves" in up.transcript, "nothing is said of it")
+    store = await bench.ready(STORES, "chef", lambda condition: condition.status == "False", within=90)
 
     (ready,) = (each for each in store["status"]["conditions"] if each["type"] == "Ready")
     assert ready["message"].startswith("ProviderNotInstalled: ")
-    assert "(eso-provider-doppler)" in ready["message"]
+    assert "(eso-provider-chef)" in ready["message"]
     assert "not reached" not in ready["message"]  # those that wait for their first user are not asked
 
 

@@ -327,6 +327,11 @@ kind: Service
 metadata:
   {{- include "eso.unit.metadata" (list $unit $name) | nindent 2 }}
     external-secrets.io/provider: "true"
+{{- with .member.serves }}
+  # The operator knows from these what the provider serves before the first pod answers.
+  annotations:
+    {{- toYaml . | nindent 4 }}
+{{- end }}
 spec:
   clusterIP: None
 {{- with include "eso.families" $settings.service | trim }}

@@ -9,7 +9,7 @@ object is inspected once. After that, changes cost nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
@@ -48,6 +48,9 @@ _USERS: Final[tuple[AnyKind, ...]] = (
     *GENERATOR_KINDS,
 )
 """The core kinds that need a provider. Every kind that a provider defines needs one too."""
+
+
+_MAX_UNSERVED: Final = 100
 
 
 class Want(NamedTuple):
@@ -121,8 +124,10 @@ class Demand:
         self._names = (*running, *self._waiting)
         self._warn = warn
         own = [kind for kind in installed_kinds(_ignore) if kind not in KINDS]
+        self._kinds = frozenset(Want(kind.group, kind.name) for kind in (*_USERS, *own))
         self._resources = frozenset(kind.crd_name for kind in (*_USERS, *own))
         self._offers: dict[Want, str] | None = None
+        self._unserved: set[Want] = set()
         self._needed: dict[str, str] = {}
         self._news = asyncio.Event()
 
@@ -155,6 +160,17 @@ class Demand:
         needed, self._needed = self._needed, {}
         return needed
 
+    async def expect(self, objects: Sequence[JsonObject]) -> None:
+        """Note the needs of objects that are about to be created, so that their providers are known before them."""
+        users = [obj for obj in objects if _kind_of(obj) in self._kinds]
+        if not users:
+            return
+        if self._offers is None:
+            self._offers = await asyncio.to_thread(offers, self._names, self._warn)
+            await self._note_present()
+        for obj in users:
+            self._note(obj)
+
     async def _note_present(self) -> None:
         for resource in self._resources:
             if (kind := self._cluster.catalog.stored(resource)) is not None:
@@ -171,14 +187,33 @@ class Demand:
 
     def _note(self, obj: JsonObject) -> None:
         want = wanted_by(obj)
-        name = self._offers.get(want) if self._offers is not None and want is not None else None
-        if name is not None and name in self._waiting:
+        if want is None or self._offers is None:
+            return
+        name = self._offers.get(want)
+        if name is None:
+            self._tell_unserved(want, obj)
+        elif name in self._waiting:
             del self._waiting[name]
             self._needed[name] = _shown(obj)
             self._news.set()
 
+    def _tell_unserved(self, want: Want, obj: JsonObject) -> None:
+        """Warn once about a kind or key that no installed provider serves."""
+        if want not in self._unserved and len(self._unserved) < _MAX_UNSERVED:
+            self._unserved.add(want)
+            what = f"{want.name} of {want.group}" if want.group else f"spec.provider.{want.name}"
+            self._warn(
+                f"{_shown(obj)}: no installed provider serves {what}; `eso provider list` shows the installed ones"
+            )
+
+
+def _kind_of(obj: JsonObject) -> Want:
+    return Want(str(obj.get("apiVersion", "")).rpartition("/")[0], str(obj.get("kind", "")))
+
 
 def _shown(obj: JsonObject) -> str:
-    metadata = obj["metadata"]
-    namespace = metadata.get("namespace", "")
-    return f"{obj['kind']} {namespace}/{metadata['name']}" if namespace else f"{obj['kind']} {metadata['name']}"
+    """Name an object, which may come from a file and be incomplete."""
+    metadata = obj.get("metadata")
+    metadata = metadata if isinstance(metadata, dict) else {}
+    namespace, name = metadata.get("namespace", ""), metadata.get("name", "")
+    return f"{obj.get('kind')} {namespace}/{name}" if namespace else f"{obj.get('kind')} {name}"

@@ -8,7 +8,7 @@ files stay in the API: only users delete them.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -25,6 +25,13 @@ _FIRST: Final = ("Namespace", "CustomResourceDefinition")
 """Kinds that other objects need, applied first."""
 
 Stamp = tuple[tuple[str, int, int], ...]
+
+Before = Callable[[Sequence[JsonObject]], Awaitable[None]]
+"""Called with the objects that are about to be applied."""
+
+
+async def _nothing(_: Sequence[JsonObject]) -> None:
+    return
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +53,11 @@ class Refused:
 class Folder:
     """The files and directories of manifests, and their last seen state."""
 
-    def __init__(self, places: Sequence[Path], cluster: Cluster, voice: Voice) -> None:
+    def __init__(self, places: Sequence[Path], cluster: Cluster, voice: Voice, before: Before = _nothing) -> None:
         self._places = places
         self._cluster = cluster
         self._voice = voice
+        self._before = before
         self._seen: Stamp = ()
         self._unseen: set[str] = set()
         """The reported messages about places that cannot be read."""
@@ -88,6 +96,7 @@ class Folder:
                 documents += read_manifests(str(file))
             except InputError as problem:
                 self._unusable(problem)
+        await self._before([document.content for document in documents if isinstance(document.content, dict)])
         self._refused = await self._apply(Refused(document, "") for document in sorted(documents, key=rank))
         return True
 

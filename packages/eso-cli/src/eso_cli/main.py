@@ -127,15 +127,22 @@ def up(
     shared_providers: Annotated[
         bool, typer.Option("--shared-providers", help="Run all providers in one process, to save memory.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log warnings and errors only.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print problems and errors only.")] = False,
+    verbose: Annotated[
+        bool,
+        typer.Option("--verbose", "-v", help="Print every log line; otherwise they are in DATA_DIR/eso.log only."),
+    ] = False,
 ) -> None:
     """Run everything on this machine until interrupted: Kubernetes API, External Secrets CRDs, operator, providers.
 
     An installed provider starts when the first store or generator needs it.
     Arguments after -- are passed to the operator.
     """
+    from eso_cli.loglines import Shown
     from eso_cli.up import Options, serve
 
+    if quiet and verbose:
+        raise typer.BadParameter("give --quiet or --verbose, not both")
     options = Options(
         data_dir=data_dir,
         kubeconfig=kubeconfig or data_dir / "kubeconfig",
@@ -146,7 +153,7 @@ def up(
         operator=operator,
         operator_flags=tuple(context.args),
         log_format=log_format,
-        quiet=quiet,
+        shown=Shown.QUIET if quiet else Shown.ALL if verbose else Shown.USUAL,
         shared_providers=shared_providers,
     )
     raise typer.Exit(asyncio.run(serve(options)))

@@ -3,7 +3,8 @@
 The API server runs in this process. The operator and the providers are child processes and are restarted when they
 exit. Providers on the command line start at once; any other installed provider starts with the first object that needs
 it. With `--shared-providers` one child runs all of them, and starts each when its certificates are written. Log lines
-of the children go to the standard error of this process, with the name of the component.
+of the children go to a file in the data directory; those that report an error, or all with `--verbose`, also to the
+standard error of this process, with the name of the component.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import shlex
 import shutil
 import sys
 from asyncio import TaskGroup
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +26,7 @@ from eso_api.crd import crds
 from eso_api.kinds import installed_kinds
 from eso_cli.demand import Demand
 from eso_cli.folder import Folder, Voice, missing
-from eso_cli.loglines import LogFormat, LogLines
+from eso_cli.loglines import LogFile, LogFormat, LogLines, Shown
 from eso_cli.progress import Progress
 from eso_cli.providers import (
     CORE_NAMESPACE,
@@ -70,13 +72,17 @@ class Options:
     operator: bool = True
     operator_flags: tuple[str, ...] = ()
     log_format: LogFormat = LogFormat.AUTO
-    quiet: bool = False
+    shown: Shown = Shown.USUAL
     shared_providers: bool = False
     """Run all providers in one process."""
 
     @property
     def files(self) -> Files:
         return Files(self.kubeconfig, self.ready_file)
+
+    @property
+    def log_file(self) -> Path:
+        return self.data_dir / "eso.log"
 
     def planned_providers(self) -> tuple[Supervised, ...]:
         """Return the providers of the command line and, if an operator runs, those that start on demand."""
@@ -92,20 +98,20 @@ async def serve(options: Options) -> int:
     try:
         kube = LocalKube(options.data_dir, port=options.port)
         site = Site(options, kube, options.planned_providers(), stop, progress)
-        ports.callback(site.release_ports)
+        ports.callback(site.end)
         site.check_options()
         progress.show("starting the API server, the operator and the providers")
-        await run(kube, site.objects(), options.files, announce=progress.echo, company=site.company, stop=stop)
+        await run(kube, site.objects(), options.files, announce=site.announce, company=site.company, stop=stop)
+        site.tell("stopped")
     except (StartError, ProviderNameError, SettingsError, OSError, ExceptionGroup) as problem:
         progress.echo(f"eso up: {_said(problem, options)}", err=True)
         return 1
     finally:
         ports.close()
-    _log_lines(options, progress).info(_COMPONENT, "stopped")
     return 0
 
 
-def _log_lines(options: Options, progress: Progress) -> LogLines:
+def _log_lines(options: Options, progress: Progress, kept: LogFile) -> LogLines:
     """Write to standard error: for people on a terminal, as JSON into a file or pipe."""
     terminal = sys.stderr.isatty()
     text = terminal if options.log_format is LogFormat.AUTO else options.log_format is LogFormat.TEXT
@@ -114,7 +120,7 @@ def _log_lines(options: Options, progress: Progress) -> LogLines:
     def write(line: str) -> None:
         progress.echo(line, err=True)
 
-    return LogLines(write, SystemClock(), text=text, colour=colour, quiet=options.quiet)
+    return LogLines(write, SystemClock(), text=text, colour=colour, shown=options.shown, keep=kept.write)
 
 
 def _said(problem: Exception, options: Options) -> str:
@@ -165,10 +171,13 @@ class Site:
         self._live_port, self._dashboard_port = ReservedPort(), ReservedPort()
         self._stop = stop
         self._progress = progress or Progress()
-        self._log = _log_lines(options, self._progress)
+        self._log_file = LogFile(options.log_file)
+        self._log = _log_lines(options, self._progress, self._log_file)
         self._announced = self._said_loopback = False
 
-    def release_ports(self) -> None:
+    def end(self) -> None:
+        """Release the ports and the log file."""
+        self._log_file.close()
         own = (self._live_port, self._dashboard_port)
         for reserved in (*own, *(provider.reserved for provider in self._providers.values())):
             reserved.release()
@@ -198,7 +207,6 @@ class Site:
 
         The processes start before the server has the CRDs: they load their modules meanwhile. Their requests wait.
         """
-        folder = Folder(self._options.manifests, self._kube.cluster, Voice(self._warn, self._tell))
         client = Client(AiohttpTransport(config.load(kubeconfig)))
         for provider in self._providers.values():
             provider.ready_file.unlink(missing_ok=True)  # of a process that was killed
@@ -210,11 +218,34 @@ class Site:
                 demand = self._demand()
                 running = _Running(start, tasks, client, demand)
                 with demand.following():
-                    yield await self._begin(running, folder)
+                    yield await self._begin(running, self._folder(running))
                 for task in running.owned:
                     task.cancel()
         finally:
             await client.close()
+
+    def announce(self, ready: str) -> None:
+        """Print how to reach everything, and the next command. `ready` names the kubeconfig."""
+        if self._options.shown is Shown.QUIET:
+            return
+        if not self._options.operator:
+            self._progress.echo(ready)
+            return
+        if self.dashboard:
+            self._progress.echo(f"dashboard {self.dashboard}")
+        self._progress.echo(f"log {self._options.log_file.absolute()}")
+        self._progress.echo(ready)
+        kubeconfig = shlex.quote(str(self._options.kubeconfig.absolute()))
+        self._progress.echo(f"next: export KUBECONFIG={kubeconfig}; eso status -A")
+
+    def _folder(self, running: _Running) -> Folder:
+        async def before(objects: Sequence[JsonObject]) -> None:
+            """Make the providers known first: without one, an object would be reported as having none."""
+            if self._options.operator:
+                await running.demand.expect(objects)
+                await self._start_needed(running)
+
+        return Folder(self._options.manifests, self._kube.cluster, Voice(self._warn, self.tell), before)
 
     def _demand(self) -> Demand:
         pinned = [provider.name for provider in self._started]
@@ -233,10 +264,7 @@ class Site:
             running.own(self._follow_needs(running))
         await self._until_ready()
         self._announced = True
-        added = self._additions()
-        if "dashboard" in added and not self._stop.is_set():
-            self._progress.echo(f"dashboard {added['dashboard']}")
-        return added
+        return self._additions()
 
     # --- providers on demand ------------------------------------------------------------------------------------------
 
@@ -247,25 +275,32 @@ class Site:
 
     async def _start_needed(self, running: _Running) -> None:
         for name, who in (await running.demand.look()).items():
-            self._tell(f"starting provider {name}: {who} needs it")
+            self.tell(f"starting provider {name}: {who} needs it")
             provider = self._providers[name]
             self._started.append(provider)
             if not self._options.shared_providers:
                 running.start(self._component(provider))
-            running.own(self._attend(provider, running.client), self._announce_again(provider))
+            problem = await self._install_service(provider, "")
+            running.own(self._attend(provider, running.client, problem), self._announce_again(provider))
 
-    async def _attend(self, provider: Supervised, client: Client) -> None:
-        """Install the provider's Service, so that the operator finds it, and keep its certificates up to date."""
-        said = ""
-        while True:
-            try:
-                await install(self._kube.cluster, provider.objects())
-                break
-            except ManifestError as problem:  # for example, the namespace was deleted
-                if str(problem) != said:
-                    self._warn(f"provider {provider.name}: {problem}; it is tried again until it works")
-                said = str(problem)
-                await self._clock.sleep(_AGAIN_SECONDS)
+    async def _install_service(self, provider: Supervised, said: str) -> str:
+        """Install the provider's Service, so that the operator finds it; return the problem, empty if there is none.
+
+        `said` is the problem that was reported before.
+        """
+        try:
+            await install(self._kube.cluster, provider.objects())
+        except ManifestError as problem:  # for example, the namespace was deleted
+            if str(problem) != said:
+                self._warn(f"provider {provider.name}: {problem}; it is tried again until it works")
+            return str(problem)
+        return ""
+
+    async def _attend(self, provider: Supervised, client: Client, problem: str) -> None:
+        """Retry the provider's Service if it could not be installed, and keep its certificates up to date."""
+        while problem:
+            await self._clock.sleep(_AGAIN_SECONDS)
+            problem = await self._install_service(provider, problem)
         await keep_certificates(provider, client, self._clock, warn=self._warn)
 
     async def _announce_again(self, provider: Supervised) -> None:
@@ -317,7 +352,7 @@ class Site:
     def _tell_loopback(self) -> None:
         if not self._said_loopback and _ALLOW_ADDRESS not in os.environ:
             self._said_loopback = True
-            self._tell(f"providers may call loopback addresses of this machine; set {_ALLOW_ADDRESS} to change that")
+            self.tell(f"providers may call loopback addresses of this machine; set {_ALLOW_ADDRESS} to change that")
 
     def _operator_flags(self, kubeconfig: Path) -> list[str]:
         flags = ["--kubeconfig", str(kubeconfig), "--core-namespace", CORE_NAMESPACE]
@@ -365,7 +400,7 @@ class Site:
             except (aiohttp.ClientError, TimeoutError):
                 return False
 
-    def _tell(self, text: str) -> None:
+    def tell(self, text: str) -> None:
         self._log.info(_COMPONENT, text)
 
     def _warn(self, text: str) -> None:

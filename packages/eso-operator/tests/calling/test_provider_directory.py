@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 from eso_operator.calling.directory import Change, Directory
-from eso_operator.calling.settings import DirectorySettings
+from eso_operator.calling.errors import NoAnswerError, restated
+from eso_operator.calling.settings import START_SECONDS, DirectorySettings
+from eso_operator.certs.problems import CertificateError, Problem, ProblemName
 from eso_operator.resolving.resolved import Connection, SecretTls
 from eso_operator.testing.boundstores import KIND, TLS, bound_store, endpoint, wanted
 from eso_operator.testing.gateways import LoopbackGateway
@@ -231,3 +233,121 @@ async def test_a_forgotten_connection_is_gone(listed: Listed) -> None:
 
     assert not listed.directory.handshakes
     assert listed.heard[-1] is Change.FORGOTTEN
+
+
+# --- providers that start ---------------------------------------------------------------------------------------------
+
+
+class Failing:
+    """A gateway whose handshakes fail with this error until it is None."""
+
+    def __init__(self, error: ProviderError | None) -> None:
+        self.error = error
+        self.asked = 0
+
+    async def handshake(self, _endpoint: object, _tls: object) -> Handshake:
+        self.asked += 1
+        if self.error is not None:
+            raise restated(self.error)
+        return Handshake(ProtocolVersion(2, 2), (ProtocolVersion(2, 2),), "scripted", "1.0.0", "instance-1", ())
+
+
+def found(code: str) -> TransportError:
+    """The failure of a connection in which the probe found this."""
+    error = restated(TransportError("x"), backend_code=code)
+    assert isinstance(error, TransportError)
+    return error
+
+
+def certificate(name: ProblemName) -> CertificateError:
+    return CertificateError(Problem(name, "x"))
+
+
+@pytest.mark.parametrize(
+    ("error", "starts"),
+    [
+        pytest.param(certificate(ProblemName.NOT_ISSUED), True, id="it waits for its certificate"),
+        pytest.param(found("DNSFailure"), True, id="no pod of it is ready yet"),
+        pytest.param(found("Refused"), True, id="nothing listens there yet"),
+        pytest.param(found("Timeout"), True, id="no answer from there yet"),
+        pytest.param(NoAnswerError("x"), True, id="it is too busy to answer"),
+        pytest.param(found("UnknownCA"), False, id="another authority"),
+        pytest.param(found("HostnameMismatch"), False, id="another name"),
+        pytest.param(certificate(ProblemName.SERVICE_NOT_FOUND), False, id="its Service does not exist"),
+        pytest.param(certificate(ProblemName.SECRET_NOT_FOUND), False, id="a Secret of the user does not exist"),
+        pytest.param(ProviderError(ErrorReason.PROTOCOL_INCOMPATIBLE, "x"), False, id="another protocol"),
+    ],
+)
+async def test_a_provider_that_never_answered_is_starting_if_it_fails_as_one_that_starts(
+    loop: LoopbackGateway, error: ProviderError, starts: bool
+) -> None:
+    directory = Directory(Failing(error), loop.clock, draw=lambda: 0.0)
+
+    with pytest.raises(ProviderError):
+        await directory.ensure(CONNECTION)
+
+    assert directory.starting(CONNECTION) == (START_SECONDS if starts else 0.0)
+
+
+async def test_a_start_ends_with_its_time_or_with_the_first_answer(loop: LoopbackGateway) -> None:
+    gateway = Failing(found("Refused"))
+    directory = Directory(gateway, loop.clock, draw=lambda: 0.0)
+    left = []
+    for _ in range(4):
+        with pytest.raises(ProviderError):
+            await directory.refresh(CONNECTION)
+        left.append(directory.starting(CONNECTION))
+        await loop.clock.advance(START_SECONDS / 2)
+    gateway.error = None
+    await directory.refresh(CONNECTION)
+    gateway.error = found("Refused")
+    with pytest.raises(ProviderError):
+        await directory.refresh(CONNECTION)
+
+    assert left == [START_SECONDS, START_SECONDS / 2, 0.0, 0.0]
+    assert directory.starting(CONNECTION) == 0.0  # it answered before: an outage
+
+
+async def test_a_provider_outside_the_cluster_is_not_ours_to_start(loop: LoopbackGateway) -> None:
+    outside = Connection(replace(endpoint(), service=None), TLS)
+    directory = Directory(Failing(found("Refused")), loop.clock)
+
+    with pytest.raises(ProviderError):
+        await directory.ensure(outside)
+
+    assert directory.starting(outside) == 0.0
+
+
+async def test_a_provider_that_starts_is_asked_every_two_seconds_and_later_less_often(loop: LoopbackGateway) -> None:
+    gateway = Failing(found("Refused"))
+    directory = Directory(gateway, loop.clock, draw=lambda: 0.0)
+    with pytest.raises(ProviderError):
+        await directory.ensure(CONNECTION)
+    running = asyncio.create_task(directory.run())
+    await loop.clock.settle()
+    for _ in range(20):
+        await loop.clock.advance(1.0)
+    early = gateway.asked
+    await loop.clock.advance(START_SECONDS)
+    later = gateway.asked
+    for _ in range(20):
+        await loop.clock.advance(1.0)
+
+    assert early >= 10
+    assert gateway.asked - later <= 2
+    running.cancel()
+
+
+async def test_a_provider_that_eso_up_may_start_is_expected_for_a_while_by_all_that_want_it(
+    loop: LoopbackGateway,
+) -> None:
+    directory = Directory(Failing(None), loop.clock)
+
+    first = directory.expecting("spec.provider.fake")
+    await loop.clock.advance(20.0)
+    second = directory.expecting("spec.provider.fake")
+    await loop.clock.advance(20.0)
+
+    assert (first, second) == (30.0, 10.0)
+    assert directory.expecting("spec.provider.fake") == 0.0
+    assert directory.expecting("spec.provider.chef") == 30.0

@@ -298,6 +298,20 @@ def test_an_object_that_does_not_decode_is_a_problem_and_shows_no_value() -> Non
     assert (found.health, found.reason) == (Health.BAD, "StoreMalformed")
 
 
+def test_what_waits_for_a_provider_that_starts_is_no_problem_and_not_ready() -> None:
+    starting = store(status="Unknown", reason="ValidationUnknown", message="ProviderStarting: provider x is starting")
+    waiting = row(
+        EXTERNAL_SECRET,
+        "new",
+        {"secretStoreRef": {"name": "vault"}, "data": [{"secretKey": "k", "remoteRef": {"key": "r"}}]},
+        conditions=ready("Unknown", "SecretSyncedError"),
+        outcomes=[{"path": "spec.data[0]", "reason": "ProviderStarting", "store": "SecretStore vault"}],
+    )
+
+    assert [(each.health, each.reason) for each in (starting, waiting)] == [(Health.WAITING, "ProviderStarting")] * 2
+    assert said(starting, waiting) == ["1 ExternalSecret waits for SecretStore team/vault: ProviderStarting"]
+
+
 def test_an_unverified_store_of_its_users_credentials_is_good() -> None:
     found = store(status="Unknown", reason="ReferentAuthUnverified")
 

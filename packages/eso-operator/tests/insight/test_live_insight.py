@@ -101,7 +101,7 @@ async def test_a_provider_that_does_not_answer_is_the_cause_for_every_kind(clust
     await bench.create(SERVICES, SERVICE, metadata={"labels": LABEL, "annotations": annotations}, spec=ports)
     await cluster.build()
 
-    async with bench.operator():
+    async with bench.operator(bench.impatient):
         await bench.ready(PROVIDER_CLASS.resource(), SERVICE, ready("False"))
         await bench.ready(SECRET_STORE.resource(), "store", ready("False"))
         for name in ("db", "many"):

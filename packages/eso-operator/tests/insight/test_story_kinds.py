@@ -20,7 +20,7 @@ from eso_operator.insight.evidence import Evidence, Source
 from eso_operator.insight.facts import Mark, Recorded, Story
 from eso_operator.insight.sights import Look, Sight
 from eso_operator.insight.story import story_of
-from eso_operator.insight.ways import ENDPOINT, Way
+from eso_operator.insight.ways import ENDPOINT, HANDSHAKE, Way
 from eso_operator.resolving.resolve import Stage
 from eso_operator.resolving.resolved import Reason
 from kubebase.clock import rfc3339
@@ -48,6 +48,8 @@ def about(
 CONNECTED = Way(provider=Sight("ProviderClass", KEY, conditions=(ready("True", "Connected"),)))
 DOWN = Way(provider=Sight("ProviderClass", KEY, conditions=(ready("False", "Refused", "connection refused"),)))
 NONE = Way((Stage(ENDPOINT, "install it", Reason.NOT_INSTALLED),))
+UNCONNECTED = replace(CONNECTED, stages=(Stage(HANDSHAKE, "no handshake yet", Reason.NOT_CONNECTED),))
+STARTING = ready("Unknown", "ValidationUnknown", "ProviderStarting: provider x is starting")
 VALID, BROKEN = ready("True", "Valid"), ready("False", "InvalidProviderConfig", "no token at all")
 
 
@@ -94,6 +96,42 @@ def test_the_cause(evidence: Evidence, cause: str | None) -> None:
 
     assert (story.cause is None) == (cause is None)
     assert story.cause is None or (cause or "") in story.cause.what
+
+
+@pytest.mark.parametrize("conditions", [(VALID,), (BROKEN,), ()])
+def test_a_provider_is_never_connected_and_not_connected_at_once(conditions: tuple[Condition, ...]) -> None:
+    """The class may still have the address of a former process."""
+    story = story_of(store(*conditions, way=UNCONNECTED), NOW)
+
+    said = [fact.state for step in story.steps for fact in step if fact.name == "provider"]
+    assert said == ["ProviderNotConnected"]
+
+
+@pytest.mark.parametrize(
+    ("condition", "mark"),
+    [
+        pytest.param(STARTING, Mark.OPEN, id="its provider starts"),
+        pytest.param(ready("Unknown", "ReferentAuthUnverified"), Mark.GOOD, id="its users bring credentials"),
+    ],
+)
+def test_a_store_in_an_unknown_state_is_good_only_if_its_users_bring_credentials(
+    condition: Condition, mark: Mark
+) -> None:
+    story = story_of(store(condition), NOW)
+
+    assert story.head.mark is mark
+    assert story.cause is None
+
+
+def test_entries_that_wait_for_a_provider_are_not_failures() -> None:
+    waits = ready("Unknown", "SecretSyncedError", "waiting: ProviderStarting: provider x is starting")
+    outcome = {"path": "spec.data[0]", "reason": "ProviderStarting", "message": "provider x is starting"}
+    status = {"conditions": [msgspec.to_builtins(waits)], "outcomes": [outcome]}
+
+    story = story_of(about(EXTERNAL_SECRET, ENTRIES, waits, status=status), NOW)
+
+    assert story.cause is None
+    assert story.head.mark is Mark.OPEN
 
 
 # --- states of generators ---------------------------------------------------------------------------------------------

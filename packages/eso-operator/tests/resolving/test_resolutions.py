@@ -78,6 +78,12 @@ class World(ObjectsInMemory):
         self.handshakes[connection.key] = self.answer
         return self.answer
 
+    def starting(self, connection: Connection) -> float:
+        return 0.0 if connection.key in self.handshakes else 1.0
+
+    def expecting(self, wanted: str) -> float:
+        return 0.0 if wanted else 1.0
+
     def resolver(self) -> Resolver:
         return Resolver(self, self, SETTINGS, Resolutions(self, self.handshakes))
 

@@ -93,6 +93,21 @@ def test_the_gate(ref: StoreRef, document: JsonObject, need: Need, flood: bool, 
     assert outcome == (None if passes else (Reason.NOT_READY, "BACKOFF"))
 
 
+@pytest.mark.parametrize(
+    ("status", "waits"),
+    [
+        pytest.param(NEVER, True, id="it is not validated yet"),
+        pytest.param(UNKNOWN, True, id="its provider starts"),
+        pytest.param(BROKEN, False, id="it is broken"),
+    ],
+)
+def test_a_caller_waits_for_a_store_that_may_become_ready_by_itself(status: JsonObject, waits: bool) -> None:
+    with pytest.raises(ResolutionError) as raised:
+        resolved(V1_REF, v1(status))
+
+    assert (raised.value.waits > 0) is waits
+
+
 def test_a_closed_gate_repeats_what_the_store_says() -> None:
     with pytest.raises(ResolutionError, match="InvalidProviderConfig: bad region"):
         resolved(V1_REF, v1(BROKEN))

@@ -142,6 +142,29 @@ def test_a_class_whose_status_alone_changed_wakes_no_object(woken: Woken) -> Non
     assert woken.keys == set()
 
 
+@pytest.mark.parametrize(
+    ("port", "expected"),
+    [
+        pytest.param(8081, {USER, WAITER}, id="its port"),
+        pytest.param(8080, set(), id="nothing that concerns a provider"),
+    ],
+)
+def test_a_service_whose_port_changed_wakes_its_users_although_services_have_no_generation(
+    woken: Woken, port: int, expected: set[ObjectKey]
+) -> None:
+    old, new = (
+        {
+            "metadata": {"name": "aws", "namespace": "eso", "resourceVersion": str(each)},
+            "spec": {"ports": [{"port": each}]},
+        }
+        for each in (8080, port)
+    )
+
+    woken.wakes.place_changed(SERVICE, Change(ObjectKey("eso", "aws"), old, {**new, "status": {"loadBalancer": {}}}))
+
+    assert woken.keys == expected
+
+
 def test_a_secret_wakes_those_who_read_it(woken: Woken) -> None:
     woken.wakes.object_changed(KindId("", "v1", "Secret"), changed("token", "team"))
 

@@ -223,7 +223,9 @@ class _Run:
         flags += ["--live-addr", "127.0.0.1:0", "--metrics-addr", "0"]
         flags += [f"--expected-provider={service}={address}" for service, address in self._backend.services().items()]
         settings = parse([*flags, *self._order.operator_flags], os.environ)
-        tempo = replace(settings.providers.tempo, directory=DirectorySettings(again=Backoff(first=0.1, cap=0.5)))
+        # A plan ends when nothing more happens, so objects must not wait for a provider that may start later.
+        directory = DirectorySettings(again=Backoff(first=0.1, cap=0.5), start=0.0, appear=0.0)
+        tempo = replace(settings.providers.tempo, directory=directory)
         return replace(settings, providers=replace(settings.providers, tempo=tempo))
 
     def _hear(self, change: Change) -> None:

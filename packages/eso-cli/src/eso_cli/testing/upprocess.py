@@ -32,9 +32,9 @@ class UpProcess:
         self.data = folder / "data"
         self.ready_file = folder / "ready.json"
         self.kubeconfig = self.data / "kubeconfig"
-        self.log = folder / "up.log"
+        self.printed = folder / "up.log"
         command = [str(ESO), "up", "--data-dir", str(self.data), "--ready-file", str(self.ready_file), *arguments]
-        with self.log.open("ab") as output:
+        with self.printed.open("ab") as output:
             self._process = subprocess.Popen(  # noqa: S603 - our own command
                 command,
                 stdin=subprocess.DEVNULL,
@@ -47,9 +47,15 @@ class UpProcess:
         self.ca_file = folder / "ca.crt"
 
     @property
+    def transcript(self) -> str:
+        """What a user sees."""
+        return self.printed.read_text(errors="replace")
+
+    @property
     def output(self) -> str:
-        """Everything that it and its children wrote."""
-        return self.log.read_text(errors="replace")
+        """Everything that it and its children wrote: what a user sees, and the log file."""
+        kept = self.data / "eso.log"
+        return self.transcript + (kept.read_text(errors="replace") if kept.exists() else "")
 
     def wait_until_ready(self) -> None:
         self.wait_for(self.ready_file.exists, "it is not ready")

@@ -15,7 +15,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Protocol
 
-from eso_operator.calling.errors import IncompatibleError, restated
+from eso_operator.calling.errors import IncompatibleError, may_be_starting, restated
 from eso_operator.calling.settings import DirectorySettings
 from eso_operator.resolving.resolved import Connection, Endpoint, TlsSource
 from eso_wire.errors import ErrorReason, ProviderError
@@ -29,6 +29,7 @@ from kuberun.controller import parked
 
 _MAX_CONNECTIONS = 1000
 _MAX_INSTANCES = 64
+_MAX_EXPECTED = 1000
 _AT_ONCE = 8
 
 
@@ -55,6 +56,7 @@ class Handshakes(Protocol):
 @dataclass(slots=True, eq=False)
 class _Entry:
     connection: Connection
+    since: float
     handshake: Handshake | None = None
     error: ProviderError | None = None
     instances: BoundedDict[str, None] = field(default_factory=lambda: BoundedDict(_MAX_INSTANCES))
@@ -84,6 +86,7 @@ class Directory:
         self._known: dict[str, Handshake | str] = {}
         self._listeners: list[Listener] = []
         self._wake = asyncio.Event()
+        self._expected: BoundedDict[str, float] = BoundedDict(_MAX_EXPECTED)
 
     # --- known handshakes --------------------------------------------------------------------------------------------
 
@@ -98,6 +101,27 @@ class Directory:
     def listen(self, listener: Listener) -> None:
         """Call the listener synchronously on every change; it must not block."""
         self._listeners.append(listener)
+
+    # --- providers that start ----------------------------------------------------------------------------------------
+
+    def starting(self, connection: Connection) -> float:
+        """Return for how many more seconds the provider may be starting; 0 if it is not.
+
+        Only a provider behind a Service that has never answered starts. One that answered before and fails now is an
+        outage, and one outside the cluster is not ours to start.
+        """
+        entry = self._entries.get(connection.key)
+        if entry is None or entry.error is None or len(entry.instances) or connection.endpoint.service is None:
+            return 0.0
+        left = entry.since + self._settings.start - self._clock.monotonic()
+        return max(left, 0.0) if may_be_starting(entry.error) else 0.0
+
+    def expecting(self, wanted: str) -> float:
+        """Return for how many more seconds a provider that serves this may be started, from the first question on."""
+        now = self._clock.monotonic()
+        if wanted not in self._expected:
+            self._expected[wanted] = now
+        return max(self._expected[wanted] + self._settings.appear - now, 0.0)
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
@@ -196,7 +220,10 @@ class Directory:
         """
         before = entry.error
         entry.error, entry.failures = error, entry.failures + 1
-        entry.due = self._clock.monotonic() + self._settings.again.delay(entry.failures, self._draw)
+        delay = self._settings.again.delay(entry.failures, self._draw)
+        if self.starting(entry.connection) > 0:
+            delay = min(delay, self._settings.start_pause)
+        entry.due = self._clock.monotonic() + delay
         if error.reason is ErrorReason.PROTOCOL_INCOMPATIBLE:
             entry.handshake = None
         if entry.handshake is None:
@@ -215,7 +242,7 @@ class Directory:
     def _entry(self, connection: Connection) -> _Entry:
         entry = self._entries.get(connection.key)
         if entry is None:
-            entry = _Entry(connection)
+            entry = _Entry(connection, self._clock.monotonic())
             for evicted in self._entries.put(connection.key, entry, connection.owner):
                 self._forgotten(evicted.connection)
             self._wake.set()

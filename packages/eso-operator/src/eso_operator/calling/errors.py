@@ -16,8 +16,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from eso_operator.certs.problems import CertificateError
+from eso_operator.certs.problems import CertificateError, ProblemName
 from eso_wire.errors import ErrorReason, ProviderError, RetryClass
+from eso_wire.probe import TlsProblemKind
 from eso_wire.status import TransportError
 from eso_wire.values import Handshake
 from eso_wire.versions import ProtocolVersion, spelled
@@ -27,6 +28,11 @@ LONGEST_WAIT: Final = 3600.0
 
 UNSURE: Final = frozenset({ErrorReason.BACKEND_TIMEOUT, ErrorReason.BACKEND_UNAVAILABLE, ErrorReason.INTERNAL})
 """Errors after which a call may still have had its effect, because only the answer was lost."""
+
+_START_PROBLEMS: Final = frozenset(
+    {"", TlsProblemKind.DNS_FAILURE.value, TlsProblemKind.REFUSED.value, TlsProblemKind.TIMEOUT.value}
+)
+"""Findings of the probe at an address where a provider does not listen yet."""
 
 
 class StoreHealth(StrEnum):
@@ -129,6 +135,15 @@ class NoAnswerError(ProviderError):
 def is_infrastructure(error: ProviderError) -> bool:
     """Return whether the provider did not answer at all, as opposed to answering with an error."""
     return isinstance(error, TransportError | NoAnswerError)
+
+
+def may_be_starting(error: ProviderError) -> bool:
+    """Return whether a provider that is being started fails in this way: no certificates, no address, no listener."""
+    if isinstance(error, CertificateError):
+        return error.problem.name is ProblemName.NOT_ISSUED
+    if isinstance(error, TransportError):
+        return error.backend_code in _START_PROBLEMS
+    return isinstance(error, NoAnswerError)
 
 
 def answered_wrongly(label: str, what: str) -> ProviderError:

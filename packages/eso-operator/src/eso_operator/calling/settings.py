@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from kubebase.backoff import Backoff
 
@@ -20,6 +21,10 @@ class PoolSettings:
     connect_timeout: float = 10.0
 
 
+START_SECONDS: Final = 120.0
+"""The time that a provider gets to start: until then objects wait for it, and none of them fails."""
+
+
 @dataclass(frozen=True, slots=True)
 class DirectorySettings:
     """Intervals of handshakes, in seconds."""
@@ -27,6 +32,12 @@ class DirectorySettings:
     refresh: float = 60.0
     jitter: float = 0.2
     again: Backoff = field(default_factory=lambda: Backoff(first=2.0, cap=60.0))
+    start: float = START_SECONDS
+    """The time from the first attempt during which a provider that never answered counts as starting."""
+    start_pause: float = 2.0
+    """The longest pause between two attempts while a provider starts."""
+    appear: float = 30.0
+    """The time during which `eso up` may still decide to start a provider for an object that has none."""
 
 
 @dataclass(frozen=True, slots=True)

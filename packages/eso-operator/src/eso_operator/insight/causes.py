@@ -137,12 +137,17 @@ def _root(row: Row, rows: Mapping[ObjectId, Row], known: frozenset[tuple[str, st
 def _broken_needs(row: Row, rows: Mapping[ObjectId, Row], known: frozenset[tuple[str, str]]) -> Iterator[Row]:
     for need in row.blamed:
         there = rows.get(need)
-        if there is not None and there.health is Health.BAD:
+        if there is not None and (there.health is Health.BAD or _is_starting(there)):
             yield there
         elif there is None and (need.group, need.kind) in known:
             custom = _BY_ID[need.group, need.kind]
             reason = Reason.CLASS_NOT_FOUND if custom in PROVIDERS else Reason.NOT_FOUND
             yield Row(need, custom, Health.ABSENT, reason.value, _ABSENT)
+
+
+def _is_starting(row: Row) -> bool:
+    """Return whether an operator reported that the object waits, as opposed to no report at all."""
+    return row.health is Health.WAITING and row.reason != NO_STATUS
 
 
 # --- from roots to causes ---------------------------------------------------------------------------------------------

@@ -89,7 +89,7 @@ class Health(Enum):
     GOOD = "good"
     BAD = "bad"
     WAITING = "waiting"
-    """No operator has reported on the object yet."""
+    """No operator has reported on the object yet, or what it needs is starting."""
     ABSENT = "absent"
     """Other objects name the object, but it does not exist."""
 
@@ -154,9 +154,8 @@ def row_of(custom: CustomKind[Any], obj: Any) -> Row:
         health = Health.GOOD if custom in _SILENT else Health.WAITING
         reason = "" if health is Health.GOOD else NO_STATUS
         return Row(identity, custom, health, reason, since=obj.metadata.creation_timestamp or "", needs=needs)
-    # "Unknown" is for stores whose credentials come from their users: they work.
-    health = Health.BAD if ready.status == "False" else Health.GOOD
-    failed: Sequence[KeyOutcome] = getattr(obj.status, "outcomes", ()) if health is Health.BAD else ()
+    health = _health(ready)
+    failed: Sequence[KeyOutcome] = () if health is Health.GOOD else getattr(obj.status, "outcomes", ())
     return Row(
         identity,
         custom,
@@ -171,9 +170,19 @@ def row_of(custom: CustomKind[Any], obj: Any) -> Row:
     )
 
 
+def _health(ready: Condition) -> Health:
+    """Return the health. Stores whose credentials come from their users are "Unknown" too, and work."""
+    if ready.status == "False":
+        return Health.BAD
+    works = ready.status == "True" or ready.reason == Reason.REFERENT_AUTH
+    return Health.GOOD if works else Health.WAITING
+
+
 def _cause(ready: Condition) -> str:
     """Return the cause. The reason of a v1 store is always the same; its cause is the first word of the message."""
-    if ready.reason == INVALID_PROVIDER_CONFIG and (found := _CAUSE.match(ready.message)):
+    if (ready.reason == INVALID_PROVIDER_CONFIG or ready.status == "Unknown") and (
+        found := _CAUSE.match(ready.message)
+    ):
         return found.group(1)
     return ready.reason
 

@@ -12,6 +12,7 @@ from eso_operator.insight.facts import Fact, Mark, other_conditions, ready_of, v
 from eso_operator.insight.sights import Look, Sight
 from eso_operator.insight.ways import DEPENDS_ON_FLAGS, ENDPOINT, GATE, HANDSHAKE
 from eso_operator.resolving.resolve import Stage
+from eso_operator.resolving.resolved import Reason
 from kuberun.conditions import is_true
 
 EXISTS: Final = "it exists"
@@ -36,14 +37,15 @@ def source_fact(source: Source, *, works: bool = False) -> Fact:
         return Fact(name, unseen(sight), subject, state, sight.why)
     below, notes = tuple(_providers(source, works=works)), other_conditions(sight.conditions)
     refused = stage if stage is not None and stage.name not in (ENDPOINT, GATE, HANDSHAKE) else None
-    # "Unknown" is for stores whose credentials come from their users: they work.
     if ready is not None and ready.status == "False":
         return Fact(name, Mark.BAD, subject, ready.reason, ready.message, notes, below)
     if refused is not None and refused.reason is not None:
         mark = Mark.OPEN if refused.reason in DEPENDS_ON_FLAGS else Mark.BAD
         return Fact(name, mark, subject, refused.reason.value, refused.detail, notes, below)
-    if ready is not None:
+    if ready is not None and (ready.status == "True" or ready.reason == Reason.REFERENT_AUTH):
         return Fact(name, Mark.GOOD, subject, ready.reason, notes=notes, below=below)
+    if ready is not None:
+        return Fact(name, Mark.OPEN, subject, ready.reason, ready.message, notes, below)
     if sight.kind in _VALIDATED:
         return Fact(name, Mark.OPEN, subject, "not validated yet", below=below)
     return Fact(name, Mark.GOOD, subject, EXISTS, notes=notes, below=below)
@@ -66,12 +68,15 @@ def unseen(sight: Sight) -> Mark:
 
 
 def _providers(source: Source, *, works: bool) -> Iterator[Fact]:
-    way = source.way
+    way, stage = source.way, source.way.failed
+    unconnected = stage is not None and stage.reason is Reason.NOT_CONNECTED
     if way.provider is not None:
-        yield class_fact(way.provider)
+        if not (unconnected and is_true(way.provider.conditions, READY)):
+            yield class_fact(way.provider)
+        # Else the class still has the address of a former process, with which the operator was connected.
     elif way.hidden:
         yield Fact("provider", Mark.OPEN, "provider", "not known", way.hidden)
-    if (stage := way.failed) is not None and stage.reason is not None and stage.name in (ENDPOINT, HANDSHAKE):
+    if stage is not None and stage.reason is not None and stage.name in (ENDPOINT, HANDSHAKE):
         yield Fact("provider", _blame(source, stage, works=works), "provider", stage.reason.value, stage.detail)
 
 

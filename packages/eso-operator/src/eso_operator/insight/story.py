@@ -166,9 +166,11 @@ def _message(subject: Subject, steps: frozenset[str]) -> str:
 def _entries(subject: Subject) -> list[Fact]:
     failed = subject.status.outcomes
     if failed and (_step(subject) in _ENTRIES or not _step(subject)):
-        facts = [_failure(each) for each in failed[:MAX_ENTRIES]]
+        ready = ready_of(subject.status.conditions)
+        mark = Mark.OPEN if ready is not None and ready.status == "Unknown" else Mark.BAD  # they wait for a provider
+        facts = [_failure(each, mark) for each in failed[:MAX_ENTRIES]]
         more = len(failed) - len(facts)
-        return [*facts, Fact("entry", Mark.BAD, f"and {more} more", "in status.outcomes")] if more else facts
+        return [*facts, Fact("entry", mark, f"and {more} more", "in status.outcomes")] if more else facts
     if isinstance(subject, PushSecret):
         pushed = [f"{len(keys)} in {store}" for store, keys in sorted(subject.status.synced_push_secrets.items())]
         said = f"{', '.join(pushed) or 'none'} pushed"
@@ -179,11 +181,11 @@ def _entries(subject: Subject) -> list[Fact]:
     return [Fact("entry", _so_far(subject, reached=reached), "entries", said)]
 
 
-def _failure(outcome: KeyOutcome) -> Fact:
+def _failure(outcome: KeyOutcome, mark: Mark) -> Fact:
     key = f" (key {outcome.remote_key})" if outcome.remote_key else ""
     store = f" at {outcome.store}" if outcome.store else ""
     notes = (f"since {outcome.since}",) if outcome.since else ()
-    return Fact("entry", Mark.BAD, f"{outcome.path}{key}{store}", outcome.reason, outcome.message, notes)
+    return Fact("entry", mark, f"{outcome.path}{key}{store}", outcome.reason, outcome.message, notes)
 
 
 def _template(evidence: Evidence) -> list[Fact]:

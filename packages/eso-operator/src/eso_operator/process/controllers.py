@@ -54,6 +54,7 @@ from eso_operator.targets.memory import SeenTargets
 from eso_operator.targets.secret import SecretTarget
 from eso_operator.targets.target import Target
 from eso_operator.telemetry.subsystems import Subsystem
+from eso_operator.waking.wakes import service_changed
 from eso_render.rendering import Rendering, rendering_of_keys
 from eso_wire.values import KindRole
 from kubebase.meta import Object
@@ -227,7 +228,7 @@ def service_controller(parts: Parts) -> Controller:
     settings = parts.resolver.settings
     reconciler = ServiceClasses(services.cache, classes.cache, client=parts.client, settings=settings)
     controller = parts.controller("providerservice", reconciler.reconcile)
-    controller.watch(services, own_changes)
+    controller.watch(services, triggers.when(triggers.any_of(service_changed, triggers.resynced), triggers.itself()))
     controller.watch(classes, own_changes)
     return controller
 

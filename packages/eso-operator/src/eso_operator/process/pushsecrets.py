@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from eso_operator.controllers.externalsecret.triggers import makers_of
 from eso_operator.controllers.pushsecret.claims import Claims
 from eso_operator.controllers.pushsecret.finalizer import Finalizer
 from eso_operator.controllers.pushsecret.gather import Gatherer
@@ -45,7 +46,8 @@ def _reconciler(parts: Parts, pushes: Pushes) -> PushSecretReconciler:
     resolver, gateway, ledger = parts.resolver, parts.gateway, parts.ledger(memory)
     chooser = StoreChooser(parts.watched, client, parts.settings.controller_class, v2_stores=parts.settings.v2_stores)
     generators = GeneratorSource(resolver, parts.bind, gateway, clock=clock, intents=ledger)
-    sources = SourceReader(client, parts.informers.secrets.cache, generators)
+    makers = makers_of(parts.informers.external_secrets.cache)
+    sources = SourceReader(client, parts.informers.secrets.cache, generators, maker_of=makers)
     objects = parts.informers.push_secrets.cache
     claims = Claims(objects, memory)
     homes = Homes(parts.informers.namespaces.cache)

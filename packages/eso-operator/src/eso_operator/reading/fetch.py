@@ -330,7 +330,8 @@ async def _together(work: Sequence[Coroutine[Any, Any, None]]) -> None:
 def _failure_of(want: Want, error: ResolutionError | ProviderError) -> Failure:
     match error:
         case ResolutionError():
-            return _failure(want, error.reason.value, error.message, retry=_retry_of(error))
+            failure = _failure(want, error.reason.value, error.message, retry=_retry_of(error))
+            return replace(failure, waits=error.waits)
         case ProviderError():
             return _failure(want, cause_of(error), error.message, retry=error.retry, retry_after=error.retry_after)
         case _:

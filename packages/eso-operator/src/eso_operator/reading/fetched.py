@@ -22,6 +22,8 @@ class Failure:
     store: str = ""
     retry: RetryClass = RetryClass.BACKOFF
     retry_after: float = 0.0
+    waits: float = 0.0
+    """Seconds during which it does not count as a failure, because a provider is starting; 0 if it does."""
 
 
 @dataclass(frozen=True, slots=True)

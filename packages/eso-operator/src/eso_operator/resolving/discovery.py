@@ -124,7 +124,18 @@ class _Verdict(Enum):
     ASK = auto()
 
 
-_Failure = str | ResolutionError
+@dataclass(frozen=True, slots=True)
+class _Unanswered:
+    """A candidate that was not reached, so that it is unknown what it serves."""
+
+    candidate: Candidate
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.candidate.endpoint.label}: {self.why}"
+
+
+_Failure = _Unanswered | ResolutionError
 """Why a candidate was skipped: it was not reached, or it serves this kind with an incompatible protocol."""
 
 
@@ -144,7 +155,7 @@ class _Search:
         for failure in failures:
             if isinstance(failure, ResolutionError):
                 raise failure
-        raise self._not_installed([failure for failure in failures if isinstance(failure, str)])
+        raise self._not_installed([failure for failure in failures if isinstance(failure, _Unanswered)])
 
     def _levels(self) -> Iterator[Iterable[Candidate]]:
         settings, snapshot, home = self.settings, self.snapshot, self.store.ref.namespace
@@ -197,7 +208,7 @@ class _Search:
                     return _Verdict.NO
                 return _Verdict.YES
             case str() as failure:
-                failures.append(f"{candidate.endpoint.label}: {failure}")
+                failures.append(_Unanswered(candidate, failure))
                 return _Verdict.NO
 
     def _only(self, matching: Sequence[Candidate]) -> Candidate:
@@ -232,7 +243,7 @@ class _Search:
                 if found is not None:
                     yield found
 
-    def _not_installed(self, failures: list[str]) -> ResolutionError:
+    def _not_installed(self, failures: list[_Unanswered]) -> ResolutionError:
         wanted = self.configuration.wanted
         match wanted:
             case WantedKey(key=key):
@@ -242,13 +253,20 @@ class _Search:
                 )
             case _:
                 how = "install it, name its address or class, or list the kind in serves of its ClusterProviderClass"
-        unreachable = f"; not reached: {'; '.join(failures)}" if failures else ""
+        unreachable = f"; not reached: {'; '.join(map(str, failures))}" if failures else ""
         return ResolutionError(
             Reason.NOT_INSTALLED,
             f"{self.store}: no installed provider handles {wanted}: {how}{unreachable}{self._ignored()}",
             subject=self.store.ref,
             retry=RetryClass.BACKOFF if failures else RetryClass.AFTER_CHANGE,
+            unanswered=tuple(failure.candidate.connection for failure in failures),
+            expected=str(wanted) if self._may_start() else "",
         )
+
+    def _may_start(self) -> bool:
+        """Return whether `eso up` can start another provider: one that is expected and has no Service yet."""
+        services = (ObjectKey(service.namespace, service.name) for service in self.settings.expected)
+        return any(self.snapshot.objects.get(SERVICE, key) is None for key in services)
 
     def _ignored(self) -> str:
         """Return a hint about labelled Services in the store's namespace, which may not have providers."""

@@ -5,20 +5,26 @@
 | v1, flood gate on, a reader | passes | stops | stops |
 | v2, gatingPolicy Enabled | passes | stops | passes |
 | v2, gatingPolicy Disabled | passes | passes | passes |
+
+A store that is not validated yet, or whose provider is starting, stops a caller without a failure: the caller waits.
+The connection to the provider comes with the error, because the caller can find out for itself that it is starting.
 """
 
 from __future__ import annotations
 
-from typing import assert_never
+from typing import Final, assert_never
 
 from eso_operator.resolving.need import Gate, Need
 from eso_operator.resolving.referent import Gating, Referent
-from eso_operator.resolving.resolved import Reason, ResolutionError
+from eso_operator.resolving.resolved import Connection, Reason, ResolutionError
 from eso_operator.resolving.settings import ResolverSettings
 from eso_wire.errors import RetryClass
 
+_VALIDATION_SECONDS: Final = 30.0
+"""A caller looks at a store that is not validated yet again after this time, if no change of it comes first."""
 
-def check_ready(store: Referent, need: Need, settings: ResolverSettings) -> None:
+
+def check_ready(store: Referent, need: Need, settings: ResolverSettings, connection: Connection) -> None:
     """Stop a caller whose call would only add load while the store is not ready."""
     status = store.ready.status if store.ready is not None else ""
     match store.behaviour.gating:
@@ -31,8 +37,14 @@ def check_ready(store: Referent, need: Need, settings: ResolverSettings) -> None
         case other:
             assert_never(other)
     if stopped:
+        waits = status in ("", "Unknown")
         raise ResolutionError(
-            Reason.NOT_READY, f"{store} is not ready: {_why(store)}", subject=store.ref, retry=RetryClass.BACKOFF
+            Reason.NOT_READY,
+            f"{store} is not ready: {_why(store)}",
+            subject=store.ref,
+            retry=RetryClass.BACKOFF,
+            connection=connection if waits else None,
+            waits=_VALIDATION_SECONDS if waits else 0.0,
         )
 
 

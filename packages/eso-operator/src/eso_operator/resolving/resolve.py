@@ -167,7 +167,7 @@ def _to_store(
     channel = yield from _to_channel(ref, caller, need, snapshot, settings)
     store, configuration, connection = channel.store, channel.configuration, channel.connection
 
-    check_ready(store, need, settings)
+    check_ready(store, need, settings, connection)
     yield _Passed(f"{store.behaviour.gating}: open")
 
     agreement = agree(store, connection, configuration, need, snapshot)

@@ -224,6 +224,7 @@ class Reason(StrEnum):
     ADDRESS_INVALID = "AddressInvalid"
     ADDRESS_DENIED = "AddressDenied"
     NOT_INSTALLED = "ProviderNotInstalled"
+    STARTING = "ProviderStarting"
     AMBIGUOUS = "DiscoveryAmbiguous"
     NOT_READY = "StoreNotReady"
     NOT_CONNECTED = "ProviderNotConnected"
@@ -242,8 +243,13 @@ class Reason(StrEnum):
 class ResolutionError(Exception):
     """A reference does not resolve. The message has the problem, the object and the remedy; `subject` is the object.
 
-    With NOT_CONNECTED, `connection` needs a handshake before a retry. With UNKNOWN_KIND, `unwatched` is a kind that is
-    not in the snapshot and has to be watched, if the API server serves it.
+    With NOT_CONNECTED, `connection` needs a handshake before a retry. With NOT_READY it is that of a store that is not
+    validated yet. With UNKNOWN_KIND, `unwatched` is a kind that is not in the snapshot and has to be watched, if the
+    API server serves it. With NOT_INSTALLED, `unanswered` are the providers that may serve it and did not answer, and
+    `expected` names what a provider that `eso up` starts may serve.
+
+    `waits` is greater than 0 if the error is likely to pass without a change by a user, because a provider starts. The
+    caller waits for at most that many seconds, and reports no failure meanwhile.
     """
 
     def __init__(
@@ -255,6 +261,9 @@ class ResolutionError(Exception):
         retry: RetryClass = RetryClass.AFTER_CHANGE,
         connection: Connection | None = None,
         unwatched: KindId | None = None,
+        unanswered: tuple[Connection, ...] = (),
+        expected: str = "",
+        waits: float = 0.0,
     ) -> None:
         super().__init__(message)
         self.reason = reason
@@ -263,6 +272,9 @@ class ResolutionError(Exception):
         self.retry = retry
         self.connection = connection
         self.unwatched = unwatched
+        self.unanswered = unanswered
+        self.expected = expected
+        self.waits = waits
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
     resolve -> kind not watched -> watch it ┐
             -> provider not connected -> shake hands ┴-> resolve again, until a store or a lasting error
 
+An error because of a provider that may still be starting becomes `Reason.STARTING`, with the time to wait for it.
 All rules are in `resolving.resolve`.
 """
 
@@ -15,10 +16,10 @@ from eso_api.references import GeneratorRef, StoreRef
 from eso_operator.resolving.need import Need
 from eso_operator.resolving.resolutions import Resolutions
 from eso_operator.resolving.resolve import resolve
-from eso_operator.resolving.resolved import Connection, ResolutionError, ResolvedStore
+from eso_operator.resolving.resolved import Connection, Reason, ResolutionError, ResolvedStore
 from eso_operator.resolving.settings import ResolverSettings
 from eso_operator.resolving.view import ClusterView, Objects
-from eso_wire.errors import ProviderError
+from eso_wire.errors import ProviderError, RetryClass
 from eso_wire.messages.kinds import Handshake
 from eso_wire.messages.names import KindId, ObjectRef
 
@@ -40,6 +41,14 @@ class Providers(Protocol):
     def handshakes(self) -> Mapping[str, Handshake | str]: ...
 
     async def ensure(self, connection: Connection) -> Handshake: ...
+
+    def starting(self, connection: Connection) -> float:
+        """Return for how many more seconds the provider may be starting; 0 if it is not."""
+        ...
+
+    def expecting(self, wanted: str) -> float:
+        """Return for how many more seconds a provider that serves this may be started; called if there is none yet."""
+        ...
 
 
 class Resolver:
@@ -71,6 +80,8 @@ class Resolver:
             except ResolutionError as error:
                 if not await self._helped(error, tried, failures):
                     connection = error.connection
+                    if (starting := self._starting(error)) is not None:
+                        raise starting from None
                     raise failures.get(connection.key if connection else "", error) from None
         raise AssertionError("each round watches a kind or asks a provider, and both are few")
 
@@ -88,6 +99,17 @@ class Resolver:
         self._resolutions.keep(ref, need, resolved, notes)
         return resolved
 
+    def _starting(self, error: ResolutionError) -> ResolutionError | None:
+        """Return the error about the start of a provider, if that is what the resolution waits for."""
+        asked = error.unanswered if error.connection is None else (error.connection,)
+        left = {connection.endpoint.label: self._providers.starting(connection) for connection in asked}
+        labels = sorted(label for label, seconds in left.items() if seconds > 0)
+        if labels:
+            return _starting(error, f"provider {', '.join(labels)} is starting", max(left.values()))
+        if error.expected and (seconds := self._providers.expecting(error.expected)) > 0:
+            return _starting(error, f"no provider for {error.expected} runs yet; an installed one is started", seconds)
+        return None
+
     async def _helped(
         self, error: ResolutionError, tried: set[KindId | str], failures: dict[str, ProviderError]
     ) -> bool:
@@ -103,3 +125,7 @@ class Resolver:
                 failures[connection.key] = failure
             return True
         return False
+
+
+def _starting(error: ResolutionError, message: str, seconds: float) -> ResolutionError:
+    return ResolutionError(Reason.STARTING, message, subject=error.subject, retry=RetryClass.BACKOFF, waits=seconds)

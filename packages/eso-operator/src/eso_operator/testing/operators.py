@@ -153,6 +153,13 @@ class Bench:
             providers=ProviderSettings(trusted=trusted),
         )
 
+    @property
+    def impatient(self) -> Settings:
+        """Return the settings of an operator that gives no provider time to start."""
+        directory = replace(self.settings.providers.tempo.directory, start=0.0)
+        tempo = replace(self.settings.providers.tempo, directory=directory)
+        return replace(self.settings, providers=replace(self.settings.providers, tempo=tempo))
+
     async def tenant(self, name: str = "tenant") -> Bench:
         """Create another namespace and return a bench for it."""
         namespace = f"{self.namespace}-{name}"

@@ -47,6 +47,13 @@ said_changed = triggers.any_of(
 """True if the spec, labels or annotations changed or the deletion started, as opposed to the status."""
 
 
+def service_changed(change: Change[Any]) -> bool:
+    """Return the same for a Service, which has no generation: its spec is compared."""
+    if said_changed(change) or not isinstance(change.old, dict) or not isinstance(change.new, dict):
+        return True
+    return bool(change.old.get("spec") != change.new.get("spec"))
+
+
 _AT_A_TIME: Final = 500
 _WAKES_PER_SECOND: Final = 200.0
 _LONGEST_SPREAD: Final = 15.0
@@ -126,7 +133,7 @@ class Wakes:
 
     def place_changed(self, kind: KindId, change: Change[Any]) -> None:
         """Requeue objects that use, or wait for, the provider of a changed class or Service."""
-        if not said_changed(change):
+        if not (said_changed(change) if kind.group else service_changed(change)):
             return
         self.object_changed(kind, change)
         label = change.key.name if kind.group else str(change.key)

@@ -3,6 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from eso_api.externalsecret import Binding, MadeManifest, SourceNames
@@ -17,6 +18,7 @@ from eso_operator.controllers.externalsecret.outcome import (
     Stalled,
     Synced,
     Unseen,
+    Waiting,
     refused_target,
     report_of,
 )
@@ -96,6 +98,56 @@ def ready(report: Report) -> tuple[str, str, str]:
 )
 def test_conditions(spec: dict[str, Any], outcome: Outcome, expected: tuple[str, str, str]) -> None:
     assert ready(report_of(snapshot(external_secret(**spec)), outcome)) == expected
+
+
+# --- a provider that starts -------------------------------------------------------------------------------------------
+
+STARTING = Waiting(
+    tuple(
+        failure(f"spec.data[{index}]", reason="ProviderStarting", message="provider fake is starting", waits=waits)
+        for index, waits in enumerate((40.0, 30.0))
+    )
+)
+
+
+def test_a_new_object_says_once_and_without_an_event_that_its_provider_starts() -> None:
+    es = external_secret()
+
+    first = report_of(snapshot(es), STARTING)
+    es.status = first.status
+    again = report_of(snapshot(es, now=LATER), STARTING)
+
+    assert ready(first) == ("Unknown", "SecretSyncedError", "waiting: ProviderStarting: provider fake is starting")
+    assert [each.reason for each in first.status.outcomes] == ["ProviderStarting", "ProviderStarting"]
+    assert first.news == again.news == ()
+    assert not first.failed
+    assert isinstance(first.then, After)
+    assert first.then.delay == 30.0
+    assert again.status is es.status
+    assert again.log is None
+
+
+@pytest.mark.parametrize("status", ["True", "False"])
+def test_an_object_whose_provider_starts_stays_as_it_was(status: str) -> None:
+    es = external_secret()
+    before = Condition(type="Ready", status=status, reason="SecretSynced", message="as it was")
+    es.status = msgspec.structs.replace(es.status, conditions=[before])
+
+    report = report_of(snapshot(es), STARTING)
+
+    assert report.status is es.status
+    assert (report.news, report.failed, report.log) == ((), False, None)
+
+
+def test_an_object_whose_provider_did_not_start_in_time_fails_with_the_reason() -> None:
+    es = external_secret()
+    es.status = report_of(snapshot(es), STARTING).status
+
+    report = report_of(snapshot(es), Failed(Step.FETCH, failures=(failure(reason="Refused"),)))
+
+    assert ready(report)[:2] == ("False", "SecretSyncedError")
+    assert "Refused" in ready(report)[2]
+    assert [news.reason for news in report.news] == ["UpdateFailed"]
 
 
 @pytest.mark.parametrize(

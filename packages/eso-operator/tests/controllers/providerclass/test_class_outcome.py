@@ -89,6 +89,25 @@ def test_the_reported_kinds_stay_while_the_provider_is_unreachable() -> None:
     assert [news.reason for news in away.news] == ["Refused"]
 
 
+def test_a_provider_that_starts_says_what_it_waits_for_without_an_event() -> None:
+    known = reported(Answered(serving(NOTES))).status
+
+    waits = reported(Unanswered("CertificatesNotIssued", "no certificate yet", starts_within=40.0), before=known)
+    then = reported(Unanswered("Refused", "nothing listens", starts_within=30.0), before=waits.status)
+    failed = reported(Unanswered("Refused", "nothing listens"), before=then.status)
+
+    said = [find_condition(report.status.conditions, "Ready") for report in (waits, then, failed)]
+    assert [(each.status, each.reason, each.message) for each in said if each is not None] == [
+        ("Unknown", "ProviderStarting", "CertificatesNotIssued: no certificate yet"),
+        ("Unknown", "ProviderStarting", "Refused: nothing listens"),
+        ("False", "Refused", "nothing listens"),
+    ]
+    assert (waits.news, then.news) == ((), ())
+    assert isinstance(waits.then, After)
+    assert waits.then.delay == 40.0
+    assert [news.reason for news in failed.news] == ["Refused"]
+
+
 def test_the_same_answer_again_changes_nothing_and_tells_nothing() -> None:
     first = reported(Answered(serving(NOTES)))
 

@@ -454,3 +454,42 @@ def test_ended_contention_is_cleared_and_unknown_contention_stays(outcome: Any) 
 
     assert (condition(ended), ended.flush) == (None, True)
     assert condition(unknown) is not None
+
+
+# --- what starts ------------------------------------------------------------------------------------------------------
+
+STARTING = Failure("spec.data[0]", "ProviderStarting", "provider fake is starting", "remote", waits=40.0)
+
+
+def test_a_new_object_says_once_and_without_an_event_that_its_provider_starts() -> None:
+    push = push_secret()
+
+    first = report_of(push, Failed(Step.PUSH, (STARTING,)), NOW)
+    push.status = first.status
+    again = report_of(push, Failed(Step.PUSH, (STARTING,)), NOW + timedelta(minutes=1))
+
+    (ready,) = first.status.conditions
+    assert (ready.status, ready.reason) == ("Unknown", "Errored")
+    assert ready.message == "waiting: spec.data[0] (key: remote): ProviderStarting: provider fake is starting"
+    assert [each.reason for each in first.status.outcomes] == ["ProviderStarting"]
+    assert first.news == again.news == ()
+    assert isinstance(first.then, After)
+    assert first.then.delay == 40.0
+    assert again.status == first.status
+
+
+def test_an_object_whose_provider_starts_stays_as_it_was() -> None:
+    push = synced_ago(60)
+
+    report = report_of(push, Failed(Step.PUSH, (STARTING,)), NOW)
+
+    assert report.status is push.status
+    assert report.news == ()
+
+
+def test_an_object_of_which_only_a_part_waits_fails() -> None:
+    lasting = Failure("spec.data[1]", "AccessDenied", "no")
+
+    report = report_of(synced_ago(60), Failed(Step.PUSH, (STARTING, lasting)), NOW)
+
+    assert [each.status for each in report.status.conditions] == ["False"]

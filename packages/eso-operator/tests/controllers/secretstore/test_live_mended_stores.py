@@ -141,9 +141,9 @@ async def test_a_providers_kind_that_is_installed_after_the_store_that_names_it(
 async def test_a_service_by_name_needs_no_label_and_gets_no_class(bench: Bench) -> None:
     """R189: its name says that it is the provider of v1 stores with the key `fake`; no server listens there, though."""
     settings = replace(
-        bench.settings,
+        bench.impatient,
         gates=bench.settings.gates | {FeatureGate.PROVIDER_NAMING_CONVENTION},
-        providers=replace(bench.settings.providers, trusted=()),
+        providers=replace(bench.impatient.providers, trusted=()),
     )
     ports = {"ports": [{"name": "grpc", "port": 8080}]}
     async with bench.operator(settings):

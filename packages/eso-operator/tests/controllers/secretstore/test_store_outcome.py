@@ -10,7 +10,16 @@ from eso_api.conditions import StoreStatus
 from eso_api.v2.policy import ProviderStatus
 from eso_operator.controllers.secretstore.kinds import CLUSTER_STORE, CLUSTER_STORE_V2, STORE, STORE_V2, StoreKind
 from eso_operator.controllers.secretstore.outcome import Before, report_of
-from eso_operator.controllers.secretstore.verdict import Answer, Broken, Referent, Throttled, Unverified, Valid, Verdict
+from eso_operator.controllers.secretstore.verdict import (
+    Answer,
+    Broken,
+    Referent,
+    Throttled,
+    Unverified,
+    Valid,
+    Verdict,
+    Waiting,
+)
 from eso_operator.report.report import Report
 from eso_operator.report.words import News
 from eso_wire.values import ConditionReport, Operation
@@ -23,6 +32,9 @@ from kuberun.testing.builders import metadata
 
 READS = Answer(frozenset({Operation.GET, Operation.FIND_BY_NAME}))
 OLD = "2029-12-31T00:00:00Z"
+
+
+STARTING = Waiting("ProviderStarting", "provider fake is starting", 40.0)
 
 
 def before(kind: StoreKind = STORE, conditions: tuple[Condition, ...] = (), **fields: Any) -> Before:
@@ -78,6 +90,8 @@ def ready(report: Report) -> tuple[str, str, str]:
         pytest.param(
             STORE, Throttled("slow down", 12.0), "True", "ValidationUnknown", After(12.0), id="throttled at first sight"
         ),
+        pytest.param(STORE, STARTING, "Unknown", "ValidationUnknown", After(40.0), id="v1, its provider starts"),
+        pytest.param(STORE_V2, STARTING, "Unknown", "ProviderStarting", After(40.0), id="v2, its provider starts"),
     ],
 )
 def test_ready_and_requeue_follow_the_verdict(
@@ -117,6 +131,39 @@ def test_a_broken_stream_has_its_own_condition_beside_ready(kind: StoreKind, ver
     assert (same.status, same.news) == (deaf.status, ())
     assert again.status == fine.status
     assert [(news.type, news.reason) for news in again.news] == [(EventType.NORMAL, "PushRefreshRestored")]
+
+
+@pytest.mark.parametrize(
+    "old",
+    [
+        pytest.param(Condition(type="Ready", status="True", reason="Valid", message="store validated"), id="ready"),
+        pytest.param(Condition(type="Ready", status="False", reason="InvalidProviderConfig", message="x"), id="broken"),
+    ],
+)
+def test_a_store_whose_provider_starts_stays_as_it_was(old: Condition) -> None:
+    known = before(conditions=(old,))
+
+    report = report_of(known, STARTING)
+
+    assert report.status is known.status
+    assert (report.news, report.log) == ((), None)
+
+
+@pytest.mark.parametrize("kind", [STORE, STORE_V2])
+def test_a_new_store_says_once_and_without_an_event_that_its_provider_starts(kind: StoreKind) -> None:
+    first = report_of(before(kind), STARTING)
+    known = replace(before(kind), status=first.status)
+
+    again = report_of(known, replace(STARTING, message="provider fake is starting, still", seconds=20.0))
+    failed = report_of(known, Broken("Refused", "nothing listens"))
+
+    assert "provider fake is starting" in ready(first)[2]
+    assert "ProviderStarting" in " ".join(ready(first))
+    assert first.news == again.news == ()
+    assert again.status is known.status
+    assert again.then == replace(again.then, delay=20.0)
+    assert ready(failed)[0] == "False"
+    assert [news.type for news in failed.news] == [EventType.WARNING]
 
 
 def test_a_throttled_store_stays_as_ready_as_it_was() -> None:

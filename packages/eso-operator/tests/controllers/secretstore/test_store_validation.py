@@ -1,6 +1,7 @@
 """From what a provider says, or fails to say, to a verdict; and the resolver's helpers."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,11 +11,20 @@ from eso_operator.calling.errors import NoAnswerError
 from eso_operator.certs.problems import CertificateError, Problem, ProblemName
 from eso_operator.controllers.secretstore.kinds import CLUSTER_STORE_V2, STORE, STORE_V2
 from eso_operator.controllers.secretstore.validation import Validator, verdict_of_error
-from eso_operator.controllers.secretstore.verdict import Answer, Broken, Referent, Throttled, Unverified, Valid, Verdict
+from eso_operator.controllers.secretstore.verdict import (
+    Answer,
+    Broken,
+    Referent,
+    Throttled,
+    Unverified,
+    Valid,
+    Verdict,
+    Waiting,
+)
 from eso_operator.report.causes import cause_of
 from eso_operator.resolving.credentials import bind
 from eso_operator.resolving.need import VALIDATION
-from eso_operator.resolving.resolved import BoundStore, Connection, Reason, ResolutionError, ResolvedStore
+from eso_operator.resolving.resolved import BoundStore, Connection, Reason, ResolutionError, ResolvedStore, ServiceKey
 from eso_operator.resolving.resolver import Resolver
 from eso_operator.testing.clusters import (
     CORE,
@@ -55,6 +65,7 @@ class Providers:
         self._answer = answer
         self._known: dict[str, Handshake | str] = {}
         self.asked: list[str] = []
+        self.start_left = self.appear_left = 0.0
 
     @property
     def handshakes(self) -> Mapping[str, Handshake | str]:
@@ -67,6 +78,12 @@ class Providers:
             raise self._answer
         self._known[connection.key] = self._answer
         return self._answer
+
+    def starting(self, connection: Connection) -> float:
+        return self.start_left if connection.key in self._known else 0.0
+
+    def expecting(self, wanted: str) -> float:
+        return self.appear_left if wanted else 0.0
 
 
 class Growing(ObjectsInMemory):
@@ -185,6 +202,45 @@ async def test_a_provider_that_has_not_been_asked_is_asked_and_the_store_depends
     assert any(isinstance(dependency, OnConnection) for dependency in finding.depends_on)
     assert ANY_PROVIDER not in finding.depends_on
     assert OnObject("external-secrets.io", "SecretStore", ObjectKey("team", "fake")) not in finding.depends_on
+
+
+def starting(seconds: float) -> Providers:
+    """Providers that do not answer and may be starting."""
+    providers = Providers(TransportError("nothing listens"))
+    providers.start_left = seconds
+    return providers
+
+
+@pytest.mark.parametrize(
+    "service",
+    [
+        pytest.param(SERVICE, id="its Service does not say what it serves"),
+        pytest.param(provider_service("aws", CORE, v1_keys="fake"), id="its Service says what it serves"),
+    ],
+)
+async def test_a_store_whose_provider_may_be_starting_waits_and_is_not_told_to_install_it(service: JsonObject) -> None:
+    waits = await validator(FAKE, service, providers=starting(7.0)).find_out(STORE, metadata("fake", "team"))
+    broken = await validator(FAKE, service, providers=starting(0.0)).find_out(STORE, metadata("fake", "team"))
+
+    assert waits.verdict == Waiting("ProviderStarting", f"provider {CORE}/aws is starting", 7.0)
+    assert ANY_PROVIDER in waits.depends_on
+    assert isinstance(broken.verdict, Broken)
+
+
+async def test_a_store_waits_for_a_provider_that_eso_up_may_start() -> None:
+    expected = ServiceKey(CORE, "provider-fake")
+    settings = replace(SETTINGS, trusted={expected: "127.0.0.1:1"}, expected=frozenset({expected}))
+    providers = Providers(SERVED)
+    resolver = Resolver(Growing([FAKE], []), providers, settings)
+    verdicts = []
+
+    for left in (5.0, 0.0):
+        providers.appear_left = left
+        with pytest.raises(ResolutionError) as raised:
+            await resolver.resolve(StoreRef(name="fake"), caller("team"), VALIDATION)
+        verdicts.append((raised.value.reason, raised.value.waits))
+
+    assert verdicts == [(Reason.STARTING, 5.0), (Reason.NOT_INSTALLED, 0.0)]
 
 
 async def test_a_store_without_a_provider_waits_for_any() -> None:

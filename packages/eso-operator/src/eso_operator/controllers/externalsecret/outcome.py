@@ -4,6 +4,7 @@
     Synced         True     SecretSynced, …Deleted, …       Created, Updated, …   at the next refresh
     NotDue         as is    as is                           none                  at the next refresh
     Intact         True     SecretSynced                    Deleted               at the next refresh, on a change
+    Waiting        as is; new: Unknown, SecretSyncedError   none                  when the provider answers
     Failed         False    SecretSyncedError               UpdateFailed          back-off, or when told
     Stalled        False    SecretSyncedError               UpdateFailed          at the interval, or on a change
     Unseen         as is    as is                           none                  back-off
@@ -133,6 +134,13 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
+class Waiting:
+    """Every entry without a value waits for a provider that is starting. They fail if it does not answer in time."""
+
+    failures: tuple[Failure, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Stalled:
     """The sync fails until a user changes something."""
 
@@ -169,7 +177,7 @@ class Ignored:
     why: str
 
 
-Outcome = Synced | NotDue | Intact | Failed | Stalled | Collided | Unseen | Ignored
+Outcome = Synced | NotDue | Intact | Waiting | Failed | Stalled | Collided | Unseen | Ignored
 
 
 def refused_target(refuse: Refuse) -> Stalled:
@@ -193,7 +201,7 @@ def report_of(snapshot: Snapshot, outcome: Outcome) -> Report:
     report = _row(snapshot, outcome)
     # If nothing was reported, the cached status may be older than the last report.
     said = report.status is not snapshot.es.status
-    return replace(report, shown=said or snapshot.first_look, log=_log_line(report, outcome))
+    return replace(report, shown=said or snapshot.first_look, log=_log_line(snapshot.es, report, outcome))
 
 
 def _row(snapshot: Snapshot, outcome: Outcome) -> Report:
@@ -205,6 +213,8 @@ def _row(snapshot: Snapshot, outcome: Outcome) -> Report:
             return Report(es.status, Done() if after is None else _at_refresh(after))
         case Intact():
             return _intact(snapshot, outcome)
+        case Waiting():
+            return _waiting(snapshot, outcome)
         case Failed():
             return _failed(snapshot, outcome)
         case Stalled(detail=detail):
@@ -224,9 +234,9 @@ def _row(snapshot: Snapshot, outcome: Outcome) -> Report:
             assert_never(outcome)
 
 
-def _log_line(report: Report, outcome: Outcome) -> dict[str, object] | None:
+def _log_line(es: ExternalSecret, report: Report, outcome: Outcome) -> dict[str, object] | None:
     """Return the log line with the condition's message, which names keys and never contains values."""
-    if isinstance(outcome, NotDue):
+    if isinstance(outcome, NotDue) or (isinstance(outcome, Waiting) and report.status is es.status):
         return None
     ready = report.ready
     cause = {"why": ready.message} if ready is not None and ready.status == ConditionStatus.FALSE else {}
@@ -289,6 +299,20 @@ def _own_secret(snapshot: Snapshot) -> str:
 
 def _on_record(es: ExternalSecret, outcome: Synced | Intact) -> list[MadeManifest]:
     return es.status.manifests if outcome.manifests is None else list(outcome.manifests)
+
+
+def _waiting(snapshot: Snapshot, outcome: Waiting) -> Report:
+    """Return the report of an object whose provider is starting: the first one says so, the others say nothing."""
+    es = snapshot.es
+    seconds = min(failure.waits for failure in outcome.failures)
+    then = After(max(seconds, 1.0), "the provider has had its time to start", Lane.EVENT)
+    if _ready_of(es) is not None:
+        return Report(es.status, then)
+    causes = dict.fromkeys(f"{failure.reason}: {failure.message}" for failure in outcome.failures)
+    message = f"waiting: {'; '.join(causes)}"[:_MAX_TEXT]
+    ready = Condition(type=READY, status=ConditionStatus.UNKNOWN, reason=_prefix(es) + FAILED, message=message)
+    outcomes = _outcomes(es, Failed(Step.FETCH, failures=outcome.failures), snapshot.now)
+    return Report(msgspec.structs.replace(_with_ready(snapshot, ready), outcomes=outcomes), then)
 
 
 def _failed(snapshot: Snapshot, outcome: Failed) -> Report:

@@ -41,6 +41,7 @@ from eso_operator.controllers.externalsecret.outcome import (
     Stalled,
     Synced,
     Unseen,
+    Waiting,
     report_of,
 )
 from eso_operator.controllers.externalsecret.outside import Outside
@@ -168,7 +169,8 @@ async def fetch(outside: Outside, work: Work) -> None:
     _depend(outside, es, fetched.depends_on | work.sources)
     if fetched.failures:
         await outside.ledger.roll_back(fetched.made)
-        work.outcome = Failed(Step.FETCH, failures=fetched.failures)
+        waits = all(failure.waits > 0 for failure in fetched.failures)
+        work.outcome = Waiting(fetched.failures) if waits else Failed(Step.FETCH, failures=fetched.failures)
     else:
         work.fetched = fetched
 

@@ -25,6 +25,15 @@ def target_of(es: ExternalSecret) -> list[tuple[str, str]]:
     return [(es.metadata.namespace, target_name(es))] if es.spec.target.manifest is None else []
 
 
+def makers_of(objects: Cache[ExternalSecret]) -> Callable[[str, str], ExternalSecret | None]:
+    """Return a function that finds the ExternalSecret of a Secret, by the Secret's namespace and name."""
+
+    def maker(namespace: str, name: str) -> ExternalSecret | None:
+        return next(iter(objects.find(TARGET_INDEX, (namespace, name))), None)
+
+    return maker
+
+
 def own_changes(change: Change[ExternalSecret]) -> Iterable[Request]:
     """Select changes by users, not our own reports. A removed finalizer counts, too."""
     if said_changed(change) or triggers.resynced(change) or _finalizers_differ(change):

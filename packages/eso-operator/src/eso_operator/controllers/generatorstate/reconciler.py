@@ -139,10 +139,13 @@ class GeneratorStateReconciler:
         if has_no_cleanup(error):
             _log.info("generator has no clean-up, its state is let go", state=str(key), generator=what)
             return await self._let_go(state)
+        home = Home.STAYS if self._outside.homes.ending(key.namespace) is None else Home.ENDS
+        if isinstance(error, ResolutionError) and error.waits > 0 and home is Home.STAYS:
+            self._depend(key, frozenset({ANY_PROVIDER, on_object(error.subject)}))
+            return After(max(error.waits, 1.0), "the provider has had its time to start")
         record = self._outside.memory.of(key, state.metadata.uid)
         record.attempts += 1
         attempts = record.attempts
-        home = Home.STAYS if self._outside.homes.ending(key.namespace) is None else Home.ENDS
         if is_over(error, Tried(attempts, waited, home), self._outside.limits):
             self._tell(state, orphaned(state, error))
             _log.warning("generated state is let go", state=str(key), generator=what, why=error.reason)

@@ -4,6 +4,7 @@
     handshake, every declared kind served      True     Connected
     handshake, a declared kind is missing      False    UnsupportedKind
     no common protocol version                 False    ProviderIncompatible
+    the provider is starting                   Unknown  ProviderStarting; the message has the cause, no event
     any other failure                          False    its cause: DNSFailure, Refused, ServerCertExpired, UnknownCA, …
 
 The last handshake stays in the status while the provider cannot be reached.
@@ -21,6 +22,7 @@ from eso_api.v2.providerclass import ClassCertificate, ClassKind, ProviderClassS
 from eso_operator.report.report import Report
 from eso_operator.report.reporter import Subject
 from eso_operator.report.words import READY, News
+from eso_operator.resolving.resolved import Reason
 from eso_operator.telemetry.subsystems import Subsystem
 from eso_wire.values import Handshake, KindId
 from kubebase.clock import rfc3339
@@ -48,6 +50,8 @@ class Unanswered:
 
     cause: str
     message: str
+    starts_within: float = 0.0
+    """The seconds that the provider still has to start; 0 if it is not starting."""
 
 
 Result = Answered | Unanswered
@@ -62,18 +66,23 @@ def report_of(
 ) -> Report:
     """Return the report about a class."""
     ready = _ready(spec, result)
-    fine = ready.status == "True"
+    fine = ready.status != "False"
     conditions = set_condition(before.conditions, ready, now)
     status = msgspec.structs.replace(before, conditions=conditions, **_facts(result))
     old = find_condition(before.conditions, READY)
     type_ = EventType.NORMAL if fine else EventType.WARNING
     news = () if same_verdict(old, ready) else (News(type_, ready.reason, ready.message),)
+    log = {"reason": ready.reason} if news else None
+    if isinstance(result, Unanswered) and result.starts_within > 0:
+        return Report(status, After(max(result.starts_within, 1.0), "the provider has had its time to start"), log=log)
     then = After(interval, "handshake is due") if fine else Retry(ready.reason)
-    return Report(status, then, news, log={"reason": ready.reason} if news else None)
+    return Report(status, then, news, log=log)
 
 
 def _ready(spec: ProviderClassSpec, result: Result) -> Condition:
     match result:
+        case Unanswered(cause=cause, message=message) if result.starts_within > 0:
+            return Condition(type=READY, status="Unknown", reason=Reason.STARTING.value, message=f"{cause}: {message}")
         case Unanswered(cause=cause, message=message):
             return Condition(type=READY, status="False", reason=cause, message=message)
         case Answered(handshake=handshake):

@@ -32,6 +32,8 @@ class Handshakes(Protocol):
 
     async def refresh(self, connection: Connection) -> Handshake: ...
 
+    def starting(self, connection: Connection) -> float: ...
+
     def forget(self, connection: Connection) -> None: ...
 
 
@@ -110,7 +112,7 @@ class ClassReconciler:
         try:
             handshake = await outside.directory.refresh(connection)
         except ProviderError as error:
-            return Unanswered(cause_of(error), error.message)
+            return Unanswered(cause_of(error), error.message, outside.directory.starting(connection))
         service = connection.endpoint.service
         if service is None:
             return Answered(handshake)

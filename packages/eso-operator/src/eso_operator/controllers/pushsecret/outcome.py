@@ -5,6 +5,7 @@
     SourceDeleted   False    SourceDeleted   SourceDeleted    when the source comes back
     NotDue          as is    as is           none             when it is due
     Failed          False    Errored         Errored          back-off, on a change, or at the interval
+      all wait      as is; new: Unknown      none             when the provider or the source appears
     Collided        as is    as is           none             back-off
     Ignored         as is    as is           none             on a change
 
@@ -223,20 +224,39 @@ def _source_deleted(push: PushSecret, outcome: SourceDeleted, now: datetime) -> 
 
 
 def _failed(push: PushSecret, outcome: Failed, now: datetime, retry_within: float) -> Report:
+    if all(failure.waits > 0 for failure in outcome.failures):
+        return _waiting(push, outcome, now)
     message = f"{outcome.step.words}: {_told(outcome.failures)}"[:_MAX_TEXT]
     ready = Condition(type=READY, status=ConditionStatus.FALSE, reason=ERRORED, message=message)
     status = msgspec.structs.replace(
-        push.status,
+        _with_records(push, outcome),
         conditions=set_condition(push.status.conditions, ready, now),
         next_attempt_time=next_attempt(now, _wait(push, outcome, retry_within)),
         outcomes=_outcomes(push, outcome, now),
     )
-    if outcome.records is not None:
-        entries, versions = recorded(outcome.records)
-        status = msgspec.structs.replace(status, synced_push_secrets=entries, synced_versions=versions)
     again = same_verdict(find_condition(push.status.conditions, READY), ready)
     told = () if again else (News(EventType.WARNING, ERRORED, message),)
     return Report(status, _after_failure(push, outcome), (*outcome.news, *told))
+
+
+def _waiting(push: PushSecret, outcome: Failed, now: datetime) -> Report:
+    """Return the report of an object that waits for a start: the first one says so, the others say nothing."""
+    status = _with_records(push, outcome)
+    if find_condition(push.status.conditions, READY) is None:
+        message = f"waiting: {_told(outcome.failures)}"[:_MAX_TEXT]
+        ready = Condition(type=READY, status=ConditionStatus.UNKNOWN, reason=ERRORED, message=message)
+        conditions = set_condition(push.status.conditions, ready, now)
+        status = msgspec.structs.replace(status, conditions=conditions, outcomes=_outcomes(push, outcome, now))
+    seconds = min(failure.waits for failure in outcome.failures)
+    return Report(status, After(max(seconds, 1.0), "what it waits for has had its time", Lane.EVENT), outcome.news)
+
+
+def _with_records(push: PushSecret, outcome: Failed) -> PushSecretStatus:
+    """Return the status with the entries that are ours now, if that changed."""
+    if outcome.records is None:
+        return push.status
+    entries, versions = recorded(outcome.records)
+    return msgspec.structs.replace(push.status, synced_push_secrets=entries, synced_versions=versions)
 
 
 # --- texts ------------------------------------------------------------------------------------------------------------

@@ -423,7 +423,7 @@ def failure_of(path: str, remote_key: str, store: str, error: ResolutionError | 
     match error:
         case ResolutionError():
             retry = RetryClass.NEVER if error.reason is Reason.NOT_IMPLEMENTED else RetryClass.BACKOFF
-            return Failure(path, error.reason.value, error.message, remote_key, store, retry)
+            return Failure(path, error.reason.value, error.message, remote_key, store, retry, waits=error.waits)
         case ProviderError():
             return Failure(path, cause_of(error), error.message, remote_key, store, error.retry, error.retry_after)
 

@@ -137,7 +137,7 @@ class PushSecretReconciler:
         except SourceError as error:
             self._depend(push, missed(error))
             failure = Failure("spec.selector", error.reason, error.message, "", "", error.retry, error.retry_after)
-            return snapshot, Failed(Step.READ_SOURCE, (failure,))
+            return snapshot, Failed(Step.READ_SOURCE, (replace(failure, waits=error.waits),))
         try:
             return await self._from(snapshot, sources)
         except Conflict:
@@ -241,7 +241,8 @@ class PushSecretReconciler:
         source = push.spec.selector.secret
         if source is not None and not source.name:
             return Synced(note="no Secret matches spec.selector.secret.selector: nothing is pushed")
-        return Failed(Step.READ_SOURCE, (Failure("spec.selector", error.reason, error.message),))
+        failure = Failure("spec.selector", error.reason, error.message, waits=error.waits)
+        return Failed(Step.READ_SOURCE, (failure,))
 
     # --- deletion -----------------------------------------------------------------------------------------------------
 

@@ -7,17 +7,18 @@ leaves the cluster.
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from eso_api.externalsecret import ExternalSecret
 from eso_api.pushsecret import PUSH_SECRET, PushSecret
 from eso_api.references import GeneratorRef, SelectorError
 from eso_api.values import SecretBytes
 from eso_operator.controllers.pushsecret.snapshot import SeenSource
 from eso_operator.generating.values import Generators, Made
 from eso_operator.report.causes import cause_of
-from eso_operator.report.words import answered
+from eso_operator.report.words import READY, answered
 from eso_operator.resolving.resolved import ResolutionError
 from eso_operator.waking.dependencies import ANY_PROVIDER, Dependency, on_object
 from eso_wire.errors import ProviderError, RetryClass
@@ -26,6 +27,7 @@ from kubebase.clock import parse_rfc3339
 from kubebase.meta import JsonObject, Object, ObjectKey, Resource, raw
 from kuberun.cache import Cache
 from kuberun.client import Client
+from kuberun.conditions import is_false, is_true
 from kuberun.errors import ApiError, NotFound
 
 SECRETS: Final = Resource("", "v1", "secrets", "Secret")
@@ -34,6 +36,8 @@ BY_NAMESPACE: Final = "namespace"
 """The index that every informer of the operator has."""
 
 _KIND: Final = raw(SECRETS)
+_MADE_SECONDS: Final = 30.0
+"""A source that an ExternalSecret makes is looked for again after this time, if it does not appear before."""
 _MANIFEST_COPY: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -41,13 +45,25 @@ class SourceError(Exception):
     """There is nothing to push. The message names the source and the reason, never a value."""
 
     def __init__(
-        self, reason: str, message: str, *, retry: RetryClass = RetryClass.BACKOFF, after: float = 0.0
+        self,
+        reason: str,
+        message: str,
+        *,
+        retry: RetryClass = RetryClass.BACKOFF,
+        after: float = 0.0,
+        waits: float = 0.0,
     ) -> None:
         super().__init__(message)
         self.reason = reason
         self.message = message
         self.retry = retry
         self.retry_after = after
+        self.waits = waits
+        """As in `reading.fetched.Failure`."""
+
+
+MakerOf = Callable[[str, str], ExternalSecret | None]
+"""Returns the ExternalSecret that makes a Secret, by the namespace and name of the Secret."""
 
 
 class SourceGoneError(SourceError):
@@ -84,10 +100,11 @@ class Sources:
 class SourceReader:
     """Reads sources. The process has one. `secrets` holds metadata only."""
 
-    def __init__(self, client: Client, secrets: Cache[Object], generators: Generators) -> None:
+    def __init__(self, client: Client, secrets: Cache[Object], generators: Generators, *, maker_of: MakerOf) -> None:
         self._client = client
         self._secrets = secrets
         self._generators = generators
+        self._maker_of = maker_of
 
     def seen(self, push: PushSecret) -> tuple[SeenSource, ...]:
         """Return the source Secrets with their cached metadata."""
@@ -117,11 +134,21 @@ class SourceReader:
         try:
             return _source(await self._client.get(_KIND, ObjectKey(namespace, name)))
         except NotFound:
-            message = f"Secret {namespace}/{name} does not exist: create it, or correct spec.selector"
-            raise SourceGoneError("SecretNotFound", message) from None
+            raise self._gone(namespace, name) from None
         except ApiError as problem:
             message = f"Secret {namespace}/{name} cannot be read: {answered(problem)}"
             raise SourceError("SecretUnreadable", message) from None
+
+    def _gone(self, namespace: str, name: str) -> SourceGoneError:
+        """Return the error of a Secret that does not exist. One that an ExternalSecret is about to make is awaited."""
+        maker = self._maker_of(namespace, name)
+        if maker is None or is_true(maker.status.conditions, READY):
+            message = f"Secret {namespace}/{name} does not exist: create it, or correct spec.selector"
+            return SourceGoneError("SecretNotFound", message)
+        made = f"Secret {namespace}/{name} does not exist yet: ExternalSecret {maker.metadata.name} makes it"
+        if is_false(maker.status.conditions, READY):
+            return SourceGoneError("SecretNotFound", f"{made}, and is not ready; its condition says why")
+        return SourceGoneError("SecretNotFound", made, waits=_MADE_SECONDS)
 
     async def _many(self, push: PushSecret) -> tuple[Source, ...]:
         namespace = push.metadata.namespace
@@ -146,7 +173,7 @@ class SourceReader:
         try:
             made = await self._generators.generate(caller_of(push), 0, ref)
         except ResolutionError as error:
-            raise SourceError(error.reason.value, error.message, retry=error.retry) from error
+            raise SourceError(error.reason.value, error.message, retry=error.retry, waits=error.waits) from error
         except ProviderError as error:
             raise SourceError(cause_of(error), error.message, retry=error.retry, after=error.retry_after) from error
         name = f"{ref.kind} {ref.name}"

@@ -8,6 +8,8 @@
     Broken   v1   False      InvalidProviderConfig                      Warning    back-off
     Broken   v2   False      the cause (ProviderNotInstalled, …)        Warning    back-off
     Throttled     as it was  as it was; new: True, ValidationUnknown    Warning    after the pause of the backend
+    Waiting  v1   as it was  as it was; new: Unknown, ValidationUnknown none       when the provider answers
+    Waiting  v2   as it was  as it was; new: Unknown, ProviderStarting  none       when the provider answers
 
 The existing operator records its Valid event at every reconcile; here an event is recorded only if it is new, so that
 an idle cluster sees no writes. Reasons of v1 kinds are exactly the existing ones; the message begins with the cause.
@@ -26,7 +28,16 @@ import msgspec
 from eso_api import conditions
 from eso_operator.controllers.secretstore.capabilities import capabilities_of, spelled
 from eso_operator.controllers.secretstore.kinds import Generation, StoreKind
-from eso_operator.controllers.secretstore.verdict import Answer, Broken, Referent, Throttled, Unverified, Valid, Verdict
+from eso_operator.controllers.secretstore.verdict import (
+    Answer,
+    Broken,
+    Referent,
+    Throttled,
+    Unverified,
+    Valid,
+    Verdict,
+    Waiting,
+)
 from eso_operator.report.report import Report
 from eso_operator.report.reporter import Subject
 from eso_operator.report.words import READY, News
@@ -59,6 +70,10 @@ _TYPE: Final = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}")
 _REASON: Final = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]{0,126}[A-Za-z0-9_])?")
 
 
+_Verdict = Valid | Referent | Unverified | Broken | Throttled
+"""The verdicts that say something about the store."""
+
+
 @dataclass(frozen=True, slots=True)
 class Before:
     """The store as it was when the verdict was reached."""
@@ -79,6 +94,8 @@ def subject_of(kind: StoreKind) -> Subject:
 def report_of(before: Before, verdict: Verdict) -> Report:
     """Return the report of a verdict."""
     old = find_condition(before.status.conditions, READY)
+    if isinstance(verdict, Waiting):
+        return _waiting(before, verdict, old)
     ready, event = _ready(before, verdict, old)
     conditions = set_condition(before.status.conditions, ready, before.now)
     conditions = _with_throttling(conditions, verdict, before.now)
@@ -94,7 +111,18 @@ def report_of(before: Before, verdict: Verdict) -> Report:
     return Report(status, _then(before, verdict), news, log=log)
 
 
-def _ready(before: Before, verdict: Verdict, old: Condition | None) -> tuple[Condition, EventType]:
+def _waiting(before: Before, verdict: Waiting, old: Condition | None) -> Report:
+    """Return the report of a store whose provider is starting: the first one says so, the others say nothing."""
+    then = After(max(verdict.seconds, 1.0), "the provider has had its time to start")
+    if old is not None:
+        return Report(before.status, then)
+    ready = _unvalidated(before.kind.generation, ConditionStatus.UNKNOWN, verdict.cause, verdict.message)
+    conditions = set_condition(before.status.conditions, ready, before.now)
+    status = _status(before, conditions, None, verdict)
+    return Report(status, then, log={"ready": ready.status, "why": verdict.cause})
+
+
+def _ready(before: Before, verdict: _Verdict, old: Condition | None) -> tuple[Condition, EventType]:
     match verdict:
         case Valid():
             return _condition(ConditionStatus.TRUE, VALID, _VALIDATED), EventType.NORMAL
@@ -105,7 +133,7 @@ def _ready(before: Before, verdict: Verdict, old: Condition | None) -> tuple[Con
         case Unverified(message=message):
             return _condition(ConditionStatus.TRUE, VALIDATION_UNKNOWN, message), EventType.WARNING
         case Broken(cause=cause, message=message):
-            return _broken(before.kind.generation, cause, message), EventType.WARNING
+            return _unvalidated(before.kind.generation, ConditionStatus.FALSE, cause, message), EventType.WARNING
         case Throttled(message=message):
             if old is not None:
                 return old, EventType.WARNING
@@ -114,18 +142,19 @@ def _ready(before: Before, verdict: Verdict, old: Condition | None) -> tuple[Con
             assert_never(verdict)
 
 
-def _broken(generation: Generation, cause: str, message: str) -> Condition:
+def _unvalidated(generation: Generation, status: ConditionStatus, cause: str, message: str) -> Condition:
     match generation:
         case Generation.V1:
+            reason = INVALID_PROVIDER_CONFIG if status is ConditionStatus.FALSE else VALIDATION_UNKNOWN
             text = message if cause == INVALID_PROVIDER_CONFIG else f"{cause}: {message}"
-            return _condition(ConditionStatus.FALSE, INVALID_PROVIDER_CONFIG, text)
+            return _condition(status, reason, text)
         case Generation.V2:
-            return _condition(ConditionStatus.FALSE, cause, message)
+            return _condition(status, cause, message)
         case _:
             assert_never(generation)
 
 
-def _then(before: Before, verdict: Verdict) -> Outcome:
+def _then(before: Before, verdict: _Verdict) -> Outcome:
     match verdict:
         case Valid() | Referent() | Unverified():
             return After(before.interval, "validation is due")
@@ -141,7 +170,7 @@ def _answer(verdict: Verdict) -> Answer | None:
     match verdict:
         case Valid(answer=answer) | Referent(answer=answer) | Unverified(answer=answer):
             return answer
-        case Broken() | Throttled():
+        case Broken() | Throttled() | Waiting():
             return None
         case _:
             assert_never(verdict)

@@ -15,7 +15,16 @@ from eso_api.references import GeneratorRef, StoreRef
 from eso_operator.calling.errors import StoreHealth, effect_of, is_infrastructure
 from eso_operator.controllers.secretstore.kinds import StoreKind
 from eso_operator.controllers.secretstore.outcome import INVALID_PROVIDER_CONFIG
-from eso_operator.controllers.secretstore.verdict import Answer, Broken, Referent, Throttled, Unverified, Valid, Verdict
+from eso_operator.controllers.secretstore.verdict import (
+    Answer,
+    Broken,
+    Referent,
+    Throttled,
+    Unverified,
+    Valid,
+    Verdict,
+    Waiting,
+)
 from eso_operator.report.causes import cause_of
 from eso_operator.resolving.need import VALIDATION
 from eso_operator.resolving.resolved import (
@@ -110,7 +119,10 @@ def _unresolved(error: ResolutionError, resolved: ResolvedStore | None) -> Findi
     depends_on = _of_target(resolved) | {on_object(error.subject)}
     if error.reason is Reason.REFERENT_AUTH and resolved is not None:
         return Finding(Referent(Answer(resolved.operations, _maintenance(resolved)), error.message), depends_on)
-    return Finding(Broken(error.reason.value, error.message), depends_on | {ANY_PROVIDER})
+    depends_on |= {ANY_PROVIDER}
+    if error.waits > 0:
+        return Finding(Waiting(error.reason.value, error.message, error.waits), depends_on)
+    return Finding(Broken(error.reason.value, error.message), depends_on)
 
 
 def _reference(kind: StoreKind, store: ObjectMeta) -> StoreRef | GeneratorRef:

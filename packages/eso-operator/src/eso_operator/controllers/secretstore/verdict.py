@@ -57,4 +57,13 @@ class Throttled:
     retry_after: float
 
 
-Verdict = Valid | Referent | Unverified | Broken | Throttled
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The provider is starting, so nothing is known about the store yet. It is broken if that takes `seconds`."""
+
+    cause: str
+    message: str
+    seconds: float
+
+
+Verdict = Valid | Referent | Unverified | Broken | Throttled | Waiting
