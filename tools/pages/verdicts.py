@@ -104,8 +104,14 @@ def _push_secret() -> Facts:
         of_push_secret.Ignored(CAUSE),
     ]
     _complete(of_push_secret.Outcome, outcomes)
-    clashes = (Clash(Place("store", "key", ""), (ObjectKey("namespace", "other"),)),)
-    return _said(of_push_secret.report_of(push_secret(), outcome, START, clashes=clashes) for outcome in outcomes)
+    push = push_secret()
+    clashes = [
+        (Clash(Place("store", "key", ""), (ObjectKey(namespace, "other"),)),)
+        for namespace in (push.metadata.namespace, "elsewhere")
+    ]
+    return _said(
+        of_push_secret.report_of(push, outcome, START, clashes=each) for outcome in outcomes for each in clashes
+    )
 
 
 def _fan_out() -> Facts:

@@ -25,6 +25,13 @@ import msgspec
 
 from eso_api.conditions import KeyOutcome
 from eso_api.pushsecret import PUSH_SECRET, PushSecret, PushSecretStatus
+from eso_operator.controllers.contention import (
+    DIFFERENT_VALUES,
+    ELSEWHERE,
+    SHARED_PLACE,
+    Contended,
+    with_contention,
+)
 from eso_operator.controllers.due import NotDue
 from eso_operator.controllers.pushsecret.memory import Learned
 from eso_operator.controllers.pushsecret.plan import IF_NOT_EXISTS
@@ -57,8 +64,6 @@ ERRORED: Final = "Errored"
 ALREADY_EXISTS: Final = "SecretAlreadyExists"
 ORPHANED: Final = "Orphaned"
 LEFT_ALONE: Final = "LeftAlone"
-CONTENDED: Final = "Contended"
-DIFFERENT_VALUES: Final = "DifferentValues"
 
 FLUSH_SECONDS: Final = 300.0
 """A push that changed nothing is written into the status at most this often."""
@@ -149,7 +154,9 @@ def report_of(
     """
     log = None if isinstance(outcome, NotDue) else {"outcome": type(outcome).__name__}
     report = replace(_row(push, outcome, now, retry_within), log=log)
-    return report if clashes is None else _with_contention(push, report, clashes, now)
+    if clashes is None:
+        return report
+    return with_contention(report, push.status.conditions, _contention(push, clashes), now)
 
 
 def _row(push: PushSecret, outcome: Outcome, now: datetime, retry_within: float) -> Report:
@@ -270,42 +277,35 @@ def _with_existing(conditions: list[Condition], existing: Sequence[str], now: da
     return set_condition(conditions, condition, now)
 
 
-def _with_contention(push: PushSecret, report: Report, clashes: Sequence[Clash], now: datetime) -> Report:
-    """Return the report with the correct condition Contended, and an event when the contention begins."""
-    before, conditions = find_condition(push.status.conditions, CONTENDED), report.status.conditions
-    news = report.news
-    if clashes:
-        condition = Condition(
-            type=CONTENDED,
-            status=ConditionStatus.TRUE,
-            reason=DIFFERENT_VALUES,
-            message=_contention(push, clashes)[:_MAX_TEXT],
-        )
-        same = same_verdict(before, condition)
-        conditions = set_condition(conditions, condition, now)
-        news = news if before is not None else (*news, News(EventType.WARNING, CONTENDED, condition.message))
-    else:
-        same = before is None
-        conditions = remove_condition(conditions, CONTENDED)
-    status = msgspec.structs.replace(report.status, conditions=conditions)
-    return replace(report, status=status, news=news, flush=report.flush or not same)
-
-
-def _contention(push: PushSecret, clashes: Sequence[Clash]) -> str:
-    told = [_clash(push, each) for each in clashes[:_SHOWN]]
+def _contention(push: PushSecret, clashes: Sequence[Clash]) -> Contended | None:
+    """Return the condition Contended; its reason says whether values were compared, which needs one namespace."""
+    if not clashes:
+        return None
+    home = push.metadata.namespace
+    told = [_clash(home, each) for each in clashes[:_SHOWN]]
     text = "; ".join([*told, "and other places"] if len(clashes) > _SHOWN else told)
-    return f"{text}. The last writer wins: change the remoteKey of one of them, or give them the same value"
+    if any(other.namespace == home for clash in clashes for other in clash.others):
+        advice = "The last writer wins: change the remoteKey of one of them, or give them the same value"
+        return Contended(DIFFERENT_VALUES, f"{text}. {advice}")
+    advice = (
+        "The last writer wins, and values of other namespaces are not compared: change the remoteKey, unless all of"
+        " them are meant to push one value"
+    )
+    return Contended(SHARED_PLACE, f"{text}. {advice}")
 
 
-def _clash(push: PushSecret, clash: Clash) -> str:
+def _clash(home: str, clash: Clash) -> str:
     store, remote_key, prop, location = clash.place
     place = f'remote key "{remote_key}"' + (f', property "{prop}",' if prop else "")
     place += f' of namespace "{location}"' if location else ""
-    names = [each.name if each.namespace == push.metadata.namespace else str(each) for each in clash.others[:_SHOWN]]
+    near = [each.name for each in clash.others if each.namespace == home]
+    if not near:
+        return f"{place} in {store}: {ELSEWHERE} also writes it"
     # Without a number, which would change all these statuses whenever a writer is added or removed.
-    others = ", ".join(names) + (" and others" if len(clash.others) > _SHOWN else "")
-    writers = f"PushSecrets {others} also write" if len(clash.others) > 1 else f"PushSecret {others} also writes"
-    return f"{place} in {store}: {writers} it, with a different value"
+    others = ", ".join(near[:_SHOWN]) + (" and others" if len(near) > _SHOWN else "")
+    writers = f"PushSecrets {others} also write" if len(near) > 1 else f"PushSecret {others} also writes"
+    also = f" (and so does {ELSEWHERE})" if len(near) < len(clash.others) else ""
+    return f"{place} in {store}: {writers} it, with a different value{also}"
 
 
 def _said_the_same(old: PushSecretStatus, new: PushSecretStatus) -> bool:
