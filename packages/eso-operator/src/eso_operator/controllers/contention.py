@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -29,6 +29,17 @@ DIFFERENT_VALUES: Final = "DifferentValues"
 FEEDS_ITSELF: Final = "FeedsItself"
 SHARED_PLACE: Final = "SharedPlace"
 """Objects of several namespaces write to one place. Their values are not compared, so this may be intended."""
+
+
+class PushedKey(NamedTuple):
+    """A remote key that a PushSecret has pushed a Secret to, and the number of the write that last changed it."""
+
+    store: str
+    """The key of the store in `status.syncedPushSecrets`."""
+    remote_key: str
+    by: ObjectKey
+    written: int
+
 
 ELSEWHERE: Final = "an object in another namespace"
 
@@ -112,14 +123,20 @@ class Contended:
     message: str
 
 
+NOT_CONTENDED: Final = Contended("", "")
+
+
 def with_contention(report: Report, before: Sequence[Condition], found: Contended | None, now: datetime) -> Report:
     """Return the report with the correct condition, and with an event when the contention begins.
 
-    `before` are the conditions of the object. A report that changes nothing keeps its status.
+    `before` are the conditions of the object; None for `found` keeps them, because nothing is known. A report that
+    changes nothing keeps its status.
     """
+    if found is None:
+        return report
     old = find_condition(before, CONTENDED)
     conditions, news = report.status.conditions, report.news
-    if found is not None:
+    if found is not NOT_CONTENDED:
         new = Condition(
             type=CONTENDED, status=ConditionStatus.TRUE, reason=found.reason, message=found.message[:_MAX_TEXT]
         )

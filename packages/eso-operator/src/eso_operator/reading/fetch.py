@@ -304,6 +304,7 @@ class _Pass:
             made=tuple(self.made),
             refresh_within=self.refresh_within,
             sights=tuple(self.sights),
+            read=self.answered,
             remarks=tuple(shaped.remarks),
             reading=Reading.WHOLE if all(want.path in self.watchable for want in self.wants) else Reading.PART,
         )

@@ -89,7 +89,7 @@ async def _holds(provider: KeepingProvider, key: str, value: bytes = b"p") -> bo
 
 @pytest.mark.parametrize("last", [b"p", b"q"], ids=["with one value", "with different values"])
 async def test_children_of_several_namespaces_push_one_remote_key(pushing: Any, bench: Bench, last: bytes) -> None:
-    """All of them are Ready, and say that they share a place, whatever their values are. It goes with the last child."""
+    """All of them are Ready and say that they share a place, whatever the values. It goes with the last child."""
     provider = keeping()
     async with bench.operator():
         await bench.install(provider)

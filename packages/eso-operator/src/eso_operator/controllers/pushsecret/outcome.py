@@ -28,6 +28,8 @@ from eso_api.pushsecret import PUSH_SECRET, PushSecret, PushSecretStatus
 from eso_operator.controllers.contention import (
     DIFFERENT_VALUES,
     ELSEWHERE,
+    FEEDS_ITSELF,
+    NOT_CONTENDED,
     SHARED_PLACE,
     Contended,
     with_contention,
@@ -52,7 +54,7 @@ from eso_operator.report.words import READY, News, next_attempt
 from eso_operator.telemetry.subsystems import Subsystem
 from eso_wire.errors import RetryClass
 from kubebase.clock import rfc3339
-from kubebase.meta import Condition
+from kubebase.meta import Condition, ObjectKey
 from kuberun.conditions import ConditionStatus, find_condition, remove_condition, same_verdict, set_condition
 from kuberun.controller import After, Done, Retry
 from kuberun.controller import Outcome as Then
@@ -147,16 +149,16 @@ def report_of(
     *,
     retry_within: float = 0.0,
     clashes: Sequence[Clash] | None = None,
+    fed_by: Sequence[ObjectKey] = (),
 ) -> Report:
     """Return the report of an outcome. `retry_within` is the maximum number of seconds until a retry.
 
-    `clashes` are the contended places. If they are None, they are unknown, and the condition stays unchanged.
+    `clashes` are the contended places. If they are None, they are unknown, and the condition stays unchanged. `fed_by`
+    are the ExternalSecrets that are in a loop with it.
     """
     log = None if isinstance(outcome, NotDue) else {"outcome": type(outcome).__name__}
     report = replace(_row(push, outcome, now, retry_within), log=log)
-    if clashes is None:
-        return report
-    return with_contention(report, push.status.conditions, _contention(push, clashes), now)
+    return with_contention(report, push.status.conditions, _contention(push, clashes, fed_by), now)
 
 
 def _row(push: PushSecret, outcome: Outcome, now: datetime, retry_within: float) -> Report:
@@ -277,10 +279,14 @@ def _with_existing(conditions: list[Condition], existing: Sequence[str], now: da
     return set_condition(conditions, condition, now)
 
 
-def _contention(push: PushSecret, clashes: Sequence[Clash]) -> Contended | None:
+def _contention(push: PushSecret, clashes: Sequence[Clash] | None, fed_by: Sequence[ObjectKey]) -> Contended | None:
     """Return the condition Contended; its reason says whether values were compared, which needs one namespace."""
-    if not clashes:
+    if fed_by:
+        return Contended(FEEDS_ITSELF, _loop(fed_by))
+    if clashes is None:
         return None
+    if not clashes:
+        return NOT_CONTENDED
     home = push.metadata.namespace
     told = [_clash(home, each) for each in clashes[:_SHOWN]]
     text = "; ".join([*told, "and other places"] if len(clashes) > _SHOWN else told)
@@ -292,6 +298,14 @@ def _contention(push: PushSecret, clashes: Sequence[Clash]) -> Contended | None:
         " them are meant to push one value"
     )
     return Contended(SHARED_PLACE, f"{text}. {advice}")
+
+
+def _loop(fed_by: Sequence[ObjectKey]) -> str:
+    names = ", ".join(key.name for key in fed_by[:_SHOWN]) + (" and others" if len(fed_by) > _SHOWN else "")
+    return (
+        f"what is pushed is read again by ExternalSecret {names} and written to the source, and every turn changes it:"
+        " read or push another remote key, or change the template so that the value stays the same"
+    )
 
 
 def _clash(home: str, clash: Clash) -> str:
