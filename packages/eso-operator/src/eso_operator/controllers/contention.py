@@ -152,6 +152,12 @@ def with_contention(report: Report, before: Sequence[Condition], found: Contende
     return replace(report, status=status, news=news, flush=True)
 
 
+def conflict_of(conditions: Sequence[Condition]) -> Condition | None:
+    """Return the condition of an object that is in conflict with others. A shared place may be intended."""
+    found = find_condition(conditions, CONTENDED)
+    return found if found is not None and found.status == "True" and found.reason != SHARED_PLACE else None
+
+
 def named(kind: str, other: ObjectKey, namespace: str) -> str:
     """Return how a message to a reader in `namespace` names an object."""
     return f"{kind} {other.name}" if other.namespace == namespace else ELSEWHERE

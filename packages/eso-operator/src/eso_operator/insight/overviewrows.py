@@ -32,6 +32,7 @@ from eso_api.v2.generator import GENERATOR
 from eso_api.v2.provider import PROVIDER
 from eso_api.v2.providerclass import PROVIDER_CLASS
 from eso_api.v2.secretstore import SECRET_STORE_V2
+from eso_operator.controllers.contention import conflict_of
 from eso_operator.reading.wants import Generate, wants_of
 from eso_operator.resolving.reference import normalise
 from eso_operator.resolving.resolved import Reason, ResolutionError
@@ -69,6 +70,8 @@ _SILENT: Final = frozenset({GENERATOR_STATE})
 class Health(Enum):
     GOOD = "good"
     BAD = "bad"
+    CONTENDED = "contended"
+    """Ready, but in a conflict or a loop with other objects."""
     WAITING = "waiting"
     """No operator has reported on the object yet."""
     ABSENT = "absent"
@@ -104,6 +107,10 @@ class Row:
     """Of these, the ones that the failed entries name; all, if no entry failed."""
 
     @property
+    def ready(self) -> bool:
+        return self.health in (Health.GOOD, Health.CONTENDED)
+
+    @property
     def generation(self) -> str:
         return generation_of(self.custom)
 
@@ -132,6 +139,9 @@ def row_of(custom: CustomKind[Any], obj: Any) -> Row:
         health = Health.GOOD if custom in _SILENT else Health.WAITING
         reason = "" if health is Health.GOOD else NO_STATUS
         return Row(identity, custom, health, reason, since=obj.metadata.creation_timestamp or "", needs=needs)
+    if ready.status != "False" and (conflict := conflict_of(obj.status.conditions)) is not None:
+        since = conflict.last_transition_time or ""
+        return Row(identity, custom, Health.CONTENDED, conflict.type, conflict.message, since, needs=needs)
     # "Unknown" is for stores whose credentials come from their users: they work.
     health = Health.BAD if ready.status == "False" else Health.GOOD
     failed: Sequence[KeyOutcome] = getattr(obj.status, "outcomes", ()) if health is Health.BAD else ()

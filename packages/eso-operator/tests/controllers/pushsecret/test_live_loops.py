@@ -154,12 +154,13 @@ async def test_a_round_trip_that_comes_to_rest_is_legal_while_values_are_rotated
         stage.provider.put("token", b"0")
         await circle.read("app", "value", ("token", "token"))
         await circle.pushes("back", "app", "value")
+        await stage.until(lambda: len(stage.provider.pushes) > 0, "it is not pushed")
 
         for turn in range(1, 7):
             stage.provider.put(rotated, str(turn).encode(), stage.provider.kept[rotated].owner)
             await circle.holds("app", str(turn), rotated)
             # Not before: a push that is under way would put the old value back.
-            await stage.until(lambda turn=turn: len(stage.provider.pushes) > turn, "it is not pushed")  # type: ignore[misc]  # bound per turn
+            await stage.until(lambda turn=turn: len(stage.provider.pushes) > turn, "it is not pushed")
 
         assert (await circle.condition(ES, "app"), await circle.condition(PUSHES, "back")) == (None, None)
 
@@ -175,7 +176,7 @@ async def test_a_mirror_of_a_value_that_is_rotated_often_is_legal(staged: Any) -
         for turn in range(1, 7):
             stage.provider.put("db", str(turn).encode())
             await stage.until(
-                lambda turn=turn: stage.provider.values.get("copy") == f"{turn}+".encode(),  # type: ignore[misc]  # bound per turn
+                lambda turn=turn: stage.provider.values.get("copy") == f"{turn}+".encode(),
                 "the copy is not pushed",
             )
 

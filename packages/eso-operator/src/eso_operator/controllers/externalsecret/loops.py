@@ -139,7 +139,7 @@ class Loops:
         self._next_order = next_order
         self._fed: dict[ObjectKey, set[ObjectKey]] = {}
         self._wake: Callable[[ObjectKey], None] = _wake_nobody
-        memory.on_forget(lambda key, record: self._unfeed(key, record.loop))
+        memory.on_forget(self._forgotten)
 
     def listen(self, wake: Callable[[ObjectKey], None]) -> None:
         """Call `wake` for each PushSecret that becomes part of a loop, or no longer is."""
@@ -199,6 +199,9 @@ class Loops:
             self._fed.setdefault(push, set()).add(es.key)
         for push in before ^ after:
             self._wake(push)
+
+    def _forgotten(self, key: ObjectKey, record: Looping) -> None:
+        self._unfeed(key, record.loop)
 
     def _unfeed(self, key: ObjectKey, loop: Loop | None) -> set[ObjectKey]:
         """Forget the PushSecrets of a loop; return them."""
