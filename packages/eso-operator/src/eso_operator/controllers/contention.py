@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from eso_api.conditions import CONTENDED
 from eso_operator.report.report import Report
 from eso_operator.report.words import News
 from kubebase.clock import Clock
@@ -24,11 +25,8 @@ from kubebase.meta import Condition, ObjectKey
 from kuberun.conditions import ConditionStatus, find_condition, remove_condition, same_verdict, set_condition
 from kuberun.events import EventType
 
-CONTENDED: Final = "Contended"
 DIFFERENT_VALUES: Final = "DifferentValues"
 FEEDS_ITSELF: Final = "FeedsItself"
-SHARED_PLACE: Final = "SharedPlace"
-"""Objects of several namespaces write to one place. Their values are not compared, so this may be intended."""
 
 
 class PushedKey(NamedTuple):
@@ -150,12 +148,6 @@ def with_contention(report: Report, before: Sequence[Condition], found: Contende
         conditions = remove_condition(conditions, CONTENDED)
     status = msgspec.structs.replace(report.status, conditions=conditions)
     return replace(report, status=status, news=news, flush=True)
-
-
-def conflict_of(conditions: Sequence[Condition]) -> Condition | None:
-    """Return the condition of an object that is in conflict with others. A shared place may be intended."""
-    found = find_condition(conditions, CONTENDED)
-    return found if found is not None and found.status == "True" and found.reason != SHARED_PLACE else None
 
 
 def named(kind: str, other: ObjectKey, namespace: str) -> str:

@@ -32,7 +32,7 @@ from eso_api.v2.generator import GENERATOR
 from eso_api.v2.provider import PROVIDER
 from eso_api.v2.providerclass import PROVIDER_CLASS
 from eso_api.v2.secretstore import SECRET_STORE_V2
-from eso_operator.controllers.contention import conflict_of
+from eso_operator.insight.facts import conflict_of
 from eso_operator.reading.wants import Generate, wants_of
 from eso_operator.resolving.reference import normalise
 from eso_operator.resolving.resolved import Reason, ResolutionError

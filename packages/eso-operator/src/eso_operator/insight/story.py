@@ -21,7 +21,6 @@ from eso_api.conditions import KeyOutcome
 from eso_api.externalsecret import ExternalSecret
 from eso_api.generators.generatorstate import GeneratorState
 from eso_api.pushsecret import PushSecret
-from eso_operator.controllers.contention import conflict_of
 from eso_operator.controllers.externalsecret.reasons import DELETED
 from eso_operator.controllers.externalsecret.schedule import (
     current_version,
@@ -34,6 +33,7 @@ from eso_operator.insight.facts import (
     Fact,
     Mark,
     Story,
+    conflict_of,
     moment,
     other_conditions,
     ready_of,

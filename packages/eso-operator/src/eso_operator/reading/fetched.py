@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from eso_api.values import SecretBytes
 from eso_operator.changefeed.sights import Reading, Sight
 from eso_operator.generating.values import Made
-from eso_operator.reading.shape import Answered
+from eso_operator.reading.wants import Answered
 from eso_operator.waking.dependencies import Dependency
 from eso_wire.errors import RetryClass
 

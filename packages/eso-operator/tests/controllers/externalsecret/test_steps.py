@@ -23,14 +23,14 @@ from eso_operator.controllers.externalsecret.reconciler import ExternalSecretRec
 from eso_operator.controllers.externalsecret.settlement import Settlement
 from eso_operator.controllers.externalsecret.snapshot import Rules
 from eso_operator.controllers.externalsecret.steps import STEPS, ReconcileStep
-from eso_operator.controllers.externalsecret.triggers import TARGET_INDEX, target_of
+from eso_operator.controllers.externalsecret.triggers import target_of
 from eso_operator.generating.values import Kept, Made, StateOwner
 from eso_operator.process.memory import Memories
 from eso_operator.reading.fetched import Fetched
 from eso_operator.report.announcer import Announcer
 from eso_operator.report.reporter import Channels, Reporter
 from eso_operator.targets.changes import Change, Create, Update
-from eso_operator.targets.marks import controller_reference_of
+from eso_operator.targets.marks import TARGET_INDEX, controller_reference_of
 from eso_operator.targets.record import Removal
 from eso_operator.targets.target import Absent, Applied, Done, Look
 from eso_operator.telemetry.objects import ObjectSeries

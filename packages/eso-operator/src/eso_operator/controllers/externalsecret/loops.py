@@ -28,11 +28,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
+from eso_api.conditions import CONTENDED
 from eso_api.externalsecret import ExternalSecret
 from eso_api.references import StoreRef
 from eso_api.values import SecretBytes
 from eso_operator.controllers.contention import (
-    CONTENDED,
     DIFFERENT_VALUES,
     FEEDS_ITSELF,
     NOT_CONTENDED,
@@ -42,15 +42,13 @@ from eso_operator.controllers.contention import (
 )
 from eso_operator.controllers.externalsecret.outcome import Synced
 from eso_operator.controllers.externalsecret.schedule import current_version
-from eso_operator.controllers.externalsecret.triggers import TARGET_INDEX
 from eso_operator.memory import Memory
 from eso_operator.reading.fetched import Fetched
-from eso_operator.reading.shape import Answered
-from eso_operator.reading.wants import FindMany, Generate, wants_of
+from eso_operator.reading.wants import Answered, FindMany, Generate, wants_of
 from eso_operator.resolving.reference import key_of, normalise
 from eso_operator.resolving.resolved import ResolutionError
 from eso_operator.targets.changes import Overwritten
-from eso_operator.targets.marks import field_manager_of, target_name
+from eso_operator.targets.marks import TARGET_INDEX, field_manager_of, target_name
 from eso_wire.values import ObjectRef
 from kubebase.meta import Object, ObjectKey
 from kuberun.cache import Cache

@@ -23,14 +23,13 @@ from typing import Final, assert_never
 
 import msgspec
 
-from eso_api.conditions import KeyOutcome
+from eso_api.conditions import SHARED_PLACE, KeyOutcome
 from eso_api.pushsecret import PUSH_SECRET, PushSecret, PushSecretStatus
 from eso_operator.controllers.contention import (
     DIFFERENT_VALUES,
     ELSEWHERE,
     FEEDS_ITSELF,
     NOT_CONTENDED,
-    SHARED_PLACE,
     Contended,
     with_contention,
 )

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
+from eso_api.conditions import CONTENDED
 from eso_api.pushsecret import PushData, PushSecret
-from eso_operator.controllers.contention import CONTENDED
 from eso_operator.controllers.pushsecret import records
 from eso_operator.controllers.pushsecret.claims import Claims
 from eso_operator.controllers.pushsecret.memory import LastPush, Learned, Pushes
