@@ -15,6 +15,7 @@ import msgspec
 from eso_api.conditions import StoreStatus
 from eso_api.v2.policy import ProviderStatus
 from eso_api.v2.providerclass import ProviderClassSpec, ProviderClassStatus, ServedKind
+from eso_operator.controllers.contention import DIFFERENT_VALUES, FEEDS_ITSELF, Contended
 from eso_operator.controllers.due import NotDue
 from eso_operator.controllers.externalsecret import outcome as of_external_secret
 from eso_operator.controllers.externalsecret import reasons
@@ -86,7 +87,13 @@ def _external_secret() -> Facts:
     _complete(of_external_secret.Outcome, outcomes)
     manifest = {"manifest": {"apiVersion": "v1", "kind": "ConfigMap"}}
     targets = [snapshot(external_secret()), snapshot(external_secret(target=manifest))]
-    found = _said(of_external_secret.report_of(target, outcome) for target in targets for outcome in outcomes)
+    loops = [Contended(reason, "why") for reason in (DIFFERENT_VALUES, FEEDS_ITSELF)]
+    found = _said(
+        of_external_secret.report_of(target, outcome, loop)
+        for target in targets
+        for outcome in outcomes
+        for loop in loops
+    )
     written = [done.name.title() for done in Done]
     noted = [*literals("controllers/externalsecret", "News"), *written]
     return replace(found, events=dict.fromkeys(noted, EventType.NORMAL.value) | dict(found.events))
@@ -104,8 +111,14 @@ def _push_secret() -> Facts:
         of_push_secret.Ignored(CAUSE),
     ]
     _complete(of_push_secret.Outcome, outcomes)
-    clashes = (Clash(Place("store", "key", ""), (ObjectKey("namespace", "other"),)),)
-    return _said(of_push_secret.report_of(push_secret(), outcome, START, clashes=clashes) for outcome in outcomes)
+    push = push_secret()
+    clashes = [
+        (Clash(Place("store", "key", ""), (ObjectKey(namespace, "other"),)),)
+        for namespace in (push.metadata.namespace, "elsewhere")
+    ]
+    reports = [of_push_secret.report_of(push, outcome, START, clashes=each) for outcome in outcomes for each in clashes]
+    looping = of_push_secret.report_of(push, outcomes[0], START, fed_by=(ObjectKey(push.metadata.namespace, "reader"),))
+    return _said([*reports, looping])
 
 
 def _fan_out() -> Facts:

@@ -11,6 +11,10 @@ READY: Final = "Ready"
 """The condition that says whether an object can be used, or is synced."""
 INVALID_PROVIDER_CONFIG: Final = "InvalidProviderConfig"
 """The reason of all v1 stores that are not ready; the message begins with the cause."""
+CONTENDED: Final = "Contended"
+"""The condition of an object whose work other objects undo, or that undoes it itself."""
+SHARED_PLACE: Final = "SharedPlace"
+"""Its reason if objects of several namespaces write to one place. Values are not compared: this may be intended."""
 
 # Keyed by type, so that two writers with different condition types do not overwrite each other.
 Conditions = Annotated[list[Condition], shaped(x_kubernetes_list_type="map", x_kubernetes_list_map_keys=["type"])]

@@ -112,7 +112,7 @@ def _operators(scene: Scene) -> Iterator[str]:
 
 def _summary(scene: Scene) -> str:
     rows = scene.overview.rows
-    ready = sum(row.health is Health.GOOD for row in rows)
+    ready = sum(row.ready for row in rows)
     where = f"namespace {scene.namespace}" if scene.namespace else "all namespaces"
     absent = scene.operators.state is OperatorState.ABSENT
     counts = f"{ready} of {len(rows)} objects {'were' if absent else 'are'} ready" if rows else "no objects yet"
@@ -187,7 +187,9 @@ def _gaps(scene: Scene) -> Iterator[str]:
 def _kind_fields(overview: Overview) -> Iterator[dict[str, Any]]:
     counts = {health: overview.counts(health) for health in Health}
     for custom in OVERVIEW_KINDS:
-        ready, bad, waiting = (counts[each].get(custom, 0) for each in (Health.GOOD, Health.BAD, Health.WAITING))
+        states = (Health.GOOD, Health.CONTENDED, Health.BAD, Health.WAITING)
+        good, contended, bad, waiting = (counts[each].get(custom, 0) for each in states)
+        ready = good + contended
         if ready + bad + waiting:
             yield {
                 "kind": custom.name,

@@ -312,6 +312,25 @@ def test_what_waits_for_a_provider_that_starts_is_no_problem_and_not_ready() -> 
     assert said(starting, waiting) == ["1 ExternalSecret waits for SecretStore team/vault: ProviderStarting"]
 
 
+def contended(name: str, reason: str) -> Row:
+    condition = {"type": "Contended", "status": "True", "reason": reason, "message": "why", "lastTransitionTime": LATER}
+    return row(EXTERNAL_SECRET, name, {}, conditions=[*ready("True", "SecretSynced"), condition])
+
+
+@pytest.mark.parametrize("reason", ["DifferentValues", "FeedsItself"])
+def test_an_object_in_conflict_is_ready_and_a_problem(reason: str) -> None:
+    found = contended("db", reason)
+
+    (cause,) = causes_of(Overview((found, secret("fine", failed=False), store())))
+
+    assert (found.health, found.ready, found.reason) == (Health.CONTENDED, True, "Contended")
+    assert (cause.headline, cause.message, cause.since) == ("ExternalSecret team/db: Contended", "why", LATER)
+
+
+def test_a_place_that_may_be_shared_by_intention_is_no_problem() -> None:
+    assert said(contended("db", "SharedPlace")) == []
+
+
 def test_an_unverified_store_of_its_users_credentials_is_good() -> None:
     found = store(status="Unknown", reason="ReferentAuthUnverified")
 

@@ -101,6 +101,25 @@ def flat(story: Story) -> list[Fact]:
     return [story.head, *(each for step in story.steps for each in step)]
 
 
+@pytest.mark.parametrize(
+    ("reason", "healthy"),
+    [
+        pytest.param("FeedsItself", False, id="a loop"),
+        pytest.param("SharedPlace", True, id="a place that may be shared by intention"),
+    ],
+)
+def test_a_conflict_is_the_cause_and_other_conditions_are_notes(reason: str, healthy: bool) -> None:
+    told = Condition(type="Contended", status="True", reason=reason, message="PushSecret back pushes it")
+    status = {"conditions": [msgspec.to_builtins(each) for each in (ready(), told)], "refreshTime": LATELY}
+
+    story = story_of(well(external_secret(status)), NOW)
+
+    assert story.healthy is healthy
+    cause = "" if story.cause is None else f"{story.cause.state}: {story.cause.message}"
+    assert cause == ("" if healthy else "Contended: PushSecret back pushes it")
+    assert ("Contended: PushSecret back pushes it" in story.head.notes) is healthy
+
+
 def test_a_chain_without_trouble_is_good_at_every_step() -> None:
     story = story_of(well(), NOW)
 

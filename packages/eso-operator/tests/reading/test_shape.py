@@ -13,8 +13,8 @@ from eso_api.values import SecretBytes
 from eso_operator.reading.errors import ShapeError
 from eso_operator.reading.keys import checked, convert, converted
 from eso_operator.reading.rewrite import rewritten
-from eso_operator.reading.shape import Answered, shape_all, shape_fetched, shape_generated, shape_value
-from eso_operator.reading.wants import FindMany
+from eso_operator.reading.shape import shape_all, shape_fetched, shape_generated, shape_value
+from eso_operator.reading.wants import Answered, FindMany
 
 
 def secret(plain: dict[str, str]) -> dict[str, SecretBytes]:

@@ -121,7 +121,7 @@ def plan_of(simulation: Simulation, recorded: Recorded | None = None) -> Plan:
     unchecked = list(_unchecked(simulation.overview, recorded))
     left_out = {(each.kind, each.namespace, each.name) for each in unchecked}
     overview = simulation.overview.only(lambda row: (row.id.kind, row.namespace, row.name) not in left_out)
-    bad = {(row.id.kind, row.namespace, row.name) for row in overview.rows if row.health is not Health.GOOD}
+    bad = {(row.id.kind, row.namespace, row.name) for row in overview.rows if not row.ready}
     digests = Digests()
     return Plan(
         targets=tuple(_targets(simulation, digests, recording, left_out | bad)),

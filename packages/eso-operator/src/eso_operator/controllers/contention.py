@@ -1,21 +1,49 @@
-"""Limits how often an object is rewritten while another writer keeps changing it back.
+"""Writers that undo each other's work: the condition `Contended`, and limits for rewrites.
 
 The first few rewrites happen at once, which is enough to revert an edit. After that, one rewrite is allowed per
 interval. A new wish is always written. `Allowance` decides by a bucket that the caller keeps. `Contention` keeps the
 buckets of objects without a record; it holds only objects that were rewritten in the last minutes.
+
+The condition names other objects of the reader's namespace only: who may read an object may not know what others have.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final, NamedTuple
 
+import msgspec
+
+from eso_api.conditions import CONTENDED
+from eso_operator.report.report import Report
+from eso_operator.report.words import News
 from kubebase.clock import Clock
-from kubebase.meta import ObjectKey
+from kubebase.meta import Condition, ObjectKey
+from kuberun.conditions import ConditionStatus, find_condition, remove_condition, same_verdict, set_condition
+from kuberun.events import EventType
+
+DIFFERENT_VALUES: Final = "DifferentValues"
+FEEDS_ITSELF: Final = "FeedsItself"
+
+
+class PushedKey(NamedTuple):
+    """A remote key that a PushSecret has pushed a Secret to, and the number of the write that last changed it."""
+
+    store: str
+    """The key of the store in `status.syncedPushSecrets`."""
+    remote_key: str
+    by: ObjectKey
+    written: int
+
+
+ELSEWHERE: Final = "an object in another namespace"
 
 BURST: Final = 5
 REFILL_SECONDS: Final = 60.0
+_MAX_TEXT: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,3 +111,45 @@ class Contention:
             if not self._allowance.is_full(bucket):
                 return
             del self._buckets[key]
+
+
+@dataclass(frozen=True, slots=True)
+class Contended:
+    """The content of the condition."""
+
+    reason: str
+    message: str
+
+
+NOT_CONTENDED: Final = Contended("", "")
+
+
+def with_contention(report: Report, before: Sequence[Condition], found: Contended | None, now: datetime) -> Report:
+    """Return the report with the correct condition, and with an event when the contention begins.
+
+    `before` are the conditions of the object; None for `found` keeps them, because nothing is known. A report that
+    changes nothing keeps its status.
+    """
+    if found is None:
+        return report
+    old = find_condition(before, CONTENDED)
+    conditions, news = report.status.conditions, report.news
+    if found is not NOT_CONTENDED:
+        new = Condition(
+            type=CONTENDED, status=ConditionStatus.TRUE, reason=found.reason, message=found.message[:_MAX_TEXT]
+        )
+        if same_verdict(old, new):
+            return report
+        conditions = set_condition(conditions, new, now)
+        news = news if old is not None else (*news, News(EventType.WARNING, CONTENDED, new.message))
+    elif old is None:
+        return report
+    else:
+        conditions = remove_condition(conditions, CONTENDED)
+    status = msgspec.structs.replace(report.status, conditions=conditions)
+    return replace(report, status=status, news=news, flush=True)
+
+
+def named(kind: str, other: ObjectKey, namespace: str) -> str:
+    """Return how a message to a reader in `namespace` names an object."""
+    return f"{kind} {other.name}" if other.namespace == namespace else ELSEWHERE

@@ -78,7 +78,7 @@ def problems_view(overview: Overview, causes: Sequence[Cause], now: datetime) ->
     calm = "Everything is ready" if overview.rows else "Nothing here yet"
     return {
         "headline": calm if not count else "1 problem" if count == 1 else f"{count} problems",
-        "ready": sum(row.health is Health.GOOD for row in overview.rows),
+        "ready": sum(row.ready for row in overview.rows),
         "total": len(overview.rows),
         "causes": [_cause_view(cause, now) for cause in causes[:MAX_CAUSES]],
         "more_causes": max(count - MAX_CAUSES, 0),
@@ -108,16 +108,17 @@ def _cause_view(cause: Cause, now: datetime) -> View:
 
 
 def kind_views(overview: Overview) -> Iterator[View]:
-    ready, bad, waiting = (overview.counts(each) for each in (Health.GOOD, Health.BAD, Health.WAITING))
+    states = (Health.GOOD, Health.CONTENDED, Health.BAD, Health.WAITING)
+    ready, contended, bad, waiting = (overview.counts(each) for each in states)
     for custom in OVERVIEW_KINDS:
-        total = sum(each.get(custom, 0) for each in (ready, bad, waiting))
+        total = sum(each.get(custom, 0) for each in (ready, contended, bad, waiting))
         if total:
             yield {
                 "kind": custom.name,
                 "generation": generation_of(custom),
                 "resource": custom.crd_name,
                 "url": f"/objects?{urlencode({'kind': custom.crd_name})}",
-                "ready": ready.get(custom, 0),
+                "ready": ready.get(custom, 0) + contended.get(custom, 0),
                 "total": total,
             }
 
@@ -179,7 +180,7 @@ def stores_view(
     for row in overview.rows:
         for need in row.needs:
             users[need] = users.get(need, 0) + 1
-            if row.health is not Health.GOOD:
+            if not row.ready:
                 failing[need] = failing.get(need, 0) + 1
     stores = sorted((row for row in overview.rows if row.custom in STORES), key=_bad_first)
     providers = sorted((row for row in overview.rows if row.custom in PROVIDERS), key=_bad_first)

@@ -175,7 +175,7 @@ def _users(rows: Iterable[Row], roots: Collection[ObjectId]) -> dict[ObjectId, s
     """Return which objects that are ready need which root."""
     users: dict[ObjectId, set[ObjectId]] = {}
     for row in rows:
-        if row.health is Health.GOOD:
+        if row.ready:
             for need in row.needs:
                 if need in roots:
                     users.setdefault(need, set()).add(row.id)

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from eso_api.conditions import READY
+from eso_api.conditions import CONTENDED, READY, SHARED_PLACE
 from kubebase.clock import parse_rfc3339
 from kubebase.meta import Condition
 from kuberun.conditions import find_condition
@@ -118,6 +118,12 @@ def ready_of(conditions: Sequence[Condition]) -> Condition | None:
 
 def verdict(ready: Condition) -> Mark:
     return {"True": Mark.GOOD, "False": Mark.BAD}.get(ready.status, Mark.OPEN)
+
+
+def conflict_of(conditions: Sequence[Condition]) -> Condition | None:
+    """Return the condition of an object that is in conflict with others. A shared place may be intended."""
+    found = find_condition(conditions, CONTENDED)
+    return found if found is not None and found.status == "True" and found.reason != SHARED_PLACE else None
 
 
 def other_conditions(conditions: Sequence[Condition]) -> tuple[str, ...]:

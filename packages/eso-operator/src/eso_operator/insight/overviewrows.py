@@ -32,6 +32,7 @@ from eso_api.v2.generator import GENERATOR
 from eso_api.v2.provider import PROVIDER
 from eso_api.v2.providerclass import PROVIDER_CLASS
 from eso_api.v2.secretstore import SECRET_STORE_V2
+from eso_operator.insight.facts import conflict_of
 from eso_operator.reading.wants import Generate, wants_of
 from eso_operator.resolving.reference import normalise
 from eso_operator.resolving.resolved import Reason, ResolutionError
@@ -88,6 +89,8 @@ Fault = tuple[str, ...]
 class Health(Enum):
     GOOD = "good"
     BAD = "bad"
+    CONTENDED = "contended"
+    """Ready, but in a conflict or a loop with other objects."""
     WAITING = "waiting"
     """No operator has reported on the object yet, or what it needs is starting."""
     ABSENT = "absent"
@@ -125,6 +128,10 @@ class Row:
     """What has to be repaired: objects with the same faults become ready together. Empty if the object is ready."""
 
     @property
+    def ready(self) -> bool:
+        return self.health in (Health.GOOD, Health.CONTENDED)
+
+    @property
     def generation(self) -> str:
         return generation_of(self.custom)
 
@@ -154,6 +161,12 @@ def row_of(custom: CustomKind[Any], obj: Any) -> Row:
         health = Health.GOOD if custom in _SILENT else Health.WAITING
         reason = "" if health is Health.GOOD else NO_STATUS
         return Row(identity, custom, health, reason, since=obj.metadata.creation_timestamp or "", needs=needs)
+    if ready.status != "False" and (conflict := conflict_of(obj.status.conditions)) is not None:
+        since = conflict.last_transition_time or ""
+        fault = frozenset({(conflict.message,)})
+        return Row(
+            identity, custom, Health.CONTENDED, conflict.type, conflict.message, since, needs=needs, faults=fault
+        )
     health = _health(ready)
     failed: Sequence[KeyOutcome] = () if health is Health.GOOD else getattr(obj.status, "outcomes", ())
     return Row(

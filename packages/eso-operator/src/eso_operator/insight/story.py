@@ -34,6 +34,7 @@ from eso_operator.insight.facts import (
     Fact,
     Mark,
     Story,
+    conflict_of,
     moment,
     other_conditions,
     ready_of,
@@ -116,6 +117,9 @@ def _condition_head(evidence: Evidence, now: datetime) -> Fact:
     notes = (*_deletion(evidence.sight, now), *other_conditions(evidence.sight.conditions))
     if ready is None:
         return Fact("object", Mark.BAD, subject, _NO_OPERATOR, notes=notes)
+    if (conflict := conflict_of(evidence.sight.conditions)) is not None and ready.status == "True":
+        notes = tuple(note for note in notes if not note.startswith(f"{conflict.type}: "))
+        return Fact("object", Mark.BAD, subject, conflict.type, conflict.message, notes)
     told = "" if ready.status == "True" and role_of(evidence.kind) is not Role.FANS_OUT else ready.message
     return Fact("object", verdict(ready), subject, ready.reason, told, notes)
 

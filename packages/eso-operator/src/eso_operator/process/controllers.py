@@ -116,6 +116,7 @@ def _external_secret_reconciler(parts: Parts) -> ExternalSecretReconciler:
         cleanup=cleanup,
         memory=memory,
         repairs=repair_allowance(parts.clock),
+        loops=parts.loops,
         dependencies=parts.dependencies,
         reporter=parts.reporter("external-secrets", EXTERNAL_SECRET_SUBJECT),
         target_of=_targets(parts),

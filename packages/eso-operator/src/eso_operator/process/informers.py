@@ -26,6 +26,7 @@ from eso_operator.process.settings import FeatureGate, Settings
 from eso_operator.process.watched import WatchedKinds
 from eso_operator.resolving.classes import PROVIDER_LABEL
 from eso_operator.resolving.view import CLASS, CLUSTER_CLASS
+from eso_operator.targets.marks import TARGET_INDEX
 from eso_operator.targets.secret import CREATED_BY_INDEX, created_by_of
 from eso_operator.telemetry.subsystems import Subsystem
 from eso_wire.values import KindId
@@ -98,7 +99,7 @@ def informers_of(watched: WatchedKinds, settings: Settings) -> Informers:
         ),
         external_secrets=watched.add(
             EXTERNAL_SECRET.kind(),
-            indexes={triggers.TARGET_INDEX: triggers.target_of, PARENT_INDEX: by_parent},
+            indexes={TARGET_INDEX: triggers.target_of, PARENT_INDEX: by_parent},
             packing=Packing(ExternalSecret),
         ),
         parents={each.subsystem: _parents(watched, each) for each in fan_outs(settings)},

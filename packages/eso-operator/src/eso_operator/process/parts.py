@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,10 @@ from eso_operator.calling.gateway import Gateway
 from eso_operator.calling.planner import ReadPlanner
 from eso_operator.calling.protection.weights import Weights
 from eso_operator.changefeed.feed import ChangeFeed
+from eso_operator.controllers.contention import PushedKey
+from eso_operator.controllers.externalsecret.loops import Loops
+from eso_operator.controllers.pushsecret.memory import Pushes
+from eso_operator.controllers.pushsecret.triggers import pushing
 from eso_operator.generating.ledger import NoLedger, StateLedger
 from eso_operator.generating.seals import KeptSeals, Seals
 from eso_operator.generating.values import HasIntents
@@ -31,6 +35,7 @@ from eso_operator.telemetry.metrics import Metrics
 from eso_operator.waking.dependencies import Dependencies
 from eso_render.workers import Workers
 from kubebase.clock import Clock
+from kubebase.meta import ObjectKey
 from kuberun.client import Client
 from kuberun.controller import Controller, Reconcile, parked
 from kuberun.events import EventRecorder
@@ -58,10 +63,20 @@ class Parts:
     seals: Seals = field(init=False)
     weights: Weights = field(init=False)
     workers: Workers = field(init=False)
+    pushes: Pushes = field(init=False)
+    loops: Loops = field(init=False)
 
     def __post_init__(self) -> None:
-        limits = self.settings.limits
+        limits, pushes = self.settings.limits, Pushes(self.memories.push_secrets)
         made = {
+            "pushes": pushes,
+            "loops": Loops(
+                self.informers.external_secrets.cache,
+                self.informers.secrets.cache,
+                self.memories.external_secrets,
+                pushed_from=self._pushed_from,
+                next_order=pushes.rivals.next_order,
+            ),
             "credentials": KubeCredentials(self.client, self.clock, self.informers.version_of),
             "seals": KeptSeals(self.client, self.settings.core_namespace),
             "weights": Weights(object_bytes=limits.object_bytes, total_bytes=limits.total_bytes),
@@ -77,6 +92,10 @@ class Parts:
     async def follow(self, target: ResolvedStore, metadata: Mapping[str, Any] | None) -> Followed:
         """Read the objects that the metadata of a push refers to."""
         return await follow_metadata(target, metadata, self.credentials)
+
+    def _pushed_from(self, secret: ObjectKey, labels: dict[str, str]) -> Iterator[PushedKey]:
+        for push in pushing(self.informers.push_secrets.cache, secret, labels):
+            yield from self.pushes.remote_keys(push)
 
     def ledger(self, memory: Memory[HasIntents]) -> StateLedger | NoLedger:
         """Return a ledger of generated state; one that records nothing if GeneratorStates are not reconciled."""

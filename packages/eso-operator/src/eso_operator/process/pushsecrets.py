@@ -30,9 +30,10 @@ def push_secret_controllers(parts: Parts) -> dict[Subsystem, Controller]:
     """Make the controller of PushSecrets; it watches PushSecrets, Secrets and stores."""
     if not parts.settings.reconcilers.push_secret:
         return {}
-    pushes, informers = Pushes(parts.memories.push_secrets), parts.informers
+    pushes, informers = parts.pushes, parts.informers
     made = parts.controller("pushsecret", _reconciler(parts, pushes).reconcile)
     pushes.rivals.listen(lambda key: made.queue.add(Request(key, "another PushSecret writes to one of its places")))
+    parts.loops.listen(lambda key: made.queue.add(Request(key, "an ExternalSecret is in a loop with it, or was")))
     objects = informers.push_secrets.cache
     made.watch(informers.push_secrets, own_changes)
     made.watch(informers.secrets, source_changes(objects))
@@ -62,6 +63,7 @@ def _reconciler(parts: Parts, pushes: Pushes) -> PushSecretReconciler:
         ledger=ledger,
         finalizer=Finalizer(client),
         pushes=pushes,
+        fed_by=parts.loops.fed_by,
         memory=memory,
         dependencies=parts.dependencies,
         reporter=parts.reporter("pushsecret", SUBJECT, homes),

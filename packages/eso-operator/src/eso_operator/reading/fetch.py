@@ -22,8 +22,8 @@ from eso_operator.changefeed.sights import Reading, Sight, Topic, topic_of, topi
 from eso_operator.generating.values import Generators, Made
 from eso_operator.reading.fetched import Failure, Fetched, Missing
 from eso_operator.reading.requests import find_query, remote_ref
-from eso_operator.reading.shape import Answered, Shaped, shape_all
-from eso_operator.reading.wants import Extract, FindMany, Generate, OneValue, Read, Want, wants_of
+from eso_operator.reading.shape import Shaped, shape_all
+from eso_operator.reading.wants import Answered, Extract, FindMany, Generate, OneValue, Read, Want, wants_of
 from eso_operator.report.causes import cause_of
 from eso_operator.resolving.need import Need, reading
 from eso_operator.resolving.resolved import Bind, BoundStore, Reason, ResolutionError, ResolvedStore
@@ -304,6 +304,7 @@ class _Pass:
             made=tuple(self.made),
             refresh_within=self.refresh_within,
             sights=tuple(self.sights),
+            read=self.answered,
             remarks=tuple(shaped.remarks),
             reading=Reading.WHOLE if all(want.path in self.watchable for want in self.wants) else Reading.PART,
         )

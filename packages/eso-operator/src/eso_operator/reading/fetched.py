@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from eso_api.values import SecretBytes
 from eso_operator.changefeed.sights import Reading, Sight
 from eso_operator.generating.values import Made
+from eso_operator.reading.wants import Answered
 from eso_operator.waking.dependencies import Dependency
 from eso_wire.errors import RetryClass
 
@@ -49,5 +50,7 @@ class Fetched:
     """The reads whose providers can announce changes."""
     reading: Reading = Reading.PART
     """WHOLE if `sights` covers every entry."""
+    read: tuple[Answered, ...] = field(default=(), repr=False)
+    """The entries with their values before they were shaped."""
     remarks: tuple[str, ...] = ()
     """Notes on results that the user may not have intended."""

@@ -15,7 +15,7 @@ from eso_api.values import SecretBytes
 from eso_operator.reading.errors import ShapeError
 from eso_operator.reading.keys import checked, converted
 from eso_operator.reading.rewrite import rewritten
-from eso_operator.reading.wants import Extract, FindMany, Generate, OneValue, Want
+from eso_operator.reading.wants import Answered, Extract, FindMany, Generate, OneValue
 from eso_render.decoding import DecodingError, decode
 from eso_render.engine import render_key
 from eso_render.metering import TooSlowError, allow
@@ -26,16 +26,6 @@ Values = Mapping[str, SecretBytes]
 _KEY_NANOS: Final = 1_000
 _BYTE_NANOS: Final = 20
 _ENTRY_NANOS: Final = 2_000
-
-
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """An entry of the spec with the answer of its provider or generator."""
-
-    want: Want
-    answer: SecretBytes | Values = field(repr=False)
-    considered: int = 0
-    """The number of keys that a search compared with its query; 0 if the provider does not report it."""
 
 
 @dataclass(frozen=True, slots=True)

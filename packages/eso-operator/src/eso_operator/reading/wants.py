@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from eso_api.externalsecret import DataEntry, DataFromEntry, ExternalSecretSpec, Find, RemoteRef, SourceRef
 from eso_api.references import GeneratorRef, StoreRef
 from eso_api.rewrite import Rewrite
+from eso_api.values import SecretBytes
 from eso_wire.messages.kinds import Operation
 
 
@@ -84,6 +85,16 @@ class Generate:
 
 Read = OneValue | Extract | FindMany
 Want = Read | Generate
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """An entry of the spec with the answer of its provider or generator."""
+
+    want: Want
+    answer: SecretBytes | Mapping[str, SecretBytes] = field(repr=False)
+    considered: int = 0
+    """The number of keys that a search compared with its query; 0 if the provider does not report it."""
 
 
 def wants_of(spec: ExternalSecretSpec) -> tuple[Want, ...]:

@@ -76,6 +76,11 @@ class Picked:
     custom: CustomKind[Any] | None
 
 
+def key_of(kind: KindId, name: str) -> str:
+    """Return the key of a store in `status.syncedPushSecrets`."""
+    return f"{kind.kind}/{name}" if kind.group == CORE_GROUP else f"{kind.group}/{kind.kind}/{name}"
+
+
 def normalise(ref: StoreRef | GeneratorRef, caller: ObjectRef) -> Reference:
     """Stage 1: fill in defaults. A store reference without apiVersion means our group; without kind, SecretStore."""
     match ref:

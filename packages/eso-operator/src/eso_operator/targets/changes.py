@@ -42,6 +42,17 @@ class Create:
 
 
 @dataclass(frozen=True, slots=True)
+class Overwritten:
+    """Keys with values of other ExternalSecrets that a change replaces or removes."""
+
+    keys: frozenset[str]
+    managers: frozenset[str]
+    """The field managers of these ExternalSecrets."""
+    wish: str
+    """A digest of the new values."""
+
+
+@dataclass(frozen=True, slots=True)
 class Update:
     """Change an existing object, in this order.
 
@@ -54,6 +65,7 @@ class Update:
     wanted: str
     convert: list[JsonObject] = field(default_factory=list, repr=False)
     patch: JsonObject | None = field(default=None, repr=False)
+    overwritten: Overwritten | None = None
 
 
 @dataclass(frozen=True, slots=True)

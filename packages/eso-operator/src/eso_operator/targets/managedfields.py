@@ -47,6 +47,16 @@ def parts_of(obj: Mapping[str, Any], is_meant: Callable[[str], bool]) -> frozens
     return frozenset(part for entry in _entries(obj) if is_meant(str(entry.get("manager"))) for part in _parts(entry))
 
 
+def holders_of(obj: Mapping[str, Any], is_meant: Callable[[str], bool]) -> dict[Path, set[str]]:
+    """Return each part that managers with a matching name own, with their names."""
+    found: dict[Path, set[str]] = {}
+    for entry in _entries(obj):
+        if is_meant(manager := str(entry.get("manager"))):
+            for part in _parts(entry):
+                found.setdefault(part, set()).add(manager)
+    return found
+
+
 def managers_of(obj: Mapping[str, Any]) -> frozenset[str]:
     """Return the names of all managers of the object."""
     return frozenset(str(entry.get("manager")) for entry in _entries(obj))

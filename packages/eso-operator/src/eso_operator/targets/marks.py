@@ -16,6 +16,9 @@ CREATED_BY_LABEL: Final = "reconcile.external-secrets.io/created-by"
 HASH_ANNOTATION: Final = "reconcile.external-secrets.io/data-hash"
 FINALIZER: Final = "externalsecrets.external-secrets.io/externalsecret-cleanup"
 
+TARGET_INDEX: Final = "target"
+"""The index of ExternalSecrets by namespace and name of the Secret that they write to."""
+
 _RESOURCE: Final = EXTERNAL_SECRET.resource()
 _MANAGER: Final = "externalsecrets.external-secrets.io"
 _MAX_MANAGER_BYTES: Final = 63

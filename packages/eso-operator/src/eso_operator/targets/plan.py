@@ -17,9 +17,9 @@ import msgspec
 
 from eso_api.externalsecret import SECRET_TYPE_LABEL, ExternalSecret
 from eso_api.values import SecretBytes
-from eso_operator.targets.changes import Change, Create, Keep, Refusal, Refuse, Untouched, Update
+from eso_operator.targets.changes import Change, Create, Keep, Overwritten, Refusal, Refuse, Untouched, Update
 from eso_operator.targets.hashes import data_digest
-from eso_operator.targets.managedfields import FINALIZERS, OWNERS, Fields, conversion, fields_of
+from eso_operator.targets.managedfields import FINALIZERS, OWNERS, Fields, conversion, fields_of, holders_of
 from eso_operator.targets.marks import (
     CREATE_OR_MERGE,
     CREATED_BY_LABEL,
@@ -32,6 +32,7 @@ from eso_operator.targets.marks import (
     controller_reference_of,
     created_by,
     field_manager_of,
+    is_field_manager,
     target_name,
 )
 from eso_operator.targets.ownership import owners_after, ownership_refusal
@@ -82,9 +83,13 @@ def wanted_digest(es: ExternalSecret, desired: Desired) -> str:
     data, target = sorted(desired.data.items()), es.spec.target
     wish: list[Any] = [target.creation_policy, target_name(es), desired.type, desired.immutable, es.metadata.uid]
     wish += [sorted(desired.labels.items()), sorted(desired.annotations.items()), desired.finalizers]
-    sizes = [(key, len(value)) for key, value in data]
+    return _digest(wish, dict(data))
+
+
+def _digest(wish: list[Any], data: Mapping[str, SecretBytes]) -> str:
+    sizes = [(key, len(value)) for key, value in data.items()]
     mark = hashlib.blake2b(repr([*wish, sizes]).encode(), digest_size=28)
-    for _, value in data:
+    for value in data.values():
         mark.update(value.reveal())
     return mark.hexdigest()
 
@@ -123,7 +128,19 @@ def _update(es: ExternalSecret, live: LiveSecret, desired: Desired) -> Change:
         wanted=wanted_digest(es, desired),
         convert=conversion(live.raw, manager),
         patch=_patch(live, after, fields),
+        overwritten=_overwritten(live, after, manager),
     )
+
+
+def _overwritten(live: LiveSecret, after: _Shape, manager: str) -> Overwritten | None:
+    """Return the values of other ExternalSecrets that the change replaces or removes; None if there are none."""
+    holders = holders_of(live.raw, lambda name: is_field_manager(name) and name != manager)
+    changed = {key for key, value in live.data.items() if ("data", key) in holders and after.data.get(key) != value}
+    if not changed:
+        return None
+    new = {key: after.data[key] for key in sorted(changed) if key in after.data}
+    managers = frozenset[str]().union(*(holders["data", key] for key in changed))
+    return Overwritten(frozenset(changed), managers, _digest(sorted(changed), new))
 
 
 def _size_refusal(desired: Desired) -> Refuse | None:

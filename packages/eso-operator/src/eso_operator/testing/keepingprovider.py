@@ -29,6 +29,7 @@ from eso_wire.values import (
     DeleteResult,
     Generated,
     GetItem,
+    GetResult,
     KindInfo,
     KindRole,
     Operation,
@@ -38,6 +39,7 @@ from eso_wire.values import (
     PushPrecondition,
     PushResult,
     RemoteRef,
+    Shape,
     ValueMetadata,
 )
 from kubebase.clock import SystemClock
@@ -142,6 +144,13 @@ class KeepingProvider(ScriptedProvider):
                 life = ValueMetadata(suggested_refresh=self.lives)
                 return codec.to_generate_response(Generated(made, state=state, metadata=life))
         return ScriptedProvider._answer(self, method, request)  # noqa: SLF001 - it is our own
+
+    def _get(self, item: GetItem) -> GetResult:
+        """Return the kept value; a value of `data` if there is none."""
+        if (found := self.kept.get(_place(item.ref))) is None:
+            return ScriptedProvider._get(self, item)  # noqa: SLF001 - it is our own
+        value = SecretBytes(found.value)
+        return GetResult(item.item_id, {"value": value} if item.shape is Shape.MAP else value)
 
     def _note(self, context: Context) -> None:
         self.stores.append(f"{context.store.kind}/{context.store.name}")

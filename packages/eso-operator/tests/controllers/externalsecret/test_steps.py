@@ -16,19 +16,21 @@ from eso_operator.changefeed.sights import Reading, Sight
 from eso_operator.controllers.externalsecret import steps
 from eso_operator.controllers.externalsecret.cleanup import Cleanup
 from eso_operator.controllers.externalsecret.gather import Gatherer
+from eso_operator.controllers.externalsecret.loops import Loops
 from eso_operator.controllers.externalsecret.outcome import SUBJECT
 from eso_operator.controllers.externalsecret.outside import Outside
 from eso_operator.controllers.externalsecret.reconciler import ExternalSecretReconciler
 from eso_operator.controllers.externalsecret.settlement import Settlement
 from eso_operator.controllers.externalsecret.snapshot import Rules
 from eso_operator.controllers.externalsecret.steps import STEPS, ReconcileStep
+from eso_operator.controllers.externalsecret.triggers import target_of
 from eso_operator.generating.values import Kept, Made, StateOwner
 from eso_operator.process.memory import Memories
 from eso_operator.reading.fetched import Fetched
 from eso_operator.report.announcer import Announcer
 from eso_operator.report.reporter import Channels, Reporter
 from eso_operator.targets.changes import Change, Create, Update
-from eso_operator.targets.marks import controller_reference_of
+from eso_operator.targets.marks import TARGET_INDEX, controller_reference_of
 from eso_operator.targets.record import Removal
 from eso_operator.targets.target import Absent, Applied, Done, Look
 from eso_operator.telemetry.objects import ObjectSeries
@@ -153,7 +155,7 @@ class World:
     async def run(self, *order: ReconcileStep) -> list[str]:
         """Reconcile with the steps in this order; what was done."""
         clock, client, memories = VirtualClock(), Client(self), Memories()
-        objects: Cache[ExternalSecret] = Cache()
+        objects: Cache[ExternalSecret] = Cache({TARGET_INDEX: target_of})
         objects.apply(Seen(self.es))
         memory = memories.external_secrets
         announcer = Announcer(EventRecorder(client, clock, component="test"))
@@ -174,6 +176,7 @@ class World:
             cleanup=cleanup,
             memory=memory,
             repairs=steps.repair_allowance(clock),
+            loops=Loops(objects, Cache(), memory, pushed_from=lambda *_: (), next_order=lambda: 0),
             dependencies=Dependencies(memories.by_controller),
             reporter=Reporter(SUBJECT, Channels(client, clock, ObjectSeries(), announcer), memory),
             target_of=lambda _: self,

@@ -276,8 +276,11 @@ async def test_contention_is_still_reported_after_a_restart(staged: Any, bench: 
         await contended(stage, "first", "second")
 
 
-async def test_push_secrets_of_other_namespaces_are_named_with_theirs(staged: Any, bench: Any) -> None:
-    """A cluster-scoped store is one place for all namespaces."""
+@pytest.mark.parametrize("theirs", [pytest.param("there", id="another value"), pytest.param("here", id="equal values")])
+async def test_a_tenant_learns_neither_names_nor_values_of_other_namespaces(
+    staged: Any, bench: Any, theirs: str
+) -> None:
+    """A cluster-scoped store is one place for all namespaces. What each side is told does not depend on the values."""
     async with staged(ready=False, settings=bench.settings) as stage:
         shared = f"shared-{bench.namespace}"
         await bench.create(CLUSTER_STORES, shared, spec=FAKE)
@@ -286,18 +289,33 @@ async def test_push_secrets_of_other_namespaces_are_named_with_theirs(staged: An
         there = replace(stage, bench=replace(bench, namespace=home))
         spec = {"secretStoreRefs": [{"kind": "ClusterSecretStore", "name": shared}]}
         await stage.source(password="here")
-        await there.source(password="there")
+        await there.source(password=theirs)
 
-        await stage.push("db", entry("password", "db"), **spec)
-        await there.push("db", entry("password", "db"), **spec)
+        await stage.push("mine", entry("password", "db"), deletionPolicy="Delete", **OFTEN, **spec)
+        await there.push("yours", entry("password", "db"), deletionPolicy="Delete", **OFTEN, **spec)
 
-        await contended(stage, "db", f"PushSecret {home}/db also writes it")
-        await contended(there, "db", f"PushSecret {bench.namespace}/db also writes it")
-        assert stage.provider.values == {"db": b"there"}
-        await there.bench.delete(PUSHES, "db")
+        for side, name in ((stage, "mine"), (there, "yours")):
+            await contended(
+                side, name, f"in ClusterSecretStore/{shared}: an object in another namespace also writes it"
+            )
+        await stage.ready("mine", "another PushSecret overwrote")
+        assert (await stage.condition("mine", "Contended"))["reason"] == "SharedPlace"
+        assert stage.provider.values == {"db": theirs.encode()}
+        await there.bench.delete(PUSHES, "yours")
+        await there.gone("yours")
         await stage.holds(db="here")
-        await bench.delete(PUSHES, "db")
+        await settled(stage, "mine")
+        told = [await texts(stage), await texts(there)]
+        assert [name for name in ("yours", f"{home}") if name in told[0]] == []
+        assert [name for name in ("mine", f"{bench.namespace}/") if name in told[1]] == []
+        await bench.delete(PUSHES, "mine")
         await bench.delete(CLUSTER_STORES, shared)
+
+
+async def texts(stage: Any) -> str:
+    """Return all messages of events in the namespace."""
+    listed = await stage.bench.api.get(f"/api/v1/namespaces/{stage.bench.namespace}/events")
+    return "\n".join(each["message"] for each in listed.body["items"])
 
 
 # --- deletion ---------------------------------------------------------------------------------------------------------

@@ -433,11 +433,23 @@ def test_contention_names_the_place_the_others_and_what_to_do(outcome: Any) -> N
     found = condition(report)
     assert (found.status, found.reason, report.flush) == ("True", "DifferentValues", True)
     assert found.message == (
-        'remote key "app/db", property "password", in SecretStore/store: PushSecrets other, team-b/other also write it,'
-        " with a different value. The last writer wins: change the remoteKey of one of them, or give them the same"
-        " value"
+        'remote key "app/db", property "password", in SecretStore/store: PushSecret other also writes it, with a'
+        " different value (and so does an object in another namespace). The last writer wins: change the remoteKey of"
+        " one of them, or give them the same value"
     )
     assert [each.reason for each in report.news if each.type is EventType.WARNING][-1] == "Contended"
+
+
+def test_contention_with_other_namespaces_names_none_of_their_objects() -> None:
+    clashes = [Clash(Place("ClusterSecretStore/store", "app/db", ""), (ObjectKey("team-b", "billing"),))]
+
+    found = condition(report_of(synced_ago(60), Synced(), NOW, clashes=clashes))
+
+    assert found.reason == "SharedPlace"
+    assert found.message.startswith(
+        'remote key "app/db" in ClusterSecretStore/store: an object in another namespace also writes it. '
+    )
+    assert [name for name in ("team-b", "billing") if name in found.message] == []
 
 
 @pytest.mark.parametrize("outcome", OUTCOMES)

@@ -14,9 +14,10 @@ from eso_operator.controllers.pushsecret.places import Known, Place
 from eso_operator.controllers.pushsecret.plan import Fate, Guarantee, Policy, batches, needed, waves
 from eso_operator.controllers.pushsecret.rivals import Footing, Standing
 from eso_operator.controllers.pushsecret.select import Entry, select
-from eso_operator.controllers.pushsecret.stores import idle_data_to, key_of, wrong_data_to
+from eso_operator.controllers.pushsecret.stores import idle_data_to, wrong_data_to
 from eso_operator.memory import Memory
 from eso_operator.report.homes import Homes
+from eso_operator.resolving.reference import key_of
 from eso_operator.testing.pushsecrets import bulk, chosen, entry, push_secret, pushed, values
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import CheckResult, KindId, Operation, PushItem, RemoteRef, SourceSecret

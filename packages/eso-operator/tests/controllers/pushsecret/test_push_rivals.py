@@ -166,13 +166,45 @@ def test_namespaced_stores_of_one_name_have_nothing_in_common() -> None:
     assert scene.clashes(ONE) == []
 
 
-def test_cluster_scoped_stores_are_shared_by_namespaces() -> None:
-    scene, place = Scene(), Place("ClusterSecretStore/store", "db", "")
-    other = ObjectKey("team-b", "two")
-    scene.write(ONE, "a", place)
-    scene.write(other, "b", place)
+SHARED = Place("ClusterSecretStore/store", "db", "")
+NEIGHBOURS = [ObjectKey(f"team-{letter}", "push") for letter in "bcdef"]
 
-    assert scene.clashes(ONE) == [Clash(place, (other,))]
+
+@pytest.mark.parametrize("guess", [pytest.param("a", id="the same value"), pytest.param("b", id="another value")])
+def test_across_namespaces_nothing_depends_on_the_values(guess: str) -> None:
+    """A tenant could otherwise guess a value of another tenant."""
+    scene, other = Scene(), NEIGHBOURS[0]
+    scene.write(ONE, "a", SHARED, "v1")
+    scene.write(other, guess, SHARED, "v2")
+
+    assert scene.woken == [ONE]
+    assert (scene.clashes(ONE), scene.clashes(other)) == ([Clash(SHARED, (other,))], [Clash(SHARED, (ONE,))])
+    assert scene.rivals.footing(ONE, SHARED, "v2") == Footing(Standing.LOST, expected=True)
+    assert scene.rivals.footing(other, SHARED, "v2") == Footing(Standing.HELD)
+    scene.withdraw(other)
+    assert (scene.standing(ONE, SHARED), scene.rivals.freed(ONE), scene.woken) == (Standing.FREED, True, [ONE])
+
+
+def test_across_namespaces_a_policy_that_accepts_any_value_never_clashes() -> None:
+    scene, other = Scene(), NEIGHBOURS[0]
+    scene.write(ONE, "", SHARED)
+    scene.write(other, "b", SHARED)
+
+    assert (scene.clashes(ONE), scene.clashes(other), scene.standing(ONE, SHARED)) == ([], [], Standing.HELD)
+
+
+def test_of_many_namespaces_only_those_whose_situation_changes_are_woken() -> None:
+    """Thousands of children of one ClusterPushSecret may come and go."""
+    scene, woken = Scene(), []
+    for key in NEIGHBOURS:
+        scene.write(key, "same", SHARED)
+        woken.append(list(scene.woken))
+    scene.withdraw(NEIGHBOURS[1])
+    woken.append(list(scene.woken))
+    scene.withdraw(NEIGHBOURS[-1])
+    woken.append(list(scene.woken))
+
+    assert woken == [[], [NEIGHBOURS[0]], [], [], [], [], [NEIGHBOURS[3]]]
 
 
 def test_nothing_is_kept_of_push_secrets_that_withdrew() -> None:

@@ -52,6 +52,8 @@ class Looked(Protocol):
     looked: bool
     """True if this process has reconciled the object before."""
     turn: datetime | None
+    held_until: datetime | None
+    """No refresh before then, unless the object is edited."""
     last: LastSync | None
     """The last refresh, if this process made it."""
     templates: frozenset[TemplateVersion]
@@ -103,6 +105,7 @@ class Gatherer:
             rules=self._rules,
             foreign_class=self._foreign(es),
             turn=known.turn,
+            held_until=known.held_until,
             new_templates=any(self._is_new(version) for version in known.templates),
             first_look=first_look,
             told_at=self._told_at(es.key),

@@ -6,6 +6,8 @@
     last                              refreshes that the status does not have yet  the status is used, minutes behind
     templates                         a changed template is rendered again         rendered at the next refresh
     repairs                           limits repairs against another writer        the limit starts again
+    judged, overwrites, turns         loops are found (`loops.py`)                 counting restarts
+    loop, held_until                  an object in a loop refreshes slowly         at its interval, until found again
     follows, hears_all, told_at       push refresh (`changefeed/followers.py`)     polled until it is read again
     target                            an unchanged target is not read              it is read once
     share                             lost keys of a shared target are found       found at the next refresh
@@ -14,8 +16,8 @@
 An evicted object is reconciled again within minutes, which restores `depends_on` and `follows`.
 
 `Memory.forget` removes the object from these indexes: dependants (`waking/dependencies.py`), streams and their topics
-(`changefeed/followers.py`), rate limit and checkpoints of push refresh (`changefeed/feed.py`), metric series
-(`report/reporter.py`).
+(`changefeed/followers.py`), rate limit and checkpoints of push refresh (`changefeed/feed.py`), PushSecrets in a loop
+with it (`loops.py`), metric series (`report/reporter.py`).
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from datetime import datetime
 
 from eso_operator.changefeed.followers import Place
 from eso_operator.controllers.contention import Bucket
+from eso_operator.controllers.externalsecret.loops import Loop, Overwrites, Turns
 from eso_operator.controllers.externalsecret.schedule import LastSync
 from eso_operator.controllers.memory import Record
 from eso_operator.generating.values import NO_INTENTS, Intent
@@ -42,6 +45,11 @@ class ExternalSecretRecord(Record):
     last: LastSync | None = None
     templates: frozenset[TemplateVersion] = frozenset()
     repairs: Bucket | None = None
+    judged: bool = False
+    overwrites: Overwrites | None = None
+    turns: Turns | None = None
+    loop: Loop | None = None
+    held_until: datetime | None = None
     follows: frozenset[Place] = frozenset()
     hears_all: bool = False
     told_at: float | None = None

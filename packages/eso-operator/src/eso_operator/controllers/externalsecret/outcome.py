@@ -34,6 +34,7 @@ from eso_api.externalsecret import (
     ExternalSecretStatus,
     MadeManifest,
 )
+from eso_operator.controllers.contention import NOT_CONTENDED, REFILL_SECONDS, Contended, with_contention
 from eso_operator.controllers.due import FLUSH_SECONDS, NotDue
 from eso_operator.controllers.externalsecret.reasons import FAILED, SYNCED
 from eso_operator.controllers.externalsecret.schedule import current_version, interval_of, last_sync
@@ -45,7 +46,7 @@ from eso_operator.report.report import Report
 from eso_operator.report.reporter import Subject
 from eso_operator.report.steps import Step
 from eso_operator.report.words import READY, News, next_attempt
-from eso_operator.targets.changes import Refusal, Refuse
+from eso_operator.targets.changes import Overwritten, Refusal, Refuse
 from eso_operator.targets.marks import target_name
 from eso_operator.targets.target import Present
 from eso_operator.telemetry.subsystems import Subsystem
@@ -95,6 +96,8 @@ class Synced:
     news: tuple[News, ...] = ()
     changed: bool = False
     """True if anything was written; if not, the time of this refresh may be written later."""
+    overwritten: Overwritten | None = None
+    """The values of other ExternalSecrets that were overwritten in the target."""
     binding: str = ""
     refresh_within: float | None = None
     templates: frozenset[TemplateVersion] = frozenset()
@@ -196,9 +199,12 @@ SUBJECT: Final = Subject(
 )
 
 
-def report_of(snapshot: Snapshot, outcome: Outcome) -> Report:
-    """Return the report of an outcome, with its log line."""
-    report = _row(snapshot, outcome)
+def report_of(snapshot: Snapshot, outcome: Outcome, contended: Contended | None = None) -> Report:
+    """Return the report of an outcome, with its log line. `contended` is None if nothing is known about loops."""
+    report = with_contention(_row(snapshot, outcome), snapshot.es.status.conditions, contended, snapshot.now)
+    if contended not in (None, NOT_CONTENDED) and isinstance(report.then, After):
+        # The end of a loop is noticed at a reconcile, and nothing else may cause one.
+        report = replace(report, then=replace(report.then, delay=min(report.then.delay, REFILL_SECONDS)))
     # If nothing was reported, the cached status may be older than the last report.
     said = report.status is not snapshot.es.status
     return replace(report, shown=said or snapshot.first_look, log=_log_line(snapshot.es, report, outcome))

@@ -11,6 +11,7 @@ from eso_operator.changefeed.sights import Reading, Sight
 from eso_operator.controllers.contention import Allowance, Bucket
 from eso_operator.controllers.externalsecret.cleanup import Cleanup
 from eso_operator.controllers.externalsecret.gather import Gatherer
+from eso_operator.controllers.externalsecret.loops import Loops
 from eso_operator.controllers.externalsecret.settlement import Settlement
 from eso_operator.generating.values import GeneratorLedger
 from eso_operator.memory import Memory
@@ -78,6 +79,7 @@ class Outside:
     cleanup: Cleanup
     memory: Memory[Repaired]
     repairs: Allowance
+    loops: Loops
     dependencies: Dependencies
     reporter: Reporter[ExternalSecret]
     target_of: Callable[[ExternalSecret], Target]

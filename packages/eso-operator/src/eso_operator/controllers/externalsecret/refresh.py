@@ -6,7 +6,8 @@
 
 An object that is not due waits for an exact timer or for a change; nothing polls. Values are not kept, so a changed
 template is rendered after a read of the backend: it counts as a change of the object. After a restart, overdue
-refreshes are spread over some time, each object always at the same point in it; all others keep their exact time.
+refreshes are spread over some time, each object always at the same point in it; all others keep their exact time. An
+object in a loop (`loops.py`) waits longer.
 """
 
 from __future__ import annotations
@@ -70,6 +71,8 @@ def _periodic(snapshot: Snapshot, at: datetime) -> Due | NotDue:
         due = max(due, snapshot.turn)
     if snapshot.told_at is not None:
         due = now
+    if snapshot.held_until is not None and snapshot.held_until - now <= _LONGEST_TURN:
+        due = max(due, snapshot.held_until)
     if due > now:
         return NotDue("it is fresh", (due - now).total_seconds())
     if not may_refresh(es.spec.sync_windows, now):

@@ -106,7 +106,9 @@ class Settlement:
             case Create() | Update():
                 with _step(Step.WRITE, after=_Written.PERHAPS, values=fetched.values):
                     applied = await target.apply(es, change)
+                overwritten = change.overwritten if isinstance(change, Update) else None
                 synced = replace(synced, news=(_written(es, applied),), changed=True, binding=_binding(es))
+                synced = replace(synced, overwritten=overwritten)
             case Keep(why=why):
                 synced = _kept(es, why, synced)
             case Refuse():

@@ -37,6 +37,8 @@ class Snapshot:
     """Kind and name of the first store or generator that another operator handles; empty if there is none."""
     turn: datetime | None = None
     """An overdue routine refresh waits until then, so that a restart does not run all of them at once."""
+    held_until: datetime | None = None
+    """An object in a loop does not refresh before then, unless it is edited."""
     new_templates: bool = False
     """True if a ConfigMap or Secret with templates changed after the target was rendered."""
     first_look: bool = False

@@ -210,6 +210,7 @@ async def settle(outside: Outside, work: Work) -> None:
         if outcome.changed and repairs_drift(work.snapshot):
             record = outside.memory.of(es.key, es.metadata.uid)
             record.repairs = outside.repairs.after_rewrite(record.repairs, current_version(es))
+        outside.loops.refreshed(es, work.fetched, outcome, work.snapshot.now)
     work.outcome = outcome
 
 
@@ -256,7 +257,8 @@ async def remove_former_target(outside: Outside, work: Work) -> None:
 async def report(outside: Outside, work: Work) -> None:
     """Report the outcome once. Assumes that it is final: a written status says that the work is done."""
     snapshot, outcome = work.snapshot, work.outcome or Unseen("no step came to an outcome")
-    told = await outside.reporter.tell(snapshot.es, lambda es: report_of(snapshot.about(es), outcome))
+    contended = None if isinstance(outcome, Ignored) else outside.loops.verdict(snapshot.es)
+    told = await outside.reporter.tell(snapshot.es, lambda es: report_of(snapshot.about(es), outcome, contended))
     if isinstance(outcome, Synced) and told.problem is None:
         # Only after the status is written: a lost status must be written again.
         outside.gatherer.remember(told.obj, snapshot.now, outcome.templates, renew_within=outcome.refresh_within)

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final
 
 from eso_api.externalsecret import ExternalSecret
-from eso_operator.targets.marks import target_name
+from eso_operator.targets.marks import TARGET_INDEX, target_name
 from eso_operator.waking.wakes import said_changed
 from kubebase.meta import Object, ObjectKey, ObjectMeta, meta_of
 from kuberun import triggers
 from kuberun.cache import Cache, Change
 from kuberun.triggers import Mapping
 from kuberun.workqueue import Request
-
-TARGET_INDEX: Final = "target"
 
 IsOurWord = Callable[[ObjectKey, ObjectMeta], bool]
 """Returns whether an ExternalSecret wrote exactly this version of its target."""

@@ -21,7 +21,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
@@ -31,6 +31,7 @@ import msgspec
 
 from eso_api.pushsecret import PushSecret
 from eso_api.values import SecretBytes
+from eso_operator.controllers.contention import PushedKey
 from eso_operator.controllers.memory import Record
 from eso_operator.controllers.pushsecret.claims import NOTHING_ANNOUNCED, Fate
 from eso_operator.controllers.pushsecret.patience import NOTHING_TRIED, Attempts
@@ -111,6 +112,13 @@ class Pushes:
 
     def values(self, push: PushSecret) -> Mapping[Place, Known]:
         return self._of(push).values
+
+    def remote_keys(self, key: ObjectKey) -> Iterator[PushedKey]:
+        """Yield the remote keys that hold values of the object, at the location of the store itself."""
+        found = self._memory.find(key)
+        for place, known in found.values.items() if found is not None else ():
+            if not place.location:
+                yield PushedKey(place.store, place.remote_key, key, known.written)
 
     def unrecorded(self, push: PushSecret) -> Unrecorded:
         """Return the pushed values that may not be in the status."""

@@ -24,8 +24,16 @@ from typing import Final, assert_never
 
 import msgspec
 
-from eso_api.conditions import KeyOutcome
+from eso_api.conditions import SHARED_PLACE, KeyOutcome
 from eso_api.pushsecret import PUSH_SECRET, PushSecret, PushSecretStatus
+from eso_operator.controllers.contention import (
+    DIFFERENT_VALUES,
+    ELSEWHERE,
+    FEEDS_ITSELF,
+    NOT_CONTENDED,
+    Contended,
+    with_contention,
+)
 from eso_operator.controllers.due import FLUSH_SECONDS, NotDue
 from eso_operator.controllers.pushsecret.memory import Learned
 from eso_operator.controllers.pushsecret.plan import IF_NOT_EXISTS
@@ -46,7 +54,7 @@ from eso_operator.report.words import READY, News, next_attempt
 from eso_operator.telemetry.subsystems import Subsystem
 from eso_wire.errors import RetryClass
 from kubebase.clock import rfc3339
-from kubebase.meta import Condition
+from kubebase.meta import Condition, ObjectKey
 from kuberun.conditions import ConditionStatus, find_condition, remove_condition, same_verdict, set_condition
 from kuberun.controller import After, Done, Retry
 from kuberun.controller import Outcome as Then
@@ -58,8 +66,6 @@ ERRORED: Final = "Errored"
 ALREADY_EXISTS: Final = "SecretAlreadyExists"
 ORPHANED: Final = "Orphaned"
 LEFT_ALONE: Final = "LeftAlone"
-CONTENDED: Final = "Contended"
-DIFFERENT_VALUES: Final = "DifferentValues"
 
 _STAY_BEHIND: Final = "remote values stay behind"
 _SHOWN: Final = 3
@@ -141,14 +147,16 @@ def report_of(
     *,
     retry_within: float = 0.0,
     clashes: Sequence[Clash] | None = None,
+    fed_by: Sequence[ObjectKey] = (),
 ) -> Report:
     """Return the report of an outcome. `retry_within` is the maximum number of seconds until a retry.
 
-    `clashes` are the contended places. If they are None, they are unknown, and the condition stays unchanged.
+    `clashes` are the contended places. If they are None, they are unknown, and the condition stays unchanged. `fed_by`
+    are the ExternalSecrets that are in a loop with it.
     """
     log = None if isinstance(outcome, NotDue) else {"outcome": type(outcome).__name__}
     report = replace(_row(push, outcome, now, retry_within), log=log)
-    return report if clashes is None else _with_contention(push, report, clashes, now)
+    return with_contention(report, push.status.conditions, _contention(push, clashes, fed_by), now)
 
 
 def _row(push: PushSecret, outcome: Outcome, now: datetime, retry_within: float) -> Report:
@@ -288,42 +296,47 @@ def _with_existing(conditions: list[Condition], existing: Sequence[str], now: da
     return set_condition(conditions, condition, now)
 
 
-def _with_contention(push: PushSecret, report: Report, clashes: Sequence[Clash], now: datetime) -> Report:
-    """Return the report with the correct condition Contended, and an event when the contention begins."""
-    before, conditions = find_condition(push.status.conditions, CONTENDED), report.status.conditions
-    news = report.news
-    if clashes:
-        condition = Condition(
-            type=CONTENDED,
-            status=ConditionStatus.TRUE,
-            reason=DIFFERENT_VALUES,
-            message=_contention(push, clashes)[:_MAX_TEXT],
-        )
-        same = same_verdict(before, condition)
-        conditions = set_condition(conditions, condition, now)
-        news = news if before is not None else (*news, News(EventType.WARNING, CONTENDED, condition.message))
-    else:
-        same = before is None
-        conditions = remove_condition(conditions, CONTENDED)
-    status = msgspec.structs.replace(report.status, conditions=conditions)
-    return replace(report, status=status, news=news, flush=report.flush or not same)
-
-
-def _contention(push: PushSecret, clashes: Sequence[Clash]) -> str:
-    told = [_clash(push, each) for each in clashes[:_SHOWN]]
+def _contention(push: PushSecret, clashes: Sequence[Clash] | None, fed_by: Sequence[ObjectKey]) -> Contended | None:
+    """Return the condition Contended; its reason says whether values were compared, which needs one namespace."""
+    if fed_by:
+        return Contended(FEEDS_ITSELF, _loop(fed_by))
+    if clashes is None:
+        return None
+    if not clashes:
+        return NOT_CONTENDED
+    home = push.metadata.namespace
+    told = [_clash(home, each) for each in clashes[:_SHOWN]]
     text = "; ".join([*told, "and other places"] if len(clashes) > _SHOWN else told)
-    return f"{text}. The last writer wins: change the remoteKey of one of them, or give them the same value"
+    if any(other.namespace == home for clash in clashes for other in clash.others):
+        advice = "The last writer wins: change the remoteKey of one of them, or give them the same value"
+        return Contended(DIFFERENT_VALUES, f"{text}. {advice}")
+    advice = (
+        "The last writer wins, and values of other namespaces are not compared: change the remoteKey, unless all of"
+        " them are meant to push one value"
+    )
+    return Contended(SHARED_PLACE, f"{text}. {advice}")
 
 
-def _clash(push: PushSecret, clash: Clash) -> str:
+def _loop(fed_by: Sequence[ObjectKey]) -> str:
+    names = ", ".join(key.name for key in fed_by[:_SHOWN]) + (" and others" if len(fed_by) > _SHOWN else "")
+    return (
+        f"what is pushed is read again by ExternalSecret {names} and written to the source, and every turn changes it:"
+        " read or push another remote key, or change the template so that the value stays the same"
+    )
+
+
+def _clash(home: str, clash: Clash) -> str:
     store, remote_key, prop, location = clash.place
     place = f'remote key "{remote_key}"' + (f', property "{prop}",' if prop else "")
     place += f' of namespace "{location}"' if location else ""
-    names = [each.name if each.namespace == push.metadata.namespace else str(each) for each in clash.others[:_SHOWN]]
+    near = [each.name for each in clash.others if each.namespace == home]
+    if not near:
+        return f"{place} in {store}: {ELSEWHERE} also writes it"
     # Without a number, which would change all these statuses whenever a writer is added or removed.
-    others = ", ".join(names) + (" and others" if len(clash.others) > _SHOWN else "")
-    writers = f"PushSecrets {others} also write" if len(clash.others) > 1 else f"PushSecret {others} also writes"
-    return f"{place} in {store}: {writers} it, with a different value"
+    others = ", ".join(near[:_SHOWN]) + (" and others" if len(near) > _SHOWN else "")
+    writers = f"PushSecrets {others} also write" if len(near) > 1 else f"PushSecret {others} also writes"
+    also = f" (and so does {ELSEWHERE})" if len(near) < len(clash.others) else ""
+    return f"{place} in {store}: {writers} it, with a different value{also}"
 
 
 def _said_the_same(old: PushSecretStatus, new: PushSecretStatus) -> bool:

@@ -62,3 +62,5 @@ class Known(NamedTuple):
     """The number of its write; it grows with every write of this process."""
     made: str = ""
     """The version that this write gave the remote key. `version` may be a later one that was seen with our value."""
+    written: int = 0
+    """The number of the last write that changed the value there; 0 if none did."""

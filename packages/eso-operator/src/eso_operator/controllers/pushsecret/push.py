@@ -353,9 +353,10 @@ class _Round:
         known = Known(self.digests[place], version, value=self.values[place], made=version if wrote else "")
         held = before is not None and before.value == known.value and self._footing(place).standing is Standing.HELD
         if before is not None and held and not wrote:
-            known = known._replace(order=before.order, made=before.made)
+            known = known._replace(order=before.order, made=before.made, written=before.written)
         else:
-            known = known._replace(order=self.rivals.next_order())
+            order = self.rivals.next_order()
+            known = known._replace(order=order, written=order if wrote else before.written if before else 0)
         self.result.landed += 1
         self.result.known[place] = known
         self.result.pushed.append(Pushed(entry.data, version))

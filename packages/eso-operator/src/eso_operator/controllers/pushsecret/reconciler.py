@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -80,6 +80,8 @@ class Outside:
     ledger: GeneratorLedger
     finalizer: Finalizer
     pushes: Pushes
+    fed_by: Callable[[ObjectKey], Sequence[ObjectKey]]
+    """Returns the ExternalSecrets that are in a loop with a PushSecret."""
     memory: Memory[PushSecretRecord]
     dependencies: Dependencies
     reporter: Reporter[PushSecret]
@@ -293,8 +295,9 @@ class PushSecretReconciler:
         if isinstance(outcome, Failed) and outcome.records is None and self._outside.pushes.unrecorded(push):
             outcome = replace(outcome, records=self._outside.settlement.ours(push))
         within, clashes = longest_wait(interval_of(push)), self._outside.settlement.clashes(push, outcome)
+        fed_by = self._outside.fed_by(push.key)
         told = await self._outside.reporter.tell(
-            push, lambda push: report_of(push, outcome, now, retry_within=within, clashes=clashes)
+            push, lambda push: report_of(push, outcome, now, retry_within=within, clashes=clashes, fed_by=fed_by)
         )
         if isinstance(told.problem, NotServed):
             return Retry(f"status not written: {_NOT_SERVED}")

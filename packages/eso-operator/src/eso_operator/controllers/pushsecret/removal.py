@@ -17,6 +17,7 @@ from enum import Enum
 from typing import Final, Protocol
 
 from eso_api.pushsecret import PushData, PushSecret
+from eso_operator.controllers.contention import named
 from eso_operator.controllers.pushsecret.claims import Claim, Claims, Elsewhere
 from eso_operator.controllers.pushsecret.identity import OWNER_TOKEN
 from eso_operator.controllers.pushsecret.patience import Patience, Trial
@@ -34,7 +35,6 @@ from eso_operator.resolving.resolver import Resolver
 from eso_operator.waking.dependencies import ANY_PROVIDER, Dependency
 from eso_wire.errors import ErrorReason, ProviderError, RetryClass
 from eso_wire.values import DeleteBatch, DeleteItem, DeleteResult, Operation, RemoteRef
-from kubebase.meta import ObjectKey
 
 REMOVAL: Final = Need(frozenset({Operation.DELETE}), Gate.POLICY)
 
@@ -114,7 +114,7 @@ class Remover:
     ) -> Sequence[PushData]:
         """Return the values that no other PushSecret has pushed. The rest is shared, and no longer ours."""
         claims = ((entry, self._claims.other(push, Place(store, *spot_of(entry)))) for entry in entries)
-        return [entry for entry, claim in claims if not _is_left(store, entry, claim, removal)]
+        return [entry for entry, claim in claims if not _is_left(push, store, entry, claim, removal)]
 
     async def _unshared_elsewhere(self, bound: BoundStore, order: _Order, removal: Removal) -> Sequence[PushData]:
         """Return the values that no other PushSecret has pushed to the same place through another store."""
@@ -128,7 +128,7 @@ class Remover:
                 if same[other.store]:
                     claim = other.claim
                     break
-            if not _is_left(order.store, entry, claim, removal):
+            if not _is_left(order.push, order.store, entry, claim, removal):
                 alone.append(entry)
         return alone
 
@@ -205,22 +205,22 @@ def _with_way_out(error: Trouble) -> Trouble:
     return ResolutionError(error.reason, message, subject=error.subject, retry=error.retry)
 
 
-def _is_left(store: str, entry: PushData, claim: Claim | None, removal: Removal) -> bool:
+def _is_left(push: PushSecret, store: str, entry: PushData, claim: Claim | None, removal: Removal) -> bool:
     """Return whether a value is left to another PushSecret, or at least waits for it."""
-    match claim:
-        case None:
-            return False
-        case Claim(by=other, settled=True):
-            removal.settle(store, [entry])
-            removal.others.append(f"{store}: {entry_key(entry)} was left to PushSecret {other}, which pushed it too")
-        case Claim(by=other):
-            removal.failures.append(_contended(store, entry, other))
+    if claim is None:
+        return False
+    other = named("PushSecret", claim.by, push.metadata.namespace)
+    if claim.settled:
+        removal.settle(store, [entry])
+        removal.others.append(f"{store}: {entry_key(entry)} was left to {other}, which pushed it too")
+    else:
+        removal.failures.append(_contended(store, entry, other))
     return True
 
 
-def _contended(store: str, entry: PushData, other: ObjectKey) -> Failure:
+def _contended(store: str, entry: PushData, other: str) -> Failure:
     """Return the failure of a contended value; it is retried soon, because the owner is known within moments."""
-    message = f"PushSecret {other} is pushing it just now: it is not deleted before that has ended"
+    message = f"{other} is pushing it just now: it is not deleted before that has ended"
     error = ProviderError(ErrorReason.OWNERSHIP_CONFLICT, message, retry=RetryClass.BACKOFF)
     return failure_of("status.syncedPushSecrets", entry_key(entry), store, error)
 

@@ -1,10 +1,16 @@
 """PushSecrets that write to one remote key: their values, the order of their writes, and conflicts between them.
 
-    same place, same value            no conflict
+    same place, same value            no conflict within a namespace
     same place, different values      contention: the last writer wins; the other PushSecret writes again when its value
                                       changes, or when the last writer stops pushing there
+    same place, other namespace       contention, whatever the values are
     different properties of one key   a version that another PushSecret made is not drift
     a property within another place   a write of the outer place may have removed the property: it is pushed again
+
+Values of two namespaces are never compared. Otherwise a tenant who may use a ClusterSecretStore could push guesses to
+the remote key of another tenant, and learn from a condition, an event or a skipped write which guess is right. So the
+children of a ClusterPushSecret that push to one place contend too, even if their values are equal: nothing that a
+tenant can observe may depend on that.
 
 Only pushes of this process are known, so a value is pushed once more after a restart. Digests are compared, never
 values. `Memory` reports every change; PushSecrets whose situation it changes are woken.
@@ -30,9 +36,9 @@ class Standing(Enum):
 
     HELD = "held"
     LOST = "lost"
-    """Another PushSecret overwrote it with a different value, and still pushes that."""
+    """Another PushSecret that contends for the place wrote after it, and still pushes there."""
     FREED = "freed"
-    """It was overwritten, and no PushSecret wants a different value there now: push it again."""
+    """It was overwritten, and no PushSecret contends for the place now: push it again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +54,7 @@ UNSHARED: Final = Footing()
 
 @dataclass(frozen=True, slots=True)
 class Clash:
-    """A place to which other PushSecrets write a different value."""
+    """A place for which other PushSecrets contend: of this namespace with different values, or of other namespaces."""
 
     place: Place
     others: tuple[ObjectKey, ...]
@@ -106,10 +112,10 @@ class Rivals:
         return any(self.footing(key, place).standing is Standing.FREED for place in places)
 
     def clashes(self, key: ObjectKey, values: _Values) -> Sequence[Clash]:
-        """Return the places where other PushSecrets write different values."""
+        """Return the places for which other PushSecrets contend."""
         found = []
         for place, mine in values.items():
-            others = [other for other, theirs in self._others(key, place) if _differ(mine, theirs)]
+            others = [other for other, theirs in self._others(key, place) if _contend((key, mine), (other, theirs))]
             if others:
                 found.append(Clash(place, tuple(sorted(others, key=lambda each: (each.namespace, each.name)))))
         return sorted(found, key=lambda clash: clash.place)
@@ -130,28 +136,31 @@ class Rivals:
     def _compare(self, key: ObjectKey, place: Place, new: Known) -> None:
         """Note which values were overwritten, by the order of writes."""
         here = [(key, new), *self._others(key, place)]
-        _, last = max(here, key=lambda each: each[1].order)
+        last = max(here, key=lambda each: each[1].order)
         for writer, known in here:
-            if known.order < last.order:
-                self._mark(writer, place, overwritten=_differ(known, last))
+            if known.order < last[1].order:
+                self._mark(writer, place, overwritten=_contend((writer, known), last))
 
     def _concerned(self, key: ObjectKey, place: Place, before: _Values, after: _Values) -> Iterator[ObjectKey]:
-        """Yield other PushSecrets whose contention here begins or ends.
+        """Yield other PushSecrets whose contention here begins or ends, or whose condition names this one.
 
-        If the others already differ among themselves, one more changes nothing for them: thousands of children of one
-        ClusterPushSecret must not wake each other.
+        If the others contend among themselves, one more or less changes nothing for those of other namespaces, unless
+        it was the last writer: thousands of children of one ClusterPushSecret must not wake each other.
         """
         old, new = before.get(place), after.get(place)
         others = list(self._others(key, place))
-        contended = len({theirs.value for _, theirs in others if theirs.value}) > 1
+        contended = len({(other.namespace, theirs.value) for other, theirs in others if theirs.value}) > 1
         for other, theirs in others:
-            differed, differs = _differ(old, theirs), _differ(new, theirs)
-            if differed > differs or (differs > differed and not contended):
+            contends = _contend((key, new), (other, theirs))
+            if contends == _contend((key, old), (other, theirs)):
+                continue
+            named = not contends and other.namespace == key.namespace
+            if not contended or named or self._standing(other, place, theirs) is Standing.FREED:
                 yield other
 
     def _standing(self, key: ObjectKey, place: Place, mine: Known) -> Standing:
-        later = [theirs for _, theirs in self._others(key, place) if theirs.order > mine.order]
-        if later and _differ(mine, max(later, key=lambda each: each.order)):
+        later = [each for each in self._others(key, place) if each[1].order > mine.order]
+        if later and _contend((key, mine), max(later, key=lambda each: each[1].order)):
             return Standing.LOST
         return Standing.FREED if place in self._overwritten.get(key, ()) else Standing.HELD
 
@@ -193,9 +202,12 @@ def _same_write(old: Known | None, new: Known | None) -> bool:
     return old is not None and new is not None and (old.order, old.value) == (new.order, new.value)
 
 
-def _differ(one: Known | None, other: Known | None) -> bool:
-    """Return whether both want different values there."""
-    return bool(one and other and one.value and other.value and one.value != other.value)
+def _contend(one: tuple[ObjectKey, Known | None], other: tuple[ObjectKey, Known | None]) -> bool:
+    """Return whether two writers of a place contend. A writer that accepts any value never does."""
+    (key, mine), (rival, theirs) = one, other
+    if not (mine and theirs and mine.value and theirs.value):
+        return False
+    return key.namespace != rival.namespace or mine.value != theirs.value
 
 
 def _wake_nobody(key: ObjectKey) -> None:

@@ -15,13 +15,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
+from eso_api.conditions import CONTENDED
 from eso_api.pushsecret import PushData, PushSecret
 from eso_operator.controllers.pushsecret import records
 from eso_operator.controllers.pushsecret.claims import Claims
 from eso_operator.controllers.pushsecret.memory import LastPush, Learned, Pushes
 from eso_operator.controllers.pushsecret.moves import Moves
 from eso_operator.controllers.pushsecret.outcome import (
-    CONTENDED,
     Failed,
     Outcome,
     Records,
@@ -121,7 +121,7 @@ class Settlement:
         self._claims.withdraw(push)
 
     def clashes(self, push: PushSecret, outcome: Outcome) -> Sequence[Clash] | None:
-        """Return the places where other PushSecrets write different values; None while that is unknown.
+        """Return the places for which other PushSecrets contend; None while that is unknown.
 
         After a restart, nothing is known of a PushSecret until it pushes again.
         """

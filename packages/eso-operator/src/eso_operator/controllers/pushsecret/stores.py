@@ -20,7 +20,7 @@ from eso_api.validation.pushsecret import data_to_store_problems
 from eso_operator.controllers.pushsecret.records import split_key
 from eso_operator.controllers.pushsecret.snapshot import Chosen, NoChoice
 from eso_operator.resolving.loading import controller_named
-from eso_operator.resolving.reference import Picked, check_gate, normalise, pick
+from eso_operator.resolving.reference import Picked, check_gate, key_of, normalise, pick
 from eso_operator.resolving.resolved import Reason, ResolutionError
 from eso_operator.resolving.resolver import WatchedObjects
 from eso_operator.resolving.view import ClusterView as Cluster
@@ -114,11 +114,6 @@ class StoreChooser:
 
 
 # --- pure -------------------------------------------------------------------------------------------------------------
-
-
-def key_of(kind: KindId, name: str) -> str:
-    """Return the key of a store in `status.syncedPushSecrets`."""
-    return f"{kind.kind}/{name}" if kind.group == CORE_GROUP else f"{kind.group}/{kind.kind}/{name}"
 
 
 def targets_store(ref: PushStoreRef, store: Chosen) -> bool:

@@ -52,18 +52,18 @@ def source_changes(objects: Cache[PushSecret]) -> Mapping[Object]:
     """Return the PushSecrets that push a changed Secret, or pushed it until its labels changed."""
 
     def requests(change: Change[Object]) -> Iterable[Request]:
-        namespace = change.key.namespace
         reason = f"source {change.key} {'deleted' if change.deleted else 'changed'}"
-        named = objects.find_keys(SOURCES_INDEX, (namespace, change.key.name))
         labels = [meta_of(state).labels for state in (change.old, change.new) if state is not None]
-        selecting = [
-            push.key
-            for push in objects.find(SOURCES_INDEX, (namespace, _BY_LABEL))
-            if any(_selects(push, each) for each in labels)
-        ]
-        return [Request(key, reason) for key in (*named, *selecting)]
+        return [Request(key, reason) for key in pushing(objects, change.key, *labels)]
 
     return requests
+
+
+def pushing(objects: Cache[PushSecret], secret: ObjectKey, *labels: dict[str, str]) -> list[ObjectKey]:
+    """Return the PushSecrets that name a Secret, or select one with these labels."""
+    named = objects.find_keys(SOURCES_INDEX, (secret.namespace, secret.name))
+    selecting = objects.find(SOURCES_INDEX, (secret.namespace, _BY_LABEL))
+    return [*named, *(push.key for push in selecting if any(_selects(push, each) for each in labels))]
 
 
 def store_changes(kind: StoreKind, objects: Cache[PushSecret]) -> Mapping[Any]:
