@@ -5,6 +5,7 @@
     looked, turn                      overdue refreshes are spread after a start   it counts as seen for the first time
     last                              refreshes that the status does not have yet  the status is used, minutes behind
     templates                         a changed template is rendered again         rendered at the next refresh
+    generated                         the templates of values whose status is lost rendered at the next refresh
     repairs                           limits repairs against another writer        the limit starts again
     follows, hears_all, told_at       push refresh (`changefeed/followers.py`)     polled until it is read again
     target                            an unchanged target is not read              it is read once
@@ -26,6 +27,7 @@ from datetime import datetime
 
 from eso_operator.changefeed.followers import Place
 from eso_operator.controllers.contention import Bucket
+from eso_operator.controllers.externalsecret.gather import Generation
 from eso_operator.controllers.externalsecret.schedule import LastSync
 from eso_operator.controllers.memory import Record
 from eso_operator.generating.values import NO_INTENTS, Intent
@@ -41,6 +43,7 @@ class ExternalSecretRecord(Record):
     turn: datetime | None = None
     last: LastSync | None = None
     templates: frozenset[TemplateVersion] = frozenset()
+    generated: Generation | None = None
     repairs: Bucket | None = None
     follows: frozenset[Place] = frozenset()
     hears_all: bool = False
