@@ -5,6 +5,7 @@ end of the process. A password that was written to a target stays there.
 """
 
 import asyncio
+import base64
 import itertools
 from collections.abc import Iterable
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.v2.generator import GENERATOR
+from eso_operator.targets.hashes import synced_version
 from eso_operator.targets.marks import GENERATED_PREFIX
 from eso_operator.testing.makingprovider import making
 from eso_operator.testing.operators import MAKER, eventually
@@ -111,8 +113,6 @@ async def states_fit(shop: Any, faults: Faulty) -> None:
 
 
 async def in_use(shop: Any, name: str) -> str:
-    import base64
-
     found = await shop.bench.find(SECRETS, name)
     if found is not None:
         return base64.b64decode(found["data"]["password"]).decode()
@@ -145,9 +145,8 @@ async def test_a_disturbed_request_never_replaces_a_password(workshop: Any, faul
 
 
 @pytest.mark.parametrize("target", POLICIES)
-@pytest.mark.parametrize("fault", [Fault.TOUCHED, Fault.UNANSWERED], ids=lambda fault: fault.value)
-async def test_that_holds_for_every_target(workshop: Any, fault: Fault, target: JsonObject) -> None:
-    faults = Faulty(fault)
+async def test_that_holds_for_every_target(workshop: Any, target: JsonObject) -> None:
+    faults = Faulty(Fault.UNANSWERED)
     async with workshop(through=faults.over, generic=True) as shop:
         await furnished(shop)
 
@@ -159,13 +158,12 @@ async def test_that_holds_for_every_target(workshop: Any, fault: Fault, target: 
         await states_fit(shop, faults)
 
 
-@pytest.mark.parametrize("fault", [Fault.KILLED_BEFORE, Fault.KILLED_AFTER], ids=lambda fault: fault.value)
 @pytest.mark.parametrize(
-    "spec",
+    ("spec", "fault"),
     [
-        *ONCE,
-        *LATER,
-        *(pytest.param({"target": each.values[0]}, id=str(each.id)) for each in POLICIES),
+        pytest.param(ONCE[0].values[0], Fault.KILLED_BEFORE, id="interval 0, before a request"),
+        *(pytest.param(each.values[0], Fault.KILLED_AFTER, id=str(each.id)) for each in (*ONCE, *LATER)),
+        *(pytest.param({"target": each.values[0]}, Fault.KILLED_AFTER, id=str(each.id)) for each in POLICIES),
     ],
 )
 async def test_the_next_process_does_not_replace_a_password(workshop: Any, fault: Fault, spec: JsonObject) -> None:
@@ -189,6 +187,45 @@ async def test_the_next_process_does_not_replace_a_password(workshop: Any, fault
 
         assert changed(faults) == {}
         await states_fit(shop, faults)
+
+
+@pytest.mark.parametrize("fault", [Fault.LOST, Fault.UNANSWERED, Fault.KILLED_AFTER], ids=lambda fault: fault.value)
+async def test_a_disturbed_refresh_makes_one_new_password_and_retires_the_old_one(workshop: Any, fault: Fault) -> None:
+    faults, provider = Faulty(fault), making()
+    async with workshop(provider, through=faults.over) as shop:
+        await furnished(shop)
+        strikes = {name: number for number, name in enumerate(names_of(REQUESTS), start=1)}
+        faults.strikes = dict.fromkeys(strikes, 0)
+        for name in strikes:
+            await shop.sync(name, GENERATORS, "gen", refreshInterval="1h")
+        await states_fit(shop, faults)
+        faults.counts.clear()
+        faults.strikes = strikes
+
+        for name in strikes:
+            await touched(shop, name, 1)
+        await eventually(lambda: _refreshed(shop, faults), "neither refreshed nor dead")
+    faults.dead.clear()
+    faults.strikes = dict.fromkeys(strikes, 0)
+
+    async with workshop(provider, through=faults.over) as shop:
+        await eventually(lambda: _refreshed(shop, faults), "not refreshed")
+        await ready(shop, strikes)
+        await quiet(shop, strikes)
+
+        assert {name: len(seen) for name, seen in faults.written.items()} == dict.fromkeys(strikes, 2)
+        await states_fit(shop, faults)
+
+
+async def _refreshed(shop: Any, faults: Faulty) -> bool:
+    done = set()
+    for name in faults.strikes:
+        found = await shop.bench.find(ES, name)
+        meta, status = found["metadata"], found["status"]
+        version = synced_version(meta["generation"], meta.get("labels", {}), meta.get("annotations", {}))
+        if status["syncedResourceVersion"] == version:
+            done.add(name)
+    return done | faults.dead == set(faults.strikes)
 
 
 @pytest.mark.parametrize("refresh", ONCE)
@@ -292,7 +329,7 @@ async def test_two_objects_that_merge_into_one_secret_each_keep_their_values(wor
 
         for name in ("one", "two"):
             path = ES.path(shop.bench.namespace, name) + "/status"
-            none = {"refreshTime": None, "syncedResourceVersion": None, "conditions": []}
+            none: JsonObject = {"refreshTime": None, "syncedResourceVersion": None, "conditions": []}
             assert (await shop.bench.api.patch(path, {"status": none}, MERGE_PATCH)).status == 200
             await touched(shop, name, 1)
         await ready(shop, ["one", "two"])

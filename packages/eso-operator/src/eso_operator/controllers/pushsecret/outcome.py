@@ -192,9 +192,10 @@ def _synced(push: PushSecret, outcome: Synced, now: datetime) -> Report:
         refresh_time=rfc3339(now),
         renew_time=None if outcome.renew_within is None else rfc3339(now + timedelta(seconds=outcome.renew_within)),
         next_attempt_time=None,
-        synced_resource_version=current_version(push),
+        synced_resource_version=current_version(push) if outcome.learned is None else outcome.learned.last.version,
         synced_push_secrets=entries,
         synced_versions=versions,
+        pending_push=None,
         outcomes=[],
     )
     at = refreshed_at(push)
@@ -219,6 +220,7 @@ def _source_deleted(push: PushSecret, outcome: SourceDeleted, now: datetime) -> 
         next_attempt_time=None,
         synced_push_secrets={},
         synced_versions={},
+        pending_push=None,
         outcomes=[],
     )
     return Report(status, Done(), (*outcome.news, News(EventType.NORMAL, SOURCE_DELETED, message)))
@@ -235,7 +237,9 @@ def _failed(push: PushSecret, outcome: Failed, now: datetime, retry_within: floa
     )
     if outcome.records is not None:
         entries, versions = recorded(outcome.records)
-        status = msgspec.structs.replace(status, synced_push_secrets=entries, synced_versions=versions)
+        status = msgspec.structs.replace(
+            status, synced_push_secrets=entries, synced_versions=versions, pending_push=None
+        )
     again = same_verdict(find_condition(push.status.conditions, READY), ready)
     told = () if again else (News(EventType.WARNING, ERRORED, message),)
     return Report(status, _after_failure(push, outcome), (*outcome.news, *told))
@@ -315,6 +319,7 @@ def _said_the_same(old: PushSecretStatus, new: PushSecretStatus) -> bool:
         and all(same_verdict(find_condition(old.conditions, each.type), each) for each in new.conditions)
         and old.synced_push_secrets == new.synced_push_secrets
         and old.synced_versions == new.synced_versions
+        and old.pending_push is None
         and not old.outcomes
     )
 
