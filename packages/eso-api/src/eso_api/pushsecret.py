@@ -187,6 +187,24 @@ class PushSecretSpec(Fragment, frozen=True, kw_only=True):
     """Template applied to the values before they are pushed."""
 
 
+class PendingPush(Fragment, frozen=True, kw_only=True):
+    """A push of generated values that has begun, recorded until its result is.
+
+    An operator that finds it asks the backend whether the values arrived, instead of generating others.
+    """
+
+    time: NullableTimestamp = None
+    """When the push began."""
+    renew_time: NullableTimestamp = None
+    """When the values are generated again; absent if they do not expire."""
+    synced_resource_version: str = ""
+    """Generation and metadata hash of this object at that time."""
+    before: dict[str, dict[str, str]] = {}
+    """Version of each remote value before the push: store, then entry; empty if there was none."""
+    states: list[str] = []
+    """Names of the GeneratorStates of the values."""
+
+
 class PushSecretStatus(Fragment, frozen=True, kw_only=True):
     """The result of the last push."""
 
@@ -203,6 +221,8 @@ class PushSecretStatus(Fragment, frozen=True, kw_only=True):
     """The pushed entries: store, then remote key, then the entry."""
     synced_versions: dict[str, dict[str, str]] = {}
     """Version of each remote value after the push, under the same keys; only if the provider reports it."""
+    pending_push: PendingPush | None = None
+    """A push of generated values whose result is not recorded yet."""
     conditions: Conditions = []
     """Ready says whether everything was pushed; SecretAlreadyExists is set while IfNotExists keeps existing values."""
     outcomes: list[KeyOutcome] = []

@@ -3,6 +3,7 @@
     intend      record a call that may need a clean-up, before it is made
     keep        record the new state, before a value is written
     retire      give older states of the same entries a deadline, after the values were written
+    retire_all_but    the same, if an earlier run wrote the values and was interrupted
     discard     give the new state a deadline of now, if they were not written
     roll_back   clean up at once; if that fails, keep the state with a deadline of now
 
@@ -20,7 +21,7 @@ The controller of GeneratorStates cleans up states that passed their deadline or
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, Protocol
 
@@ -156,6 +157,16 @@ class StateLedger:
     async def retire(self, kept: Kept) -> None:
         """Give older states a deadline after the grace period, in which users of the old values can switch."""
         await self._give_deadline(kept.older, self._clock.now() + self._grace)
+
+    async def retire_all_but(self, owner: StateOwner, in_use: Collection[str]) -> None:
+        """Give all states of the owner a deadline, except those of the values in use, which are named."""
+        of_owner = self._states.find(OWNER_INDEX, (owner.metadata.namespace, owner.metadata.uid))
+        older = [
+            state.metadata.key
+            for state in of_owner
+            if state.spec.garbage_collection_deadline is None and state.metadata.name not in in_use
+        ]
+        await self._give_deadline(older, self._clock.now() + self._grace)
 
     async def discard(self, kept: Kept) -> None:
         await self._give_deadline(kept.new, self._clock.now())
@@ -304,6 +315,9 @@ class NoLedger:
         return Kept()
 
     async def retire(self, kept: Kept) -> None:
+        """Do nothing: nothing was kept."""
+
+    async def retire_all_but(self, owner: StateOwner, in_use: Collection[str]) -> None:
         """Do nothing: nothing was kept."""
 
     async def discard(self, kept: Kept) -> None:

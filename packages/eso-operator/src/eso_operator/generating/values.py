@@ -13,7 +13,7 @@ stores neither retires nor discards, because the other stores still hold values 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Protocol
@@ -108,6 +108,10 @@ class GeneratorLedger(Protocol):
 
     async def retire(self, kept: Kept) -> None:
         """Give older states a deadline, after the new values were written. Never raises."""
+        ...
+
+    async def retire_all_but(self, owner: StateOwner, in_use: Collection[str]) -> None:
+        """Give every state of the owner a deadline, except these, after an interrupted run. Never raises."""
         ...
 
     async def discard(self, kept: Kept) -> None:

@@ -125,7 +125,7 @@ class Row:
     blamed: tuple[ObjectId, ...] = ()
     """Of these, the ones that the failed entries name; all, if no entry failed."""
     faults: frozenset[Fault] = frozenset()
-    """What has to be repaired: objects with the same faults become ready together. Empty if the object is ready."""
+    """What has to be repaired: objects with the same faults become ready together. Empty if it needs no repair."""
 
     @property
     def ready(self) -> bool:

@@ -10,6 +10,7 @@ from eso_operator.controllers.pushsecret.memory import Pushes
 from eso_operator.controllers.pushsecret.moves import Moves
 from eso_operator.controllers.pushsecret.outcome import SUBJECT
 from eso_operator.controllers.pushsecret.patience import Patience, RemovalLimits
+from eso_operator.controllers.pushsecret.pending import PendingPushes
 from eso_operator.controllers.pushsecret.push import Pusher
 from eso_operator.controllers.pushsecret.reconciler import Outside, PushSecretReconciler
 from eso_operator.controllers.pushsecret.removal import Remover
@@ -60,6 +61,7 @@ def _reconciler(parts: Parts, pushes: Pushes) -> PushSecretReconciler:
         clock=clock,
         sources=sources,
         settlement=Settlement(pusher, remover, pushes, claims, Moves(resolver, parts.bind, chooser)),
+        pending=PendingPushes(pusher, memory),
         ledger=ledger,
         finalizer=Finalizer(client),
         pushes=pushes,

@@ -3,7 +3,8 @@
     outcome -> `report_of` of the controller's outcome.py -> Report -> Reporter.tell -> status, events, metrics, log
 
 The status is written as a difference to the version it was compared with. A cached object may be older than our own
-last write, and its difference may wrongly be empty, so such an object is read again before the report.
+last write, and its difference may wrongly be empty, so such an object is read again before the report. If a user
+touched labels or annotations meanwhile, the report is written to the new state: the work is not done again for it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from eso_operator.memory import Memory
 from eso_operator.report.report import Report
@@ -22,10 +23,13 @@ from kubebase.meta import Condition, Kind, ObjectKey, ObjectMeta, Resource
 from kubebase.plainlogs import structlog
 from kuberun.client import Client
 from kuberun.controller import Outcome
-from kuberun.errors import ApiError
+from kuberun.errors import ApiError, Conflict
 from kuberun.status import HasStatus, is_behind, write_status
 
 T = TypeVar("T", bound=HasStatus[Any])
+
+_ATTEMPTS: Final = 5
+"""How often a status is written to an object that keeps being touched."""
 
 _log = structlog.get_logger(__name__)
 
@@ -123,7 +127,10 @@ class Reporter(Generic[T]):
         if self._subject.events_first:
             self.announce(obj.metadata, *report.news)
         try:
-            written = await self.write(obj, report.status) if report.flush else obj
+            if report.flush:
+                written = await self.write_again(obj, lambda live: report_of(live).status)
+            else:
+                written = obj
         except ApiError as problem:
             return self._untold(obj, problem)
         if not self._subject.events_first:
@@ -137,6 +144,20 @@ class Reporter(Generic[T]):
         if written is not obj:
             self._memory.of(obj.metadata.key, obj.metadata.uid).written_on = obj.metadata.resource_version
         return written
+
+    async def write_again(self, obj: T, status_of: Callable[[T], Any]) -> T:
+        """Write the status, again if the object was only touched: same spec, same status. Raises ApiError."""
+        attempts = _ATTEMPTS
+        while True:
+            try:
+                return await self.write(obj, status_of(obj))
+            except Conflict:
+                attempts -= 1
+                live: T = await self._channels.client.get(self._subject.kind, obj.metadata.key)
+                touched = _wish(live.metadata) == _wish(obj.metadata) and live.status == obj.status
+                if not touched or live.metadata.deletion_timestamp is not None or not attempts:
+                    raise
+                obj = live
 
     def announce(self, about: ObjectMeta, *news: News) -> None:
         """Record events, which may have log lines of their own."""

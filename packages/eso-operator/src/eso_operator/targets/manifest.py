@@ -34,8 +34,11 @@ from eso_operator.targets.marks import (
     NONE,
     ORPHAN,
     OWNER,
+    GeneratedMark,
     created_by,
     field_manager_of,
+    generated_annotation,
+    marked,
     target_name,
 )
 from eso_operator.targets.memory import SeenTargets, TargetMemory
@@ -79,23 +82,26 @@ class ManifestTarget:
         self._seen = SeenTargets(memory)
         self._shares = Shares(memory)
 
-    async def look(self, es: ExternalSecret) -> Look:
+    async def look(self, es: ExternalSecret, *, live: bool = True) -> Look:
+        del live  # it is always read
         if es.spec.target.creation_policy == NONE:
             return Absent()
         await self._follow((await self._kind(es)).resource)
-        live = await self._read(es)
-        if live is None:
+        found = await self._read(es)
+        if found is None:
             return Absent()
-        metadata = meta_of(live)
+        metadata = meta_of(found)
         if metadata.labels.get(MANAGED_LABEL) != MANAGED:
             return Present(metadata, valid=es.spec.target.creation_policy == ORPHAN)
         ours = self._seen.of(es, metadata)
-        intact = ours is not None or metadata.annotations.get(HASH_ANNOTATION) == content_digest(live)
-        if es.spec.target.creation_policy in KEEPS_FOREIGN and self._shares.look(es, live) is False:
+        intact = ours is not None or metadata.annotations.get(HASH_ANNOTATION) == content_digest(found)
+        if es.spec.target.creation_policy in KEEPS_FOREIGN and self._shares.look(es, found) is False:
             return Present(metadata, valid=False)
         return Present(metadata, intact or es.spec.target.creation_policy == ORPHAN)
 
-    async def plan(self, es: ExternalSecret, values: Values, objects: TemplateObjects) -> Change:
+    async def plan(
+        self, es: ExternalSecret, values: Values, objects: TemplateObjects, mark: GeneratedMark | None = None
+    ) -> Change:
         policy = es.spec.target.creation_policy
         live = None if policy == NONE else await self._read(es)
         merges = policy in KEEPS_FOREIGN
@@ -116,16 +122,19 @@ class ManifestTarget:
             if policy == MERGE:
                 return Keep(Untouched.MISSING)
             document = _document(es, desired.content, ObjectMeta())
-            return Create(document, digest(document))
+            return Create(_annotated(document, marked(es, {}, mark, unchanged=False)), digest(document))
         metadata = meta_of(live)
         if refusal := ownership_refusal(es, metadata):
             return refusal
         document = _document(es, desired.content, metadata)
         wanted, known = digest(document), self._seen.of(es, metadata)
-        if (known is not None and known.wanted == wanted) or _same(_cleaned(live), document):
+        held = _cleaned(live) if mark is None else _without_mark(es, _cleaned(live))
+        if (known is not None and known.wanted == wanted) or _same(held, document):
             self._seen.keep(es, metadata, wanted=wanted, valid=True)
             self._shares.keep(es, live)
             return Keep(Untouched.UNCHANGED)
+        same = content_digest(document) == content_digest(live)
+        document = _annotated(document, marked(es, metadata.annotations, mark, unchanged=same))
         return Update(_over(live, document, field_manager_of(es.metadata.name)), wanted)
 
     async def apply(self, es: ExternalSecret, change: Create | Update) -> Applied:
@@ -194,13 +203,28 @@ def _document(es: ExternalSecret, content: JsonObject, live: ObjectMeta) -> Json
     if es.spec.target.creation_policy == OWNER:
         labels |= {CREATED_BY_LABEL: created_by(es)}
     metadata["labels"] = labels
-    metadata["annotations"] = {**(metadata.get("annotations") or {}), HASH_ANNOTATION: content_digest(content)}
+    annotations = {
+        key: text for key, text in (metadata.get("annotations") or {}).items() if key != generated_annotation(es)
+    }
+    metadata["annotations"] = {**annotations, HASH_ANNOTATION: content_digest(content)}
     owners = [msgspec.to_builtins(reference) for reference in owners_after(es, live)]
     for name, kept in (("ownerReferences", owners), ("finalizers", list(live.finalizers))):
         metadata.pop(name, None)
         if kept:
             metadata[name] = kept
     return {**content, "metadata": metadata}
+
+
+def _annotated(document: JsonObject, added: Mapping[str, str]) -> JsonObject:
+    metadata = document["metadata"]
+    return {**document, "metadata": {**metadata, "annotations": {**metadata["annotations"], **added}}}
+
+
+def _without_mark(es: ExternalSecret, live: JsonObject) -> JsonObject:
+    """Return the object without the annotation about generated values, whose time is no reason for a write."""
+    metadata = live["metadata"]
+    kept = {key: text for key, text in (metadata.get("annotations") or {}).items() if key != generated_annotation(es)}
+    return {**live, "metadata": {**metadata, "annotations": kept}}
 
 
 def _over(live: JsonObject, document: JsonObject, manager: str) -> JsonObject:

@@ -29,10 +29,13 @@ from eso_operator.targets.marks import (
     MERGE,
     NONE,
     OWNER,
+    GeneratedMark,
     controller_reference_of,
     created_by,
     field_manager_of,
+    generated_annotation,
     is_field_manager,
+    marked,
     target_name,
 )
 from eso_operator.targets.ownership import owners_after, ownership_refusal
@@ -94,8 +97,9 @@ def _digest(wish: list[Any], data: Mapping[str, SecretBytes]) -> str:
     return mark.hexdigest()
 
 
-def plan(es: ExternalSecret, live: LiveSecret | None, desired: Desired) -> Change:
-    """Choose the change that makes the Secret what the ExternalSecret wants."""
+def plan(es: ExternalSecret, live: LiveSecret | None, desired: Desired, mark: GeneratedMark | None = None) -> Change:
+    """Choose the change that makes the Secret what the ExternalSecret wants. `mark` comes with generated values."""
+    desired = replace(desired, annotations=_without_mark(es, desired.annotations))
     policy = es.spec.target.creation_policy
     if policy == NONE:
         return Keep(Untouched.POLICY_NONE)
@@ -103,14 +107,15 @@ def plan(es: ExternalSecret, live: LiveSecret | None, desired: Desired) -> Chang
         if policy == MERGE:
             return Keep(Untouched.MISSING)
         return _size_refusal(desired) or Create(
-            _document(es, desired, data_digest(desired.data)), wanted_digest(es, desired)
+            _document(es, desired, data_digest(desired.data), marked(es, {}, mark, unchanged=False)),
+            wanted_digest(es, desired),
         )
     if refusal := ownership_refusal(es, live.metadata):
         return refusal
-    return _update(es, live, desired)
+    return _update(es, live, desired, mark)
 
 
-def _update(es: ExternalSecret, live: LiveSecret, desired: Desired) -> Change:
+def _update(es: ExternalSecret, live: LiveSecret, desired: Desired, mark: GeneratedMark | None) -> Change:
     manager = field_manager_of(es.metadata.name)
     fields = fields_of(live.raw, manager)
     if SECRET_TYPE_LABEL in live.metadata.labels and ("metadata", "labels", SECRET_TYPE_LABEL) not in fields.ours:
@@ -118,7 +123,7 @@ def _update(es: ExternalSecret, live: LiveSecret, desired: Desired) -> Change:
     frozen = es.spec.target.immutable
     if not frozen and (refusal := _size_refusal(desired)):
         return refusal
-    after = _frozen(es, live) if frozen else _after(es, live, fields, desired)
+    after = _frozen(es, live) if frozen else _after(es, live, fields, desired=desired, mark=mark)
     if after == _Shape.of(live):
         return Keep(Untouched.UNCHANGED)
     if live.immutable and (after.data != live.data or after.type != live.type):
@@ -171,7 +176,9 @@ class _Shape:
         return cls(live.data, live.type, live.immutable, meta.labels, meta.annotations, owners, finalizers)
 
 
-def _after(es: ExternalSecret, live: LiveSecret, fields: Fields, desired: Desired) -> _Shape:
+def _after(
+    es: ExternalSecret, live: LiveSecret, fields: Fields, *, desired: Desired, mark: GeneratedMark | None
+) -> _Shape:
     """Return the Secret as it will be after the change."""
     policy, meta = es.spec.target.creation_policy, live.metadata
     foreign = {key: value for key, value in live.data.items() if ("data", key) not in fields.ours}
@@ -179,7 +186,8 @@ def _after(es: ExternalSecret, live: LiveSecret, fields: Fields, desired: Desire
     labels = _others_of(meta.labels, fields, "labels") | _labels(es, desired)
     if policy != OWNER:
         labels.pop(CREATED_BY_LABEL, None)
-    annotations = _others_of(meta.annotations, fields, "annotations") | desired.annotations
+    annotations = _without_mark(es, _others_of(meta.annotations, fields, "annotations")) | desired.annotations
+    annotations |= marked(es, meta.annotations, mark, unchanged=data == live.data)
     return _Shape(
         data=data,
         type=desired.type or live.type,
@@ -193,6 +201,11 @@ def _after(es: ExternalSecret, live: LiveSecret, fields: Fields, desired: Desire
 
 def _others_of(entries: Mapping[str, str], fields: Fields, section: str) -> dict[str, str]:
     return {key: value for key, value in entries.items() if ("metadata", section, key) not in fields.ours}
+
+
+def _without_mark(es: ExternalSecret, annotations: Mapping[str, str]) -> dict[str, str]:
+    """Return annotations without the one about generated values, which only the operator writes."""
+    return {key: value for key, value in annotations.items() if key != generated_annotation(es)}
 
 
 def _labels(es: ExternalSecret, desired: Desired) -> dict[str, str]:
@@ -236,7 +249,7 @@ def _as_it_is(live: LiveSecret, fields: Fields) -> Desired:
 # --- how it is written ------------------------------------------------------------------------------------------------
 
 
-def _document(es: ExternalSecret, desired: Desired, content_hash: str) -> JsonObject:
+def _document(es: ExternalSecret, desired: Desired, content_hash: str, mark: Mapping[str, str]) -> JsonObject:
     """Return the document for server-side apply: exactly the fields that we want."""
     owned = es.spec.target.creation_policy == OWNER
     labels = {key: value for key, value in _labels(es, desired).items() if owned or key != CREATED_BY_LABEL}
@@ -244,7 +257,7 @@ def _document(es: ExternalSecret, desired: Desired, content_hash: str) -> JsonOb
         "name": target_name(es),
         "namespace": es.metadata.namespace,
         "labels": labels,
-        "annotations": {**desired.annotations, HASH_ANNOTATION: content_hash},
+        "annotations": {**desired.annotations, **mark, HASH_ANNOTATION: content_hash},
     }
     if owned:
         metadata["ownerReferences"] = [msgspec.to_builtins(controller_reference_of(es))]
@@ -264,7 +277,8 @@ def _updated(es: ExternalSecret, live: LiveSecret, fields: Fields, *, desired: D
     Apply removes fields that we own and do not name. The type and `immutable` cannot be removed, and finalizers must
     stay until their controller removes them: the document names all three while we own them.
     """
-    document = _document(es, desired, after.annotations[HASH_ANNOTATION])
+    mark = {key: value for key, value in after.annotations.items() if key == generated_annotation(es)}
+    document = _document(es, desired, after.annotations[HASH_ANNOTATION], mark)
     meta = live.metadata
     kept = [name for name in meta.finalizers if (*FINALIZERS, name) in fields.ours]
     finalizers = sorted({*kept, *_finalizers(desired, meta)})

@@ -20,6 +20,7 @@ from eso_operator.targets.marks import (
     MANAGED_LABEL,
     NONE,
     ORPHAN,
+    GeneratedMark,
     field_manager_of,
     is_field_manager,
     target_name,
@@ -63,7 +64,9 @@ class SecretTarget:
         self._aside = Aside()
         self._survey = Survey(client, self._live)
 
-    async def look(self, es: ExternalSecret) -> Look:
+    async def look(self, es: ExternalSecret, *, live: bool = False) -> Look:
+        if live:
+            return self._looked(es, await self._read(es))
         key = _key(es)
         found = self._secrets.get(key)
         if found is None or isinstance(found, Malformed):
@@ -83,7 +86,9 @@ class SecretTarget:
             return Present(metadata, intact)
         return self._looked(es, await self._read(es))
 
-    async def plan(self, es: ExternalSecret, values: Values, objects: TemplateObjects) -> Change:
+    async def plan(
+        self, es: ExternalSecret, values: Values, objects: TemplateObjects, mark: GeneratedMark | None = None
+    ) -> Change:
         desired = await self._rendering.run(
             partial(render_secret, es.spec.target, values, owner=es.metadata, objects=objects), es.metadata.namespace
         )
@@ -94,7 +99,7 @@ class SecretTarget:
         key = _key(es)
         live = await self._read(es) if key in self._secrets or self._seen.has(es, key) else None
         size = size_of(desired.data) + (live.size if live is not None else 0)
-        change = await self._aside.run(size, partial(plan, es, live, desired))
+        change = await self._aside.run(size, partial(plan, es, live, desired, mark))
         if live is not None and isinstance(change, Keep) and change.why is Untouched.UNCHANGED:
             self._seen.keep(es, live.metadata, wanted=wanted_digest(es, desired), valid=True)
             if _may_share(es):
@@ -135,13 +140,15 @@ class SecretTarget:
         return True
 
     def _looked(self, es: ExternalSecret, live: LiveSecret | None) -> Look:
-        """Return whether the Secret is present and valid.
+        """Return whether the Secret is present and valid. Under Orphan every state of it is valid.
 
         A shared target can match its hash and still lack our keys. If our keys are not known, the target counts as
         valid if we are among the ExternalSecrets that write to it, or if there are none.
         """
         if live is None:
             return Absent()
+        if es.spec.target.creation_policy == ORPHAN:
+            return Present(live.metadata, valid=True)
         held = self._shares.look(es, live.raw) if _may_share(es) else True
         if held is None:
             writers = {name for name in managers_of(live.raw) if is_field_manager(name)}

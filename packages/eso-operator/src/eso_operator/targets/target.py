@@ -13,6 +13,7 @@ from typing import Protocol
 
 from eso_api.externalsecret import ExternalSecret
 from eso_operator.targets.changes import Change, Create, Update
+from eso_operator.targets.marks import GeneratedMark
 from eso_render.secret import Values
 from eso_render.sources import TemplateObjects
 from kubebase.meta import ObjectMeta
@@ -65,12 +66,17 @@ class Applied:
 class Target(Protocol):
     """The object that one ExternalSecret maintains."""
 
-    async def look(self, es: ExternalSecret) -> Look:
-        """Return whether the target exists and is valid."""
+    async def look(self, es: ExternalSecret, *, live: bool = False) -> Look:
+        """Return whether the target exists and is valid; `live` says that a cached state does not suffice."""
         ...
 
-    async def plan(self, es: ExternalSecret, values: Values, objects: TemplateObjects) -> Change:
-        """Render the values and choose the change. Raises TargetError if they cannot be rendered."""
+    async def plan(
+        self, es: ExternalSecret, values: Values, objects: TemplateObjects, mark: GeneratedMark | None = None
+    ) -> Change:
+        """Render the values and choose the change. Raises TargetError if they cannot be rendered.
+
+        Generated values are written with their mark.
+        """
         ...
 
     async def apply(self, es: ExternalSecret, change: Create | Update) -> Applied:

@@ -1,10 +1,13 @@
-"""Transports between an operator and the API server: a lagging watch, lost writes, lost responses, a missing group."""
+"""Transports between an operator and the API server: a lagging watch, lost or disturbed requests, a missing group."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+import json
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from enum import Enum
 from typing import Self
 
 from kuberun.errors import ApiError, NotServed, ServiceUnavailable, Unreachable
@@ -133,3 +136,72 @@ class UnservedKinds(_Unserved):
 
     def hidden(self, path: str) -> bool:
         return "/v1" in path and not self._plurals.isdisjoint(path.split("/"))
+
+
+class Fault(Enum):
+    """What happens to a request."""
+
+    TOUCHED = "a user annotates the object just before it"
+    LOST = "it does not arrive"
+    UNANSWERED = "its answer does not arrive"
+    KILLED_BEFORE = "it does not arrive, and neither does any later one"
+    KILLED_AFTER = "its answer does not arrive, and neither does any later request"
+
+
+class Faulty(Between):
+    """Disturbs one request about each object, chosen by number, and records every `data.password` that was written.
+
+    `strikes` has the number by object. An object is recognised by its name, which must be part of the names of its
+    Secret and GeneratorStates, and of no other object.
+    """
+
+    def __init__(self, fault: Fault) -> None:
+        self._fault = fault
+        self.strikes: dict[str, int] = {}
+        self.touch: Callable[[str], Awaitable[None]] | None = None
+        """Changes an object as a user would."""
+        self.counts: Counter[str] = Counter()
+        self.dead: set[str] = set()
+        self.written: dict[str, list[str]] = {}
+        """Every new password by object, in order."""
+
+    @property
+    def struck(self) -> set[str]:
+        return {name for name, number in self.strikes.items() if self.counts[name] >= number}
+
+    async def request(self, request: Request) -> bytes:
+        name = self._about(request)
+        if name is None:
+            return await self.inner.request(request)
+        if name in self.dead:
+            raise Unreachable("killed")
+        self.counts[name] += 1
+        strikes = self.counts[name] == self.strikes[name]
+        if strikes and self._fault is Fault.TOUCHED and self.touch is not None:
+            await self.touch(name)
+        if strikes and self._fault is Fault.KILLED_BEFORE:
+            self.dead.add(name)
+        if strikes and self._fault in (Fault.LOST, Fault.KILLED_BEFORE):
+            raise Unreachable("the connection broke off")
+        answer = await self.inner.request(request)
+        self._note(name, request, answer)
+        if strikes and self._fault is Fault.KILLED_AFTER:
+            self.dead.add(name)
+        if strikes and self._fault in (Fault.UNANSWERED, Fault.KILLED_AFTER):
+            raise Unreachable("the connection broke off")
+        return answer
+
+    def _about(self, request: Request) -> str | None:
+        if "/events" in request.path:
+            return None
+        text = request.path.encode() + (request.body or b"" if request.method == "POST" else b"")
+        return next((name for name in self.strikes if name.encode() in text), None)
+
+    def _note(self, name: str, request: Request, answer: bytes) -> None:
+        if request.method == "GET" or not answer:
+            return
+        data = json.loads(answer).get("data")
+        password = data.get("password") if isinstance(data, dict) else None
+        seen = self.written.setdefault(name, [])
+        if password is not None and password not in seen[-1:]:
+            seen.append(password)

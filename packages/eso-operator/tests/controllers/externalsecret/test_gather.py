@@ -16,6 +16,7 @@ from eso_operator.memory import Memory
 from eso_operator.reading.references import references_of
 from eso_operator.reading.templates import TemplateVersion
 from eso_operator.targets.changes import Change, Create, Update
+from eso_operator.targets.marks import GeneratedMark
 from eso_operator.targets.target import Absent, Applied, Look
 from eso_operator.testing.externalsecrets import external_secret, intact, synced
 from eso_operator.waking.dependencies import OnObject
@@ -60,12 +61,14 @@ class Looked:
     def __init__(self) -> None:
         self.times = 0
 
-    async def look(self, es: ExternalSecret) -> Look:
-        del es
+    async def look(self, es: ExternalSecret, *, live: bool = False) -> Look:
+        del es, live
         self.times += 1
         return intact()
 
-    async def plan(self, es: ExternalSecret, values: Values, objects: TemplateObjects) -> Change:
+    async def plan(
+        self, es: ExternalSecret, values: Values, objects: TemplateObjects, mark: GeneratedMark | None = None
+    ) -> Change:
         raise NotImplementedError
 
     async def apply(self, es: ExternalSecret, change: Create | Update) -> Applied:
@@ -147,7 +150,8 @@ async def test_a_look_that_fails_is_none() -> None:
     """Metrics show an object at its first reconcile: one whose target could not be read must not count as the first."""
 
     class Away(Looked):
-        async def look(self, es: ExternalSecret) -> Look:
+        async def look(self, es: ExternalSecret, *, live: bool = False) -> Look:
+            del live
             raise Unreachable(f"{es.key}: away")
 
     gatherer, es = Cluster().gatherer(), synced(external_secret(), START)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,7 +30,7 @@ from eso_operator.reading.fetched import Fetched
 from eso_operator.report.announcer import Announcer
 from eso_operator.report.reporter import Channels, Reporter
 from eso_operator.targets.changes import Change, Create, Update
-from eso_operator.targets.marks import TARGET_INDEX, controller_reference_of
+from eso_operator.targets.marks import TARGET_INDEX, GeneratedMark, controller_reference_of
 from eso_operator.targets.record import Removal
 from eso_operator.targets.target import Absent, Applied, Done, Look
 from eso_operator.telemetry.objects import ObjectSeries
@@ -79,12 +79,14 @@ class World:
         """Nothing is open."""
 
     # the target
-    async def look(self, es: ExternalSecret) -> Look:
-        del es
+    async def look(self, es: ExternalSecret, *, live: bool = False) -> Look:
+        del es, live
         return self.look_at
 
-    async def plan(self, es: ExternalSecret, values: Values, objects: TemplateObjects) -> Change:
-        del es, values, objects
+    async def plan(
+        self, es: ExternalSecret, values: Values, objects: TemplateObjects, mark: GeneratedMark | None = None
+    ) -> Change:
+        del es, values, objects, mark
         return Create({}, "")
 
     async def apply(self, es: ExternalSecret, change: Create | Update) -> Applied:
@@ -128,6 +130,10 @@ class World:
     async def retire(self, kept: Kept) -> None:
         del kept
         self.done.append("retire older states")
+
+    async def retire_all_but(self, owner: StateOwner, in_use: Collection[str]) -> None:
+        del owner, in_use
+        self.done.append("retire unused states")
 
     async def discard(self, kept: Kept) -> None:
         del kept

@@ -95,10 +95,12 @@ async def workshop(bench: Bench) -> AsyncIterator[Opening]:
         *,
         grace: float = 0.0,
         gates: frozenset[FeatureGate] = DEFAULT_GATES,
+        generic: bool = False,
         through: Callable[[Transport], Transport] = lambda plain: plain,
     ) -> AsyncIterator[Workshop]:
         shop = Workshop(bench, provider or making())
         settings = replace(with_grace(bench.settings, grace), gates=gates)
+        settings = replace(settings, sync=replace(settings.sync, generic_targets=generic))
         async with bench.operator(settings, through=through) as operator:
             if bench.host is None:
                 await bench.install(shop.provider)

@@ -148,6 +148,23 @@ def staged(bench: Bench) -> Staging:
     return stage
 
 
+@pytest.fixture
+def rerun(bench: Bench) -> Staging:
+    """The next operator in the same cluster, with the provider and the store of the one before."""
+
+    @asynccontextmanager
+    async def stage(
+        provider: KeepingProvider, *, through: Callable[[Transport], Transport] = lambda plain: plain
+    ) -> AsyncIterator[Stage]:
+        alone = replace(bench.settings, namespace=bench.namespace)
+        async with bench.operator(alone, through=through) as operator:
+            found = Stage(bench, provider, operator)
+            yield found
+            await _tidied(found)
+
+    return stage
+
+
 async def _tidied(stage: Stage) -> None:
     """Let go what waits for its finalizer, which only an operator with this provider can finish."""
     stage.provider.delete_errors.clear()

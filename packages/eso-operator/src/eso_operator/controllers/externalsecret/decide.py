@@ -110,20 +110,26 @@ def still_fresh(snapshot: Snapshot) -> Outcome | None:
 
     A reported error may be fixed by now. An object that refreshes by itself is read again to find out. An object that
     is read or generated only once is not: a corrected spec would otherwise put a new password into the target. The same
-    holds for an object whose only error is a feature that was off: its values are as fresh as before.
+    holds for an object whose only error is a feature that was off: its values are as fresh as before. If the status of
+    generated values was lost, it is written again, and nothing is read or generated for it.
     """
     due = refresh_due(snapshot)
     if not isinstance(due, NotDue) or not _is_valid(snapshot):
         return None
-    if not is_false(snapshot.es.status.conditions, READY):
+    if not snapshot.unreported and not is_false(snapshot.es.status.conditions, READY):
         return due
-    read_again = refreshes_by_itself(snapshot.es) and not _was_disabled(snapshot)
-    return None if read_again or not _is_still_ours(snapshot) else Intact(due.after)
+    return Intact(due.after) if _is_still_ours(snapshot) and not _reads_again(snapshot) else None
 
 
-def _was_disabled(snapshot: Snapshot) -> bool:
+def _reads_again(snapshot: Snapshot) -> bool:
+    """Return whether a reported error is a reason to read the backend, although no refresh is due."""
+    if snapshot.unreported or not refreshes_by_itself(snapshot.es):
+        return False
     outcomes = snapshot.es.status.outcomes
-    return bool(outcomes) and all(each.reason == FEATURE_DISABLED for each in outcomes)
+    was_disabled = bool(outcomes) and all(each.reason == FEATURE_DISABLED for each in outcomes)
+    # After generated values were written, only their former target is left to remove: that needs no new ones.
+    left = bool(outcomes) and all(each.step == Step.REMOVE_FORMER.code for each in outcomes)
+    return not was_disabled and not (left and snapshot.generated is not None)
 
 
 def repairs_drift(snapshot: Snapshot) -> bool:
@@ -152,7 +158,7 @@ def _is_valid(snapshot: Snapshot) -> bool:
     # Merge does not create a target. Once SecretMissing is reported, a missing target does not cause another read. A
     # target that exists by then was created by another writer, and our keys were never merged into it.
     ready = find_condition(snapshot.es.status.conditions, READY)
-    said_missing = policy == MERGE and ready is not None and ready.reason.endswith(MISSING)
+    said_missing = policy == MERGE and ready is not None and ready.reason.endswith(MISSING) and not snapshot.unreported
     match snapshot.look:
         case Absent():
             return said_missing

@@ -2,16 +2,21 @@
 
 A refresh that changed nothing is written into the status only every few minutes, so the record holds the last refresh.
 After a restart the status is used, which may be a few minutes behind.
+
+A target with generated values says when they were generated. If the status of that sync was lost, the target is
+right: values that somebody may use already are not generated again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
 from eso_api.externalsecret import ExternalSecret
 from eso_api.references import GeneratorRef, StoreRef
+from eso_operator.controllers.due import moment
 from eso_operator.controllers.externalsecret.refresh import turn_of
 from eso_operator.controllers.externalsecret.schedule import LastSync, current_version, interval_of, last_sync
 from eso_operator.controllers.externalsecret.snapshot import Rules, Snapshot
@@ -19,7 +24,8 @@ from eso_operator.controllers.floor import floor_note, paced
 from eso_operator.memory import Memory
 from eso_operator.reading.references import references_of
 from eso_operator.reading.templates import TemplateVersion
-from eso_operator.targets.target import Absent, Look, Target
+from eso_operator.targets.marks import GeneratedMark, generated_by
+from eso_operator.targets.target import Absent, Look, Present, Target
 from kubebase.meta import Malformed, ObjectKey
 from kuberun.cache import Cache
 from kuberun.controller import longest_wait
@@ -45,6 +51,16 @@ def no_stretch(_: ObjectKey) -> float:
     return 1.0
 
 
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """A write of generated values that this process made, or may have made, before their status was written."""
+
+    mark: GeneratedMark
+    templates: frozenset[TemplateVersion]
+    told_at: float | None
+    """The announced change that was read for it, as in the snapshot."""
+
+
 class Looked(Protocol):
     """The fields of a record that are used here."""
 
@@ -58,6 +74,8 @@ class Looked(Protocol):
     """The last refresh, if this process made it."""
     templates: frozenset[TemplateVersion]
     """The templates from which the target was rendered, with their versions."""
+    generated: Generation | None
+    """The last write of generated values whose status is not known to be written."""
 
 
 class Gatherer:
@@ -97,7 +115,7 @@ class Gatherer:
         written = last_sync(es)
         if first_look:
             known.looked, known.turn = True, turn_of(es, written, now)
-        return Snapshot(
+        snapshot = Snapshot(
             es=es,
             last=_later(known.last, written),
             now=now,
@@ -113,6 +131,20 @@ class Gatherer:
             retry_within=longest_wait(interval_of(es)),
             interval_note=note,
         )
+        return self._with_generated(snapshot)
+
+    async def confirmed(self, snapshot: Snapshot, target: Target) -> Snapshot:
+        """Return the snapshot with the target as the API server has it. Raises ApiError or UnknownKindError.
+
+        The cache may lack a write that this process made just now, or one that another process made before it ended.
+        """
+        look = await self._look(snapshot.es, target, live=True)
+        return self._with_generated(replace(snapshot, look=look))
+
+    def writing(self, snapshot: Snapshot, mark: GeneratedMark, templates: frozenset[TemplateVersion]) -> None:
+        """Remember what generated values were made from, until their status is written."""
+        known = self._memory.of(snapshot.es.key, snapshot.es.metadata.uid)
+        known.generated = Generation(mark, templates, snapshot.told_at)
 
     def remember(
         self,
@@ -120,19 +152,42 @@ class Gatherer:
         now: datetime,
         templates: frozenset[TemplateVersion],
         *,
+        version: str = "",
         renew_within: float | None = None,
     ) -> None:
-        """Remember a successful refresh, written to the status or not, and when its values must be renewed."""
+        """Remember a successful refresh, written to the status or not, and when its values must be renewed.
+
+        `version` is that of the object that was synced, if `es` is a newer state of it.
+        """
         renew_at = None if renew_within is None else now + timedelta(seconds=renew_within)
         known = self._memory.of(es.key, es.metadata.uid)
         known.looked, known.turn, known.templates = True, None, templates
-        known.last = LastSync(now, current_version(es), renew_at)
+        known.generated = None
+        known.last = LastSync(now, version or current_version(es), renew_at)
 
-    async def _look(self, es: ExternalSecret, target: Target) -> Look:
+    def _with_generated(self, snapshot: Snapshot) -> Snapshot:
+        """Return the snapshot with what its target says of generated values."""
+        es, look = snapshot.es, snapshot.look
+        mark = generated_by(es, look.metadata.annotations) if isinstance(look, Present) and look.valid else None
+        if mark is None:
+            return snapshot
+        made = LastSync(moment(mark.time), mark.version, moment(mark.renew_time))
+        snapshot = replace(snapshot, generated=mark, unreported=_is_lost(es, made))
+        known = self._memory.of(es.key, es.metadata.uid)
+        if (generation := known.generated) is not None and generation.mark == mark:
+            # The write has succeeded, so these are the templates and the announced change that it was made from.
+            known.templates, seen = generation.templates, snapshot.told_at == generation.told_at
+            new = any(self._is_new(version) for version in known.templates)
+            snapshot = replace(snapshot, new_templates=new, told_at=None if seen else snapshot.told_at)
+        at = snapshot.last.at
+        later = at is None or made.at is None or made.at >= at
+        return replace(snapshot, last=made) if snapshot.unreported and later else snapshot
+
+    async def _look(self, es: ExternalSecret, target: Target, *, live: bool = False) -> Look:
         """Return the live target. Targets other than Secrets are read only if the administrator allows them."""
         if es.spec.target.manifest is not None and not self._rules.generic_targets:
             return Absent()
-        return await target.look(es)
+        return await target.look(es, live=live)
 
     def _is_new(self, used: TemplateVersion) -> bool:
         """Return whether a template changed. A missing one does not count: the next refresh reports it."""
@@ -156,3 +211,11 @@ def _later(known: LastSync | None, written: LastSync) -> LastSync:
     if known is None or known.at is None or (written.at is not None and written.at > known.at):
         return written
     return known
+
+
+def _is_lost(es: ExternalSecret, made: LastSync) -> bool:
+    """Return whether the status does not have this sync. Both have whole seconds, so the version decides, too."""
+    written = last_sync(es)
+    if made.at is None or written.at is None or not written.version:
+        return made.at is not None
+    return made.at > written.at or (made.at == written.at and written.version != made.version == current_version(es))

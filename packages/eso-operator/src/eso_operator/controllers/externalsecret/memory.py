@@ -5,6 +5,7 @@
     looked, turn                      overdue refreshes are spread after a start   it counts as seen for the first time
     last                              refreshes that the status does not have yet  the status is used, minutes behind
     templates                         a changed template is rendered again         rendered at the next refresh
+    generated                         the templates of values whose status is lost rendered at the next refresh
     repairs                           limits repairs against another writer        the limit starts again
     judged, overwrites, turns         loops are found (`loops.py`)                 counting restarts
     loop, held_until                  an object in a loop refreshes slowly         at its interval, until found again
@@ -28,6 +29,7 @@ from datetime import datetime
 
 from eso_operator.changefeed.followers import Place
 from eso_operator.controllers.contention import Bucket
+from eso_operator.controllers.externalsecret.gather import Generation
 from eso_operator.controllers.externalsecret.loops import Loop, Overwrites, Turns
 from eso_operator.controllers.externalsecret.schedule import LastSync
 from eso_operator.controllers.memory import Record
@@ -44,6 +46,7 @@ class ExternalSecretRecord(Record):
     turn: datetime | None = None
     last: LastSync | None = None
     templates: frozenset[TemplateVersion] = frozenset()
+    generated: Generation | None = None
     repairs: Bucket | None = None
     judged: bool = False
     overwrites: Overwrites | None = None

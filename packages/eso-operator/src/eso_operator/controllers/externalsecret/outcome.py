@@ -37,7 +37,7 @@ from eso_api.externalsecret import (
 from eso_operator.controllers.contention import NOT_CONTENDED, REFILL_SECONDS, Contended, with_contention
 from eso_operator.controllers.due import FLUSH_SECONDS, NotDue
 from eso_operator.controllers.externalsecret.reasons import FAILED, SYNCED
-from eso_operator.controllers.externalsecret.schedule import current_version, interval_of, last_sync
+from eso_operator.controllers.externalsecret.schedule import interval_of, last_sync
 from eso_operator.controllers.externalsecret.snapshot import Snapshot
 from eso_operator.reading.fetched import Failure
 from eso_operator.reading.references import source_names
@@ -134,6 +134,8 @@ class Failed:
     news: tuple[News, ...] = ()
     target_written: bool = False
     """True if the target holds the new values, or may hold them: generated values are in use."""
+    templates: frozenset[TemplateVersion] = frozenset()
+    """As in Synced, if the target was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +165,8 @@ class Collided:
 
     what: str
     target_written: bool = False
+    """As in Failed."""
+    templates: frozenset[TemplateVersion] = frozenset()
     """As in Failed."""
 
 
@@ -257,7 +261,7 @@ def _synced(snapshot: Snapshot, outcome: Synced) -> Report:
         refresh_time=rfc3339(now),
         renew_time=_renewal(outcome, now),
         next_attempt_time=None,
-        synced_resource_version=current_version(es),
+        synced_resource_version=snapshot.synced_version,
         binding=_binding(es, outcome),
         manifests=_on_record(es, outcome),
         outcomes=[],
@@ -297,10 +301,14 @@ def _intact(snapshot: Snapshot, outcome: Intact) -> Report:
 
 
 def _own_secret(snapshot: Snapshot) -> str:
-    """Return the target's name if it is a Secret that the object owns; whether others were written is unknown."""
+    """Return the target's name if it is a Secret that the object owns, or that says that it was written for it.
+
+    Whether others were written is unknown.
+    """
     es, look = snapshot.es, snapshot.look
     owned = isinstance(look, Present) and is_controlled_by(look.metadata, es.metadata.uid)
-    return target_name(es) if owned and es.spec.target.manifest is None else ""
+    written = owned or snapshot.generated is not None
+    return target_name(es) if written and es.spec.target.manifest is None else ""
 
 
 def _on_record(es: ExternalSecret, outcome: Synced | Intact) -> list[MadeManifest]:

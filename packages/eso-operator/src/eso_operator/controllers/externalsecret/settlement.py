@@ -30,11 +30,11 @@ from eso_operator.controllers.externalsecret.outcome import (
 )
 from eso_operator.controllers.externalsecret.reasons import DELETED, MISSING
 from eso_operator.reading.fetched import Fetched, Missing
-from eso_operator.reading.templates import TemplateMissingError, read_templates
+from eso_operator.reading.templates import TemplateMissingError, TemplateVersion, read_templates
 from eso_operator.report.steps import Step
 from eso_operator.report.words import News
-from eso_operator.targets.changes import Create, Keep, Refuse, Untouched, Update
-from eso_operator.targets.marks import OWNER, target_name
+from eso_operator.targets.changes import Change, Create, Keep, Refuse, Untouched, Update
+from eso_operator.targets.marks import OWNER, GeneratedMark, target_name
 from eso_operator.targets.target import Applied, PartlyAppliedError, Target, UnknownKindError
 from eso_render.errors import RenderError
 from kubebase.masking import Mask
@@ -71,14 +71,16 @@ class Settlement:
         self._client = client
         self._cleanup = cleanup
 
-    async def settle(self, es: ExternalSecret, target: Target, fetched: Fetched) -> Outcome:
-        """Make the target hold the values."""
+    async def settle(
+        self, es: ExternalSecret, target: Target, fetched: Fetched, mark: GeneratedMark | None = None
+    ) -> Outcome:
+        """Make the target hold the values; generated ones with their mark."""
         news = tuple(map(_missing_news, fetched.missing))
         try:
             if not fetched.values and (emptied := await self._without_values(es, target)) is not None:
                 outcome = emptied
             else:
-                outcome = await self._with_values(es, target, fetched)
+                outcome = await self._with_values(es, target, fetched, mark)
         except _StepError as failed:
             outcome = failed.outcome
         if news and isinstance(outcome, Synced | Failed):
@@ -96,12 +98,30 @@ class Settlement:
             return failed.outcome
         return Intact(fresh.after, news, on_record)
 
-    async def _with_values(self, es: ExternalSecret, target: Target, fetched: Fetched) -> Outcome:
+    async def _with_values(
+        self, es: ExternalSecret, target: Target, fetched: Fetched, mark: GeneratedMark | None
+    ) -> Outcome:
         """Plan and apply. The former target is deleted last, so that a Secret exists at all times."""
         with _step(Step.RENDER):
             templates = await read_templates(self._client, es.spec.target.template, es.metadata.namespace)
-            change = await target.plan(es, fetched.values, templates.objects)
-        synced = Synced(refresh_within=fetched.refresh_within, templates=templates.versions)
+            change = await target.plan(es, fetched.values, templates.objects, mark)
+        try:
+            return await self._applied(es, target, fetched, change=change, templates=templates.versions)
+        except _StepError as failed:
+            if isinstance(failed.outcome, Failed | Collided) and failed.outcome.target_written:
+                return replace(failed.outcome, templates=templates.versions)
+            raise
+
+    async def _applied(
+        self,
+        es: ExternalSecret,
+        target: Target,
+        fetched: Fetched,
+        *,
+        change: Change,
+        templates: frozenset[TemplateVersion],
+    ) -> Outcome:
+        synced = Synced(refresh_within=fetched.refresh_within, templates=templates)
         match change:
             case Create() | Update():
                 with _step(Step.WRITE, after=_Written.PERHAPS, values=fetched.values):

@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from eso_api.externalsecret import ExternalSecret
-from eso_operator.controllers.externalsecret.schedule import LastSync
+from eso_operator.controllers.externalsecret.schedule import LastSync, current_version
 from eso_operator.controllers.floor import SHORTEST_INTERVAL
+from eso_operator.targets.marks import GeneratedMark
 from eso_operator.targets.target import Look
 
 
@@ -52,6 +53,17 @@ class Snapshot:
     interval_note: str = ""
     """A remark about its refresh interval for the condition."""
 
+    generated: GeneratedMark | None = None
+    """What an intact target says of the values that this object generated; None if it says nothing."""
+    unreported: bool = False
+    """True if the values were generated later than the status says: the status of that sync was lost."""
+    version: str = ""
+    """The version of the object that is synced, if `es` is a newer state of it."""
+
+    @property
+    def synced_version(self) -> str:
+        return self.version or current_version(self.es)
+
     def about(self, es: ExternalSecret) -> Snapshot:
-        """Return the snapshot with a newer state of the object."""
-        return self if es is self.es else replace(self, es=es)
+        """Return the snapshot with a newer state of the object, to report on it what was done for the older one."""
+        return self if es is self.es else replace(self, es=es, version=self.synced_version)

@@ -3,15 +3,16 @@
     step                    fields of the work that it sets, or its effect
     look                    snapshot, sources; outcome if the target cannot be read
     decide                  outcome if nothing must be done (`decide.CHECKS`)
+    confirm                 snapshot, outcome: as before, from the live target, if values would be generated
     limit_repairs           outcome if drift was repaired too often
     record_target           the status names the target before it is written
     fetch                   fetched; outcome if an entry failed
     follow                  the object follows changes of the keys that it has read
     record_generated        kept; outcome if the state of a generator cannot be recorded
     settle                  outcome: the target is written, kept or deleted
-    retire_generated        states of generators get their deadlines
     listen                  an object without a read follows its sources, or stops following
     remove_former_target    outcome if a target of a former name or kind was left
+    retire_generated        states of generators get their deadlines
     report                  then: status, events, metrics, requeue
 
 A step that runs only without an outcome does nothing once there is one. After a successful fetch, `settle` sets the
@@ -22,7 +23,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Final
+from datetime import timedelta
+from typing import Final, TypeGuard
 
 from eso_api.externalsecret import EXTERNAL_SECRET, ExternalSecret
 from eso_operator.changefeed.sights import Reading
@@ -51,14 +53,16 @@ from eso_operator.controllers.externalsecret.snapshot import Snapshot
 from eso_operator.controllers.externalsecret.sources import sources_of
 from eso_operator.generating.values import Kept, StateOwner
 from eso_operator.reading.fetched import Fetched
+from eso_operator.reading.wants import Generate, wants_of
 from eso_operator.report.steps import Step
 from eso_operator.resolving.resolved import ResolutionError
+from eso_operator.targets.marks import NONE, GeneratedMark, with_states
 from eso_operator.targets.record import is_on_record
 from eso_operator.targets.target import Present, UnknownKindError
 from eso_operator.telemetry.subsystems import Subsystem
 from eso_operator.waking.dependencies import ANY_PROVIDER, Dependant, Dependency
 from eso_wire.errors import ProviderError
-from kubebase.clock import Clock
+from kubebase.clock import Clock, rfc3339
 from kuberun.controller import Done
 from kuberun.controller import Outcome as Then
 from kuberun.errors import ApiError, Conflict, Forbidden, NotFound
@@ -109,18 +113,25 @@ async def look(outside: Outside, work: Work) -> None:
     outside.memory.of(es.key, es.metadata.uid)
     work.sources = sources_of(es)
     _depend(outside, es, work.sources | outside.dependencies.of(_dependant(es)))
-    try:
-        work.snapshot = await outside.gatherer.gather(es, outside.target_of(es), work.snapshot.now)
-    except UnknownKindError as problem:
-        work.outcome = Failed(Step.READ_TARGET, str(problem), UNKNOWN_TARGET_KIND)
-    except ApiError as problem:
-        # Secrets are watched, so a failed read of one is reported only if it persists.
-        passing = es.spec.target.manifest is None and not isinstance(problem, Forbidden)
-        work.outcome = Unseen("target not read") if passing else Failed(Step.READ_TARGET, refused(problem))
+    await _read(work, outside.gatherer.gather(es, outside.target_of(es), work.snapshot.now))
 
 
 async def decide(_: Outside, work: Work) -> None:
     """Stop if nothing must be done. Assumes the snapshot of `look`: without it every target seems to be missing."""
+    if work.outcome is None:
+        work.outcome = first_stop(work.snapshot)
+
+
+async def confirm(outside: Outside, work: Work) -> None:
+    """Read the target itself before values are generated, and decide again.
+
+    Assumes that the cache shows no reason to stop. It may lack a Secret with generated values that was written just
+    before a status was lost, by this process or by the one before it.
+    """
+    es = work.es
+    if work.outcome is not None or es.spec.target.creation_policy == NONE or not _generates(es):
+        return
+    await _read(work, outside.gatherer.confirmed(work.snapshot, outside.target_of(es)))
     if work.outcome is None:
         work.outcome = first_stop(work.snapshot)
 
@@ -157,7 +168,7 @@ async def record_target(outside: Outside, work: Work) -> None:
     except ApiError as problem:
         work.outcome = Failed(Step.WRITE, f"target not put on record: {refused(problem)}")
     else:
-        work.snapshot = snapshot.about(es)
+        work.snapshot = replace(snapshot, es=es)
 
 
 async def fetch(outside: Outside, work: Work) -> None:
@@ -202,8 +213,10 @@ async def settle(outside: Outside, work: Work) -> None:
     """Write the values to the target. Assumes that target and generated states are recorded, if necessary."""
     if work.fetched is None or work.outcome is not None:
         return
-    es = work.es
-    outcome = await outside.settlement.settle(es, outside.target_of(es), work.fetched)
+    es, mark = work.es, _mark(work)
+    outcome = await outside.settlement.settle(es, outside.target_of(es), work.fetched, mark)
+    if mark is not None and (isinstance(outcome, Synced) or _is_target_written(outcome)):
+        outside.gatherer.writing(work.snapshot, mark, outcome.templates)
     if isinstance(outcome, Synced):
         if work.fetched.remarks:
             outcome = replace(outcome, remarks=work.fetched.remarks)
@@ -215,8 +228,15 @@ async def settle(outside: Outside, work: Work) -> None:
 
 
 async def retire_generated(outside: Outside, work: Work) -> None:
-    """Set the deadlines of generator states. Assumes the outcome of `settle`, which says which values are in use."""
+    """Set the deadlines of generator states.
+
+    Assumes the outcome of `settle`, which says which values are in use, and that no former target is left, which may
+    hold older values. A run that finds generated values of an interrupted one finishes its work.
+    """
+    generated = work.snapshot.generated
     if work.kept is None:
+        if isinstance(work.outcome, Intact) and generated is not None and generated.states is not None:
+            await outside.ledger.retire_all_but(_state_owner(work.es), generated.states)
         return
     match work.outcome:
         case Synced():
@@ -235,7 +255,7 @@ async def listen(outside: Outside, work: Work) -> None:
     es = work.es
     if isinstance(work.outcome, Ignored | Stalled) or not hears_of_changes(es):
         outside.changes.leave(es.key)
-    elif isinstance(work.outcome, NotDue):
+    elif isinstance(work.outcome, NotDue | Intact):
         await _follow_unread(outside, work.snapshot)
 
 
@@ -261,7 +281,13 @@ async def report(outside: Outside, work: Work) -> None:
     told = await outside.reporter.tell(snapshot.es, lambda es: report_of(snapshot.about(es), outcome, contended))
     if isinstance(outcome, Synced) and told.problem is None:
         # Only after the status is written: a lost status must be written again.
-        outside.gatherer.remember(told.obj, snapshot.now, outcome.templates, renew_within=outcome.refresh_within)
+        outside.gatherer.remember(
+            told.obj,
+            snapshot.now,
+            outcome.templates,
+            version=snapshot.synced_version,
+            renew_within=outcome.refresh_within,
+        )
         outside.changes.heard(told.obj.key, snapshot.told_at)
     work.then = told.then
 
@@ -269,17 +295,52 @@ async def report(outside: Outside, work: Work) -> None:
 STEPS: Final[tuple[ReconcileStep, ...]] = (
     look,
     decide,
+    confirm,
     limit_repairs,
     record_target,
     fetch,
     follow,
     record_generated,
     settle,
-    retire_generated,
     listen,
     remove_former_target,
+    retire_generated,
     report,
 )
+
+
+async def _read(work: Work, reading: Awaitable[Snapshot]) -> None:
+    """Set the snapshot, or the outcome if the target cannot be read."""
+    try:
+        work.snapshot = await reading
+    except UnknownKindError as problem:
+        work.outcome = Failed(Step.READ_TARGET, str(problem), UNKNOWN_TARGET_KIND)
+    except ApiError as problem:
+        # Secrets are watched, so a failed read of one is reported only if it persists.
+        passing = work.es.spec.target.manifest is None and not isinstance(problem, Forbidden)
+        work.outcome = Unseen("target not read") if passing else Failed(Step.READ_TARGET, refused(problem))
+
+
+def _generates(es: ExternalSecret) -> bool:
+    return any(isinstance(want, Generate) for want in wants_of(es.spec))
+
+
+def _mark(work: Work) -> GeneratedMark | None:
+    """Return what the target will say of its values; None if none of them is generated."""
+    fetched, kept, snapshot = work.fetched, work.kept, work.snapshot
+    if fetched is None or kept is None or not fetched.made:
+        return None
+    within = fetched.refresh_within
+    mark = GeneratedMark(
+        time=rfc3339(snapshot.now),
+        version=snapshot.synced_version,
+        renew_time=None if within is None else rfc3339(snapshot.now + timedelta(seconds=within)),
+    )
+    return with_states(mark, tuple(state.name for state in kept.new))
+
+
+def _is_target_written(outcome: Outcome) -> TypeGuard[Failed | Collided]:
+    return isinstance(outcome, Failed | Collided) and outcome.target_written
 
 
 def _has_its_target(outside: Outside, snapshot: Snapshot) -> bool:

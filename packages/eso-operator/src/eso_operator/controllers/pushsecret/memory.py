@@ -7,6 +7,7 @@
     emptied                         a deleted PushSecret is emptied only once      it is emptied once more
     announced                       recorded values that were not pushed yet       they count as pushed
     tried                           failed removals end after a while              counting restarts
+    unreported                      the status of generated values is written      the backend is asked (`pending.py`)
     intents                         a retry repeats a generator call               cleaned up and generated again
 
 An evicted object is reconciled again within minutes. Records end with the process, so a value may be pushed once more
@@ -81,6 +82,16 @@ class Learned:
     values: Mapping[Place, Known]
 
 
+@dataclass(frozen=True, slots=True)
+class Unreported:
+    """A successful push of generated values whose status could not be written yet."""
+
+    generation: int
+    """The generation of the object that was pushed."""
+    records: Unrecorded
+    learned: Learned
+
+
 @dataclass(slots=True, eq=False)
 class PushSecretRecord(Record):
     """The record of one PushSecret. The table above says what each field is for."""
@@ -94,6 +105,7 @@ class PushSecretRecord(Record):
     """True if all values of a PushSecret that is being deleted were removed."""
     announced: Mapping[Place, Fate] = field(default_factory=lambda: NOTHING_ANNOUNCED)
     tried: Mapping[str, Attempts] = field(default_factory=lambda: NOTHING_TRIED)
+    unreported: Unreported | None = None
     intents: Mapping[str, Intent] = field(default_factory=lambda: NO_INTENTS)
 
 

@@ -199,9 +199,10 @@ def _synced(push: PushSecret, outcome: Synced, now: datetime) -> Report:
         refresh_time=rfc3339(now),
         renew_time=None if outcome.renew_within is None else rfc3339(now + timedelta(seconds=outcome.renew_within)),
         next_attempt_time=None,
-        synced_resource_version=current_version(push),
+        synced_resource_version=current_version(push) if outcome.learned is None else outcome.learned.last.version,
         synced_push_secrets=entries,
         synced_versions=versions,
+        pending_push=None,
         outcomes=[],
     )
     at = refreshed_at(push)
@@ -226,6 +227,7 @@ def _source_deleted(push: PushSecret, outcome: SourceDeleted, now: datetime) -> 
         next_attempt_time=None,
         synced_push_secrets={},
         synced_versions={},
+        pending_push=None,
         outcomes=[],
     )
     return Report(status, Done(), (*outcome.news, News(EventType.NORMAL, SOURCE_DELETED, message)))
@@ -264,7 +266,9 @@ def _with_records(push: PushSecret, outcome: Failed) -> PushSecretStatus:
     if outcome.records is None:
         return push.status
     entries, versions = recorded(outcome.records)
-    return msgspec.structs.replace(push.status, synced_push_secrets=entries, synced_versions=versions)
+    return msgspec.structs.replace(
+        push.status, synced_push_secrets=entries, synced_versions=versions, pending_push=None
+    )
 
 
 # --- texts ------------------------------------------------------------------------------------------------------------
@@ -346,6 +350,7 @@ def _said_the_same(old: PushSecretStatus, new: PushSecretStatus) -> bool:
         and all(same_verdict(find_condition(old.conditions, each.type), each) for each in new.conditions)
         and old.synced_push_secrets == new.synced_push_secrets
         and old.synced_versions == new.synced_versions
+        and old.pending_push is None
         and not old.outcomes
     )
 

@@ -41,6 +41,7 @@ from eso_wire.values import (
     PushOutcome,
     PushPrecondition,
     PushResult,
+    RemoteRef,
     SourceSecret,
 )
 from kubebase.meta import ObjectKey
@@ -186,6 +187,24 @@ class Pusher:
             for entry in delivery.entries:
                 result.fail(entry, error)
             return BoundDelivery(delivery, result)
+
+    async def exist(self, store: Chosen, caller: ObjectRef, remotes: Mapping[str, RemoteRef]) -> dict[str, CheckResult]:
+        """Return what the backend says of remote values, by their key here; nothing if it cannot be asked.
+
+        Raises ResolutionError, ProviderError.
+        """
+        target = await self._resolver.resolve(store.ref, caller, pushing(Operation.PUSH))
+        if Operation.EXISTS not in target.operations:
+            return {}
+        bound, most = await self._bind(target), batch_size(target.handshake.limits)
+        items = [GetItem(key, remote) for key, remote in remotes.items()]
+        found: dict[str, CheckResult] = {}
+        for start in range(0, len(items), most):
+            for each in await self._gateway.check(bound, items[start : start + most]):
+                if each.error is not None:
+                    raise each.error
+                found[each.item_id] = each
+        return found
 
     async def push(self, way: BoundDelivery) -> StoreResult:
         """Push one delivery."""

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from eso_api.pushsecret import PUSH_SECRET, PushSecret
+from eso_api.pushsecret import PUSH_SECRET, PendingPush, PushSecret, PushSecretStatus
 from eso_operator.controllers.pushsecret.decide import BEFORE_PUSH, BEFORE_SOURCE, first_stop
 from eso_operator.controllers.pushsecret.deliveries import deliveries, selections, templated
 from eso_operator.controllers.pushsecret.finalizer import Finalizer
@@ -24,6 +24,7 @@ from eso_operator.controllers.pushsecret.outcome import (
     Synced,
     report_of,
 )
+from eso_operator.controllers.pushsecret.pending import Finished, PendingPushes
 from eso_operator.controllers.pushsecret.places import Known, Place
 from eso_operator.controllers.pushsecret.plan import IF_NOT_EXISTS
 from eso_operator.controllers.pushsecret.push import Delivery
@@ -50,7 +51,7 @@ from eso_operator.report.reporter import Reporter
 from eso_operator.report.steps import Step
 from eso_operator.report.words import answered
 from eso_operator.telemetry.subsystems import Subsystem
-from eso_operator.waking.dependencies import Dependant, Dependencies, Dependency
+from eso_operator.waking.dependencies import ANY_PROVIDER, Dependant, Dependencies, Dependency
 from eso_render.errors import RenderError
 from eso_render.rendering import Rendering
 from eso_render.secret import render_pushes
@@ -59,7 +60,7 @@ from eso_wire.errors import RetryClass
 from kubebase.clock import Clock
 from kubebase.meta import ObjectKey
 from kuberun.client import Client
-from kuberun.controller import Done, Retry, longest_wait
+from kuberun.controller import After, Done, Retry, longest_wait
 from kuberun.controller import Outcome as Then
 from kuberun.errors import ApiError, Conflict, NotFound, NotServed
 
@@ -67,6 +68,7 @@ _KIND: Final = PUSH_SECRET.kind()
 _UNREADABLE: Final = "it cannot be read"
 _NOT_SERVED: Final = "the API server does not know PushSecrets now"
 _STATE_ENTRIES: Final = (PUSH_ENTRY,)
+_SOON: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,7 @@ class Outside:
     clock: Clock
     sources: SourceReader
     settlement: Settlement
+    pending: PendingPushes
     ledger: GeneratorLedger
     finalizer: Finalizer
     pushes: Pushes
@@ -116,12 +119,30 @@ class PushSecretReconciler:
             return await self._finish(push)
         with self._outside.reporter.timed(push.metadata):
             snapshot = await self._gatherer.gather(push, self._outside.clock.now())
+            if (then := await self._finish_interrupted(snapshot)) is not None:
+                return then
             outcome = first_stop(snapshot, BEFORE_SOURCE)
             if outcome is None:
                 snapshot, outcome = await self._push(snapshot)
             return await self._report(snapshot, outcome)
 
     # --- pushing ------------------------------------------------------------------------------------------------------
+
+    async def _finish_interrupted(self, snapshot: PushSnapshot) -> Then | None:
+        """Report a push of generated values that succeeded and was not reported; None if there is none."""
+        push, ended = snapshot.push, await self._outside.pending.finish(snapshot)
+        match ended:
+            case Finished(outcome, at, states):
+                if states is not None:
+                    await self._outside.ledger.retire_all_but(_state_owner(push), states)
+                then = await self._say(push, outcome, at)
+                # Time has passed since, and the object may have changed: whether a push is due is decided next.
+                return then if isinstance(then, Retry) else After(_SOON, "an interrupted push was finished")
+            case Failed():
+                self._depend(push, (ANY_PROVIDER,))
+                return await self._report(snapshot, ended)
+            case _:
+                return None
 
     async def _push(self, snapshot: PushSnapshot) -> tuple[PushSnapshot, Outcome]:
         """Push: source, stores, entries, values.
@@ -153,11 +174,13 @@ class PushSecretReconciler:
         The state of generated values is recorded before the first push, and until every store has the next ones.
         """
         push, ledger = snapshot.push, self._outside.ledger
-        kept = await ledger.keep(StateOwner(PUSH_SECRET.resource(), push.metadata, _STATE_ENTRIES), sources.made)
+        kept = await ledger.keep(_state_owner(push), sources.made)
         try:
             planned = first_stop(snapshot, BEFORE_PUSH) or await self._planned(snapshot, sources)
             if isinstance(planned, Planned):
-                snapshot = replace(snapshot, push=self._gatherer.paced(await self._announced(push, planned)))
+                pending = await self._outside.pending.begin(snapshot, sources, planned, kept)
+                announced = await self._announced(push, planned, pending)
+                snapshot = replace(snapshot, push=self._gatherer.paced(announced), version=current_version(push))
         except ApiError:
             await ledger.discard(kept)
             raise
@@ -173,15 +196,20 @@ class PushSecretReconciler:
             await ledger.retire(kept)
         return snapshot, settled.outcome
 
-    async def _announced(self, push: PushSecret, planned: Planned) -> PushSecret:
-        """Return the object after all values that will be pushed and later deleted were recorded in its status."""
-        new = self._outside.settlement.announce(push, planned)
-        if not new:
+    async def _announced(self, push: PushSecret, planned: Planned, pending: PendingPush | None) -> PushSecret:
+        """Return the object after its status records all that will be pushed and later deleted, or is generated."""
+        new = self._outside.settlement.announce(push, planned, pending=pending is not None)
+        if not new and pending is None:
             return push
         entries, versions = recorded(union(new, planned.ours))
-        status = msgspec.structs.replace(push.status, synced_push_secrets=entries, synced_versions=versions)
+
+        def announcing(live: PushSecret) -> PushSecretStatus:
+            return msgspec.structs.replace(
+                live.status, synced_push_secrets=entries, synced_versions=versions, pending_push=pending
+            )
+
         try:
-            return await self._outside.reporter.write(push, status)
+            return await self._outside.reporter.write_again(push, announcing)
         except Conflict:
             self._outside.settlement.withdraw(push)
             raise
@@ -303,7 +331,10 @@ class PushSecretReconciler:
             return Retry(f"status not written: {_NOT_SERVED}")
         if isinstance(told.problem, NotFound):
             return await self._undo(push)
+        if told.problem is not None and isinstance(outcome, Synced):
+            self._outside.pending.not_reported(push, outcome)
         if told.problem is None:
+            self._outside.pending.reported(push)
             self._on_record(push, outcome)
         return told.then
 
@@ -324,6 +355,10 @@ class PushSecretReconciler:
         found = {dependency for each in on for dependency in each}
         found |= set(named_stores(push)) | set(template_sources(push.spec.template, push.metadata.namespace))
         self._outside.dependencies.record(Dependant(Subsystem.PUSH_SECRET, push.key), found)
+
+
+def _state_owner(push: PushSecret) -> StateOwner:
+    return StateOwner(PUSH_SECRET.resource(), push.metadata, _STATE_ENTRIES)
 
 
 def _failed(path: str, reason: str, message: str, remote_key: str = "", *, step: Step = Step.PUSH) -> Failed:

@@ -99,15 +99,17 @@ class Settlement:
             tasks = [group.create_task(self._pusher.bind(delivery)) for delivery in deliveries]
         return tuple(task.result() for task in tasks)
 
-    def announce(self, push: PushSecret, planned: Planned) -> Records:
+    def announce(self, push: PushSecret, planned: Planned, *, pending: bool = False) -> Records:
         """Return unrecorded entries that must be deleted at some time. They must be recorded before they are pushed.
+
+        So must those of a pending push (`pending.py`).
 
         Under IfNotExists it is unknown before the push whether an entry will be ours, and foreign values must never be
         deleted.
         """
         ours = planned.ours
         new: dict[str, list[records.Pushed]] = {}
-        for delivery in _sendable(planned) if _announces(push) else ():
+        for delivery in _sendable(planned) if pending or _announces(push) else ():
             known = {records.spot_of(each.data) for each in ours.get(delivery.store.key, ())}
             if fresh := [
                 records.Pushed(one.data) for one in delivery.entries if records.spot_of(one.data) not in known
@@ -260,7 +262,7 @@ def _synced(
     renew = sources.renew_within
     last = LastPush(
         at=snapshot.now,
-        version=current_version(snapshot.push),
+        version=snapshot.version or current_version(snapshot.push),
         sources=sources.marks,
         stores=snapshot.store_marks,
         renew_at=snapshot.now + timedelta(seconds=renew) if renew is not None else None,

@@ -68,6 +68,8 @@ class PushSnapshot:
     """The note about its refresh interval."""
     freed: bool = False
     """True if another PushSecret overwrote a value and no longer pushes there."""
+    version: str = ""
+    """The version of the object that is pushed, if `push` is a newer state of it."""
 
     @property
     def store_marks(self) -> frozenset[str]:
