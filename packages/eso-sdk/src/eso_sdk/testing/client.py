@@ -31,6 +31,7 @@ from eso_wire.values import (
     Heartbeat,
     Hello,
     KindRole,
+    ObjectRef,
     PushBatch,
     PushResult,
     RemoteRef,
@@ -96,6 +97,10 @@ class Client:
                 raise MissingPathError(page.missing)
             found += page.found
         return tuple(found)
+
+    async def close_sessions(self, config: ObjectRef) -> None:
+        """Report that the object of a configuration is gone."""
+        await self._ask(STORES, "CloseSessions", codec.to_close_request(config), pb.CloseSessionsResponse)
 
     async def push(self, context: Context, batch: PushBatch) -> tuple[PushResult, ...]:
         request = codec.to_push_request(context, batch)
