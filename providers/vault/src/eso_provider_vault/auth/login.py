@@ -161,8 +161,10 @@ def own_words(reply: Reply, sent: Body) -> str:
     """
     mask = Mask(form for name, value in sent.items() if name not in _NOT_SECRET for form in _forms(value))
     text = mask.text("; ".join(reply.errors or ()))
-    printable = "".join(char if char.isprintable() else " " for char in text)
-    words = mask.text(" ".join(printable.split()))  # once more: a line break may have hidden a value
+    words = " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    closed_up = "".join(char for char in text if char.isprintable())
+    if (masked := mask.text(closed_up)) != closed_up:  # a control character inside a value hid it
+        words = masked
     return f': "{words[:MAX_WORDS]}"' if words else ""
 
 
