@@ -228,3 +228,79 @@ async def test_every_manifest_of_the_guide_is_applied_and_those_with_a_backend_h
     await site.secret("database", team, lambda text: text == {"user": "app", "password": "correct-horse"})
     await site.secret("tagged", team, lambda text: list(text) == ["app_db"])
     assert bao.read("kv", "app/pushed")["data"] == {"user": "app", "password": "example"}
+
+
+async def test_the_token_of_a_login_is_revoked_soon_after_store_and_object_are_gone(
+    site: Any, bao: OpenBao, mount: str, team: str
+) -> None:
+    bao.policy(
+        mount,
+        f'path "{mount}/data/*" {{ capabilities = ["read"] }}\n'
+        f'path "{mount}/detailed-metadata/*" {{ capabilities = ["list", "scan"] }}',
+    )
+    bao.put(mount, "app/db", {"password": "first"})
+    bao.enable_auth(mount, "userpass")
+    bao.must("POST", f"auth/{mount}/users/anna", {"password": "secret", "token_policies": mount})
+    auth = {"userPass": {"path": mount, "username": "anna", "secretRef": {"name": "vault-token", "key": "token"}}}
+    credentials, logged_in = store(bao, mount, team, "secret")
+    credentials["stringData"] = {"token": "secret"}
+    logged_in["spec"]["provider"]["vault"]["auth"] = auth
+    await site.apply(credentials, logged_in, external_secret(team, "app/db", refreshInterval="1h"))
+    await site.secret("app", team, lambda text: text)
+    mark = bao.mark()
+
+    await site.delete(EXTERNAL_SECRETS, "app", team)
+    await site.delete(STORES, "vault", team)
+
+    async def revoked() -> bool:
+        return bao.asked(mark).revocations == 1
+
+    await site.until(revoked, "the token lives on")
+
+
+async def test_a_store_of_another_version_is_ready_and_says_so(site: Any, bao: OpenBao, mount: str, team: str) -> None:
+    bao.put(mount, "app/db", {"password": "first"})
+    credentials, other = store(bao, mount, team)
+    other["spec"]["provider"]["vault"]["version"] = "v1"
+    both = {
+        "data": [{"secretKey": "password", "remoteRef": {"key": "data/app/db", "property": "data.password"}}],
+    }
+
+    await site.apply(credentials, other, external_secret(team, "", **both))
+
+    found = await site.ready(STORES, "vault", team)
+    await site.secret("app", team, lambda text: text == {"password": "first"})
+    conditions = {each["type"]: each["message"] for each in found["status"]["conditions"]}
+    assert "set version: v2" in conditions["ProviderVersionMismatch"]
+
+
+async def test_a_store_whose_token_may_not_scan_shows_no_degraded_push_refresh(
+    site: Any, bao: OpenBao, mount: str, team: str
+) -> None:
+    bao.policy(mount, f'path "{mount}/data/*" {{ capabilities = ["read"] }}')
+    bao.put(mount, "app/db", {"password": "first"})
+    await site.apply(*store(bao, mount, team, bao.token(mount)), external_secret(team, "app/db"))
+    await site.secret("app", team, lambda text: text == {"password": "first"})
+    bao.put(mount, "app/db", {"password": "second"})
+    await site.secret("app", team, lambda text: text == {"password": "second"})
+
+    found = await site.ready(STORES, "vault", team)
+
+    assert [each["type"] for each in found["status"]["conditions"]] == ["Ready"]
+
+
+async def test_a_find_in_a_folder_that_does_not_exist_fails_or_deletes_as_the_policy_says(
+    site: Any, bao: OpenBao, mount: str, team: str
+) -> None:
+    bao.put(mount, "app/db", {"password": "first"})
+    find = {"data": [], "dataFrom": [{"find": {"path": "app", "name": {"regexp": "."}}}]}
+    retain = {"target": {"name": "app", "deletionPolicy": "Retain"}}
+    await site.apply(*store(bao, mount, team), external_secret(team, "", **find, **retain))
+    await site.secret("app", team, lambda text: text)
+
+    bao.must("DELETE", f"{mount}/metadata/app/db")
+    await failing(site, team, 'folder "app" does not exist')
+    assert await site.find(SECRETS, "app", team) is not None
+    await site.patch(EXTERNAL_SECRETS, "app", {"spec": {"target": {"deletionPolicy": "Delete"}}}, team)
+
+    await site.gone(SECRETS, "app", team)

@@ -9,7 +9,7 @@ import pytest
 
 from eso_api.values import SecretBytes
 from eso_sdk import Value
-from eso_sdk.errors import CutStream, denied, unavailable
+from eso_sdk.errors import CutStream, MissingPathError, denied, not_found, unavailable
 from eso_sdk.testing import InMemory, call_context
 from eso_sdk.testing.scripted import SCRIPTED, ReadOnly, Script, Scripted
 from eso_wire.errors import ErrorReason, ProviderError
@@ -19,6 +19,7 @@ from eso_wire.values import (
     DeleteBatch,
     DeleteItem,
     DeleteResult,
+    FindPage,
     FindQuery,
     Found,
     GetItem,
@@ -267,6 +268,36 @@ async def test_finding_nothing_is_one_empty_last_page(provider: InMemory) -> Non
     pages = [page async for page in provider.pages(using(Script.new()), FindQuery(name_regexp="x"))]
 
     assert [(page.found, page.last) for page in pages] == [((), True)]
+
+
+async def test_a_missing_root_of_a_search_is_told_in_the_last_page(provider: InMemory) -> None:
+    async def find(_: Any, __: FindQuery) -> AsyncIterator[Found]:
+        raise MissingPathError('folder "a" does not exist')
+        yield
+
+    pages = [page async for page in provider.pages(using(Script.new(find=find)), FindQuery(path="a"))]
+
+    assert pages == [FindPage((), last=True, missing='folder "a" does not exist')]
+
+
+@pytest.mark.parametrize(
+    ("error", "found"),
+    [
+        pytest.param(not_found("k"), 0, id="a key that vanished while the search ran"),
+        pytest.param(MissingPathError("too late"), 1, id="after the first match"),
+    ],
+)
+async def test_a_search_that_loses_a_key_fails_and_is_not_a_missing_root(
+    provider: InMemory, error: ProviderError, found: int
+) -> None:
+    async def find(_: Any, __: FindQuery) -> AsyncIterator[Found]:
+        for number in range(found):
+            yield Found(str(number), SecretBytes(b"v"))
+        raise error
+
+    failed = await failure_of(provider.find(using(Script.new(find=find)), FindQuery(path="a")))
+
+    assert failed.reason is ErrorReason.BACKEND_ERROR
 
 
 async def test_large_values_make_smaller_pages(provider: InMemory) -> None:

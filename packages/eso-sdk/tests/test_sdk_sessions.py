@@ -1,6 +1,7 @@
 """Sessions: opened once, shared by identity, bounded, closed when no call uses them."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -322,3 +323,50 @@ async def test_a_login_that_the_backend_no_longer_accepts_is_repeated() -> None:
     assert first.outcome.reason is ErrorReason.CREDENTIALS_REJECTED
     assert second.outcome == SecretBytes(b"key")
     assert script.log == ["open", "get", "close", "open", "get", "close"]
+
+
+# --- objects that are gone --------------------------------------------------------------------------------------------
+
+
+async def test_the_sessions_of_an_object_that_is_gone_are_closed_and_no_others() -> None:
+    gone, other = Script.new(values={"k": b"v"}), Script.new(values={"k": b"v"})
+    contexts = {script.name: call_context(Scripted, {"script": script.name}) for script in (gone, other)}
+    same_name = contexts[other.name]
+    config = replace(same_name.config, ref=replace(same_name.config.ref, uid="another object with that name"))
+    contexts[other.name] = replace(same_name, config=config)
+
+    async with InMemory(SCRIPTED) as provider:
+        for context in contexts.values():
+            await provider.get_one(context, "k")
+        await provider.close_sessions(replace(contexts[gone.name].config.ref, generation=7))
+        left = len(provider.sessions)
+        await provider.get_one(contexts[other.name], "k")
+
+    assert left == 1
+    assert gone.log == ["open", "get", "close"]
+    assert other.log == ["open", "get", "get", "close"]
+
+
+async def test_a_session_in_use_is_closed_after_its_last_call() -> None:
+    asked, answer = asyncio.Event(), asyncio.Event()
+
+    async def get(_: Any, __: RemoteRef) -> bytes:
+        asked.set()
+        await answer.wait()
+        return b"v"
+
+    script = Script.new(get=get)
+    context = call_context(Scripted, {"script": script.name})
+
+    async with InMemory(SCRIPTED) as provider:
+        call = asyncio.ensure_future(provider.get_one(context, "k"))
+        await asked.wait()
+        await provider.close_sessions(context.config.ref)
+        during = list(script.log)
+        answer.set()
+        result = await call
+        await provider.get_one(context, "k")
+
+    assert during == ["open", "get"]
+    assert result.outcome == SecretBytes(b"v")
+    assert sorted(script.log) == ["close", "close", "get", "get", "open", "open"]

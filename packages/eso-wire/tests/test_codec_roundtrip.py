@@ -101,7 +101,10 @@ items = st.builds(values.GetItem, names, remotes, st.sampled_from(values.Shape),
 metadata = st.builds(values.ValueMetadata, names, maybe_moments, maybe_moments, seconds, labels)
 results = st.builds(values.GetResult, names, secrets | secret_maps | st.builds(values.NotModified) | errors, metadata)
 queries = st.builds(values.FindQuery, names, names, labels, numbers)
-pages = st.builds(values.FindPage, tuples(st.builds(values.Found, names, secrets, metadata)), st.booleans())
+pages = st.one_of(
+    st.builds(values.FindPage, tuples(st.builds(values.Found, names, secrets, metadata)), st.booleans()),
+    st.builds(values.FindPage, st.just(()), st.just(value=True), missing=sentences),
+)
 checks = st.builds(values.CheckResult, names, st.booleans(), names, st.none() | errors)
 documents = st.recursive(
     st.none() | st.booleans() | names | st.integers(-(2**53), 2**53) | st.floats(-1e6, 1e6),
@@ -168,6 +171,7 @@ TRIPS: dict[str, tuple[st.SearchStrategy[Any], Callable[[Any], Message], type[Me
     "hello": (hellos, codec.to_hello, pb.HandshakeRequest, codec.from_hello),
     "handshake": (handshakes, codec.to_handshake, pb.HandshakeResponse, codec.from_handshake),
     "context": (contexts, codec.to_context, pb.RequestContext, codec.from_context),
+    "close": (objects, codec.to_close_request, pb.CloseSessionsRequest, codec.from_close_request),
     "error": (errors, codec.to_error, pb.ErrorDetail, codec.from_error),
     "get": (
         call(tuples(items, "item_id")),

@@ -410,7 +410,7 @@ async def test_a_store_that_may_neither_receive_nor_list_offers_no_changes(front
         with pytest.raises(ProviderError) as failed:
             await stream.change()
 
-    assert failed.value.reason is ErrorReason.UNSUPPORTED_OPERATION
+    assert failed.value.reason is ErrorReason.PERMISSION_DENIED, "the store names a queue: it is a problem, not normal"
     assert "sqs:ReceiveMessage" in failed.value.message
     assert "secretsmanager:ListSecrets" in failed.value.message
     assert Operation.SUBSCRIBE not in ((await provider.validate(call)).operations or ())

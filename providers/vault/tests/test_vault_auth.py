@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from eso_api.stores.vault import VaultProvider
 from eso_provider_vault.store import VaultStore
 from eso_provider_vault.testing.openbao import OpenBao
+from eso_provider_vault.testing.replies import ReplyServer, Said
 from eso_provider_vault.testing.sessions import opened, opened_openbao, read
 from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.clock import SystemClock
@@ -348,3 +349,42 @@ async def test_a_refused_login_says_where_it_was_made_and_what_to_check(
     assert hint in caught.value.message
     assert place.bao.url in caught.value.message
     assert "CANARY" not in caught.value.message
+
+
+async def test_a_refused_login_shows_the_words_of_the_server(place: Place) -> None:
+    app_role(place, f"{place.name}-approle")
+    auth = {"path": f"{place.name}-approle", "roleId": "unknown", "secretRef": ref()}
+
+    async with opened(place.spec(appRole=auth), {"/auth/appRole/secretRef": "CANARY-wrong"}) as store:
+        with pytest.raises(ProviderError) as caught:
+            await read(store, place.key)
+
+    assert 'HTTP 400: "invalid role or secret ID"' in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("errors", "expected"),
+    [
+        pytest.param(['role "team-a" could not be found'], '"role "team-a" could not be found"', id="the role stays"),
+        pytest.param(["token CANARY-jwt-1 is bad"], '"token … is bad"', id="a credential is masked"),
+        pytest.param(["token Q0FOQVJZLWp3dC0x is bad"], '"token … is bad"', id="its base64 is masked"),
+        pytest.param(["token CANARY-\njwt-1 is\tbad\u0007"], '"token … isbad"', id="control characters inside"),
+        pytest.param(["1 error occurred:\n\t* denied\n\n", "more"], '"1 error occurred: * denied ; more"', id="lines"),
+        pytest.param(["x" * 5000], '"' + "x" * 200 + '"', id="a long text is cut off"),
+        pytest.param([], "(HTTP 400);", id="no words"),
+    ],
+)
+async def test_the_words_of_the_server_are_masked_and_bounded(errors: list[str], expected: str) -> None:
+    auth = {"jwt": {"role": "team-a", "secretRef": ref()}}
+    body = msgspec.json.encode({"errors": errors})
+
+    async with ReplyServer.started(lambda _: Said(400, body)) as server:
+        spec = {"server": server.url, "path": "kv", "auth": auth}
+        async with opened(spec, {"/auth/jwt/secretRef": "CANARY-jwt-1"}) as store:
+            with pytest.raises(ProviderError) as caught:
+                await read(store, "kv/data/app")
+
+    assert expected in caught.value.message
+    assert "CANARY-jwt-1" not in caught.value.message
+    assert len(caught.value.message) < 600
+    assert caught.value.message.isprintable()

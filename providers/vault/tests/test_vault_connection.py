@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from eso_provider_vault.testing.openbao import OpenBao
 from eso_provider_vault.testing.replies import ReplyServer, Said, Seen
 from eso_sdk.testing import InMemory, call_context
 from eso_wire.errors import ErrorReason, ProviderError
-from eso_wire.values import Context, GetResult, PushBatch, PushItem, RemoteRef
+from eso_wire.values import Context, GetResult, PushBatch, PushItem, PushOutcome, RemoteRef
 from kubebase.clock import SystemClock
 from kuberun.testing.authority import Authority
 
@@ -179,7 +180,8 @@ PAGE = b"<html><body>404 Not Found CANARY</body></html>"
         pytest.param(Said(404, b'["CANARY"]'), "BACKEND_ERROR", "proxy", id="a 404 that is a list"),
         pytest.param(Said(200, PAGE), "BACKEND_ERROR", "proxy", id="a page where a secret should be"),
         pytest.param(Said(200, b'{"data":null}'), "BACKEND_ERROR", "proxy", id="no data"),
-        pytest.param(Said(307, b"", {"Location": "http://10.0.0.9/"}), "BACKEND_UNAVAILABLE", "active", id="redirect"),
+        pytest.param(Said(302, b"", {"Location": "http://10.0.0.9/"}), "BACKEND_UNAVAILABLE", "active", id="redirect"),
+        pytest.param(Said(307, b""), "BACKEND_UNAVAILABLE", "active", id="a redirect to nowhere"),
         pytest.param(Said(400, b'{"errors":["CANARY"]}'), "BACKEND_ERROR", "HTTP 400", id="a bad request"),
         pytest.param(Said(400, b'{"errors":["missing client token"]}'), "CREDENTIALS_REJECTED", "token", id="no token"),
         pytest.param(Said(400, b'{"errors":["Upgrading from"]}'), "BACKEND_UNAVAILABLE", "upgraded", id="upgrading"),
@@ -210,6 +212,89 @@ async def test_odd_answers_are_errors_that_quote_nothing(
     assert words in error.message
     assert "CANARY" not in error.message
     assert not error.is_not_found
+
+
+# --- standby nodes ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_redirect_of_a_standby_node_is_followed_with_method_body_and_token(
+    bao: OpenBao, mount: str, provider: InMemory
+) -> None:
+    def standby(seen: Seen) -> Said:
+        return Said(307, b"", {"Location": f"{bao.url}{seen.target}"})
+
+    async with ReplyServer.started(standby) as server:
+        context = context_of(server.url, {"/auth/tokenSecretRef": bao.root_token}, path=mount)
+        item = PushItem("one", RemoteRef("app", property="a"), SecretBytes(b"x"))
+        (pushed,) = await provider.push(context, PushBatch((item,), idempotency_key="once"))
+        result = await provider.get_one(context, "app", property="a")
+
+    assert pushed.outcome is PushOutcome.CREATED
+    assert result.outcome == SecretBytes(b"x")
+    assert {seen.method for seen in server.seen} >= {"GET", "POST"}
+
+
+async def test_a_login_at_a_standby_node_is_followed_too(bao: OpenBao, mount: str, provider: InMemory) -> None:
+    bao.enable_auth(f"{mount}-users", "userpass")
+    bao.must("POST", f"auth/{mount}-users/users/anna", {"password": "secret", "token_policies": "root-like"})
+    bao.policy("root-like", f'path "{mount}/*" {{ capabilities = ["read"] }}')
+    bao.put(mount, "app", {"a": "x"})
+    auth = {"userPass": {"path": f"{mount}-users", "username": "anna", "secretRef": {"name": "vault", "key": "pw"}}}
+
+    async with ReplyServer.started(lambda seen: Said(307, b"", {"Location": bao.url + seen.target})) as server:
+        spec = {"server": server.url, "path": mount, "auth": auth}
+        context = call_context(Vault, spec, {"/auth/userPass/secretRef": "secret"})
+        result = await provider.get_one(context, "app", property="a")
+
+    assert result.outcome == SecretBytes(b"x")
+
+
+async def test_a_loop_or_a_second_redirect_is_an_error(provider: InMemory) -> None:
+    def loops(seen: Seen) -> Said:
+        return Said(307, b"", {"Location": seen.target})
+
+    async with ReplyServer.started(loops) as last, ReplyServer.started(loops) as middle:
+        middle.answers = lambda seen: Said(307, b"", {"Location": last.url + seen.target})
+        loop = problem(await provider.get_one(context_of(last.url), "app"))
+        twice = problem(await provider.get_one(context_of(middle.url), "app"))
+
+    for error in (loop, twice):
+        assert error.reason is ErrorReason.BACKEND_UNAVAILABLE
+        assert "redirects again" in error.message
+        assert "set server" in error.message
+    assert len(last.seen) == 3
+    assert len(middle.seen) == 1
+
+
+async def test_a_redirect_from_https_to_http_is_not_followed(provider: InMemory, tmp_path: Path) -> None:
+    authority = Authority(SystemClock().now())
+    serving = authority.issue("localhost", address="127.0.0.1")
+    tls = authority.server_context(tmp_path, serving, client_authority=False)
+    bundle = base64.b64encode(authority.pem).decode()
+
+    async with (
+        ReplyServer.started(lambda _: Said()) as plain,
+        ReplyServer.started(lambda _: Said(307, b"", {"Location": plain.url}), tls=tls) as encrypted,
+    ):
+        error = problem(await provider.get_one(context_of(encrypted.url, caBundle=bundle), "app"))
+
+    assert error.reason is ErrorReason.BACKEND_UNAVAILABLE
+    assert "not followed" in error.message
+    assert len(encrypted.seen) == 1
+    assert plain.seen == []
+
+
+async def test_a_redirect_obeys_the_rule_for_addresses(provider: InMemory) -> None:
+    metadata_service = {"Location": "http://169.254.169.254/latest/meta-data"}
+    async with ReplyServer.started(lambda _: Said(307, b"", metadata_service)) as server:
+        error = problem(await provider.get_one(context_of(server.url), "app"))
+
+    assert error.reason is ErrorReason.BACKEND_UNAVAILABLE
+    assert "stores may not reach" in error.message
+    assert "http://169.254.169.254" in error.message
+
+
+# --- more servers that do not behave ----------------------------------------------------------------------------------
 
 
 async def test_not_found_needs_a_server_that_confirms_the_engine(provider: InMemory) -> None:

@@ -112,11 +112,39 @@ async def test_a_version_1_engine_is_searched_by_name(
     assert refused.value.reason is ErrorReason.UNSUPPORTED_OPERATION
 
 
-async def test_a_folder_without_keys_is_an_empty_answer_and_a_wrong_engine_is_an_error(
+@pytest.mark.parametrize(
+    "query",
+    [
+        pytest.param(FindQuery(path="app/none", name_regexp="."), id="by name"),
+        pytest.param(FindQuery(path="app/none/", tags={"team": "blue"}), id="by tags"),
+        pytest.param(FindQuery(path="app/db", name_regexp="."), id="a key where a folder should be"),
+    ],
+)
+async def test_a_folder_that_does_not_exist_is_missing(
+    filled: str, token: str, provider: InMemory, *, store: StoreMaker, query: FindQuery
+) -> None:
+    with pytest.raises(ProviderError) as missing:
+        await provider.find(store(filled, token=token), query)
+
+    assert missing.value.reason is ErrorReason.SECRET_NOT_FOUND
+    assert f'folder "{query.path}" does not exist' in missing.value.message
+
+
+async def test_an_engine_without_keys_is_missing_like_a_folder(
+    mount: str, mount_v1: str, provider: InMemory, store: StoreMaker
+) -> None:
+    for context in (store(mount), store(mount_v1, version="v1")):
+        with pytest.raises(ProviderError) as missing:
+            await provider.find(context, FindQuery(name_regexp="."))
+
+        assert missing.value.reason is ErrorReason.SECRET_NOT_FOUND
+        assert "the engine has no keys" in missing.value.message
+
+
+async def test_a_search_in_a_wrong_engine_is_an_error_and_not_a_missing_folder(
     bao: OpenBao, mount: str, mount_v1: str, *, provider: InMemory, store: StoreMaker
 ) -> None:
     bao.put(mount, "app", {"a": "b"})
-    assert await provider.find(store(mount), FindQuery(path="empty", name_regexp=".")) == ()
     reasons = {}
     for name, context in {
         "unmounted": store(f"{mount}-nowhere"),

@@ -97,11 +97,29 @@ async def test_a_property_leaves_the_others_alone(
     await push_one(provider, store(mount), item("app", b'{"user":"anna","port":5432,"more":{"a":[1]}}'))
 
     updated = await push_one(provider, store(mount), item(f"{mount}/app", b"bert", "user"))
-    nested = await push_one(provider, store(mount), item("app", b"two", "more.b"))
+    added = await push_one(provider, store(mount), item("app", b"two", "password"))
 
-    assert (updated, nested) == (UPDATED, UPDATED)
-    assert bao.read(mount, "app")["data"] == {"user": "bert", "port": 5432, "more": {"a": [1], "b": "two"}}
+    assert (updated, added) == (UPDATED, UPDATED)
+    assert bao.read(mount, "app")["data"] == {"user": "bert", "port": 5432, "more": {"a": [1]}, "password": "two"}
     assert bao.ask("GET", f"{mount}/data/{mount}/app")[0] == 404
+
+
+async def test_a_dot_in_a_property_is_part_of_its_name(
+    bao: OpenBao, mount: str, provider: InMemory, store: StoreMaker
+) -> None:
+    await push_one(provider, store(mount), item("app", b'{"o":{"x":"1","y":"2"}}'))
+    only_new: Any = {"precondition": PushPrecondition.IF_ABSENT}
+
+    outcome = await push_one(provider, store(mount), item("app", b"new", "o.y", **only_new))
+    written = bao.read(mount, "app")["data"]
+    value = (await provider.get_one(store(mount), "app", property="o.y")).outcome
+    existed = await delete(provider, store(mount), "app", "o.y", "o.x")
+
+    assert outcome is UPDATED
+    assert written == {"o": {"x": "1", "y": "2"}, "o.y": "new"}
+    assert value == SecretBytes(b"new")
+    assert existed == [True, False]
+    assert bao.read(mount, "app")["data"] == {"o": {"x": "1", "y": "2"}}
 
 
 async def test_a_member_with_dots_in_its_name_is_updated_in_place(
@@ -192,8 +210,8 @@ async def test_one_bad_item_does_not_stop_the_others_of_its_key(
         provider, store(mount), item("app", b"\xff", "bad"), item("app", b"x", "a*b"), item("app", b"x", "good")
     )
 
-    assert [isinstance(result.outcome, ProviderError) for result in results] == [True, True, False]
-    assert bao.read(mount, "app")["data"] == {"good": "x"}
+    assert [isinstance(result.outcome, ProviderError) for result in results] == [True, False, False]
+    assert bao.read(mount, "app")["data"] == {"a*b": "x", "good": "x"}
 
 
 # --- version 1 --------------------------------------------------------------------------------------------------------
@@ -269,6 +287,21 @@ async def test_a_key_whose_latest_version_was_deleted_is_written_again(
 
     assert outcome is CREATED
     assert bao.read(mount, "app")["metadata"]["version"] == 2
+
+
+async def test_a_key_of_another_owner_whose_latest_version_was_deleted_counts_as_absent(
+    bao: OpenBao, mount: str, provider: InMemory, store: StoreMaker
+) -> None:
+    bao.put(mount, "app", {"user": "anna"})
+    bao.must("POST", f"{mount}/metadata/app", {"custom_metadata": {"team": "blue"}})
+    bao.must("DELETE", f"{mount}/data/app")
+
+    outcome = await push_one(provider, store(mount), item("app", b"x", "a"))
+
+    assert outcome is CREATED
+    assert bao.read(mount, "app")["data"] == {"a": "x"}
+    assert bao.read(mount, "app")["metadata"]["version"] == 2
+    assert bao.custom_metadata(mount, "app") == {"team": "blue", **MARK}
 
 
 # --- conditions -------------------------------------------------------------------------------------------------------
@@ -361,24 +394,12 @@ async def test_the_last_property_takes_value_and_metadata_along(
         await push_one(provider, store(mount), item("app", b"x", name))
 
     assert await delete(provider, store(mount), f"{mount}/app", "a") == [True]
-    assert bao.read(mount, "app")["data"] == {"b": "x", "c": {"d": "x"}}
+    assert bao.read(mount, "app")["data"] == {"b": "x", "c.d": "x"}
     assert await delete(provider, store(mount), "app", "a") == [False]
-    assert await delete(provider, store(mount), "app", "b", "c") == [True, True]
+    assert await delete(provider, store(mount), "app", "b", "c.d") == [True, True]
 
     assert bao.ask("GET", f"{mount}/metadata/app")[0] == 404
     assert await delete(provider, store(mount), "app", "b") == [False]
-
-
-async def test_nested_properties_leave_nothing_behind(
-    bao: OpenBao, mount: str, provider: InMemory, store: StoreMaker
-) -> None:
-    await push(provider, store(mount), item("app", b"x", "db.user"), item("app", b"y", "db.password"))
-
-    assert await delete(provider, store(mount), "app", "db.user") == [True]
-    assert bao.read(mount, "app")["data"] == {"db": {"password": "y"}}
-    assert await delete(provider, store(mount), "app", "db.password") == [True]
-
-    assert bao.ask("GET", f"{mount}/metadata/app")[0] == 404
 
 
 async def test_a_whole_key_is_deleted(bao: OpenBao, mount: str, provider: InMemory, store: StoreMaker) -> None:

@@ -316,3 +316,25 @@ async def test_no_credential_of_a_login_is_ever_logged_or_reported(
     assert "call handled" in told.out
     assert "CANARY" not in "".join(messages) + told.out + told.err
     assert "pass" not in told.out.replace("userPass", "")
+
+
+# --- objects that are gone --------------------------------------------------------------------------------------------
+
+
+async def test_the_token_of_a_login_is_revoked_when_its_last_store_is_gone(
+    bao: OpenBao, mount: str, provider: InMemory
+) -> None:
+    users = Users(bao, mount)
+    one, two = users.context("one"), users.context("two")
+    for context in (one, two):
+        assert await value_of(provider, context) == "value"
+    mark = bao.mark()
+
+    await provider.close_sessions(one.config.ref)
+    assert await value_of(provider, two) == "value"
+    shared = bao.asked(mark)
+    await provider.close_sessions(two.config.ref)
+    await provider.sessions.close()  # waits for sessions that are being closed
+
+    assert bao.asked(mark).revocations == 1
+    assert (shared.logins, shared.revocations) == (0, 0)

@@ -10,7 +10,7 @@ import pytest
 from eso_provider_vault.provider import OpenBao as OpenBaoKind
 from eso_provider_vault.testing.openbao import OpenBao
 from eso_sdk.testing import InMemory
-from eso_wire.errors import ErrorReason
+from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Context, Operation, ValidationMode, ValidationState
 
 StoreMaker = Callable[..., Context]
@@ -67,7 +67,6 @@ async def test_version_1_offers_less(mount_v1: str, provider: InMemory, store: S
     ("changes", "reason", "words"),
     [
         pytest.param({"path": "nowhere"}, "PERMISSION_DENIED", '"nowhere"', id="nothing is mounted there"),
-        pytest.param({"version": "v1"}, "CONFIG_INVALID", "set version: v2", id="another version"),
         pytest.param({"path": "sys"}, "CONFIG_INVALID", "type system", id="another engine"),
         pytest.param({"namespace": "absent"}, "CONFIG_INVALID", '"absent"', id="no such namespace"),
         pytest.param({"token": "s.CANARYwrong"}, "CREDENTIALS_REJECTED", "token", id="a wrong token"),
@@ -87,6 +86,49 @@ async def test_a_problem_of_a_store_is_named(
         assert validation.error.reason is ErrorReason(reason), validation.error.message
         assert words in validation.error.message
         assert "CANARY" not in validation.error.message
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+async def test_a_store_of_another_version_than_its_engine_is_ready_with_a_warning(
+    mount: str, mount_v1: str, provider: InMemory, store: StoreMaker, version: str
+) -> None:
+    engine, actual = (mount, "v2") if version == "v1" else (mount_v1, "v1")
+
+    validation = await provider.validate(store(engine, version=version))
+
+    assert validation.state is ValidationState.READY
+    assert validation.operations is not None
+    assert Operation.SUBSCRIBE not in validation.operations
+    (condition,) = validation.conditions
+    assert (condition.type, condition.status) == ("VersionMismatch", "True")
+    assert f'"{engine}"' in condition.message
+    assert f"set version: {actual}" in condition.message
+    assert validation.warnings == (condition.message,)
+
+
+async def test_a_version_2_path_that_reaches_into_the_mount_is_refused(
+    mount: str, provider: InMemory, store: StoreMaker
+) -> None:
+    validation = await provider.validate(store(f"{mount}/team"))
+
+    assert validation.error is not None
+    assert f'mounted at "{mount}"' in validation.error.message
+
+
+@pytest.mark.parametrize("path", ["{mount}", None])
+async def test_a_store_without_auth_says_that_there_is_no_token(
+    mount: str, provider: InMemory, store: StoreMaker, path: str | None
+) -> None:
+    context = store(path and path.format(mount=mount), auth=None)
+
+    validation = await provider.validate(context)
+    read = (await provider.get_one(context, f"{mount}/app")).outcome
+
+    for error in (validation.error, read):
+        assert isinstance(error, ProviderError)
+        assert "there is no token" in error.message
+        assert "set auth" in error.message
+        assert "revoked" not in error.message
 
 
 @pytest.mark.parametrize(

@@ -186,6 +186,18 @@ async def test_a_provider_that_fails_to_stream_is_named_once_and_affects_no_obje
     assert (broken, stage.stores) == ([STORE], [STORE, STORE])
 
 
+async def test_a_backend_without_a_change_feed_is_no_trouble_of_the_store(stage: Stage) -> None:
+    stage.loop.provider.broken = ProviderError(ErrorReason.UNSUPPORTED_OPERATION, "this server has no change feed")
+    with capture_logs() as logs:
+        await stage.follow(A, sight("x"))
+        await stage.clock.advance(600.0)
+
+    assert stage.loop.provider.calls["Subscribe"] == 1
+    assert stage.changes.trouble(STORE) is None
+    assert stage.stores == []
+    assert [line for line in logs if "push refresh" in line["event"]] == []
+
+
 async def test_missing_heartbeats_are_a_trouble_of_the_store_and_of_no_other(stage: Stage) -> None:
     await stage.follow(A, sight("x"))
 
@@ -196,8 +208,9 @@ async def test_missing_heartbeats_are_a_trouble_of_the_store_and_of_no_other(sta
 
 
 async def test_the_trouble_of_a_stream_without_followers_is_cleared(stage: Stage) -> None:
-    stage.loop.provider.broken = ProviderError(ErrorReason.UNSUPPORTED_OPERATION, "not today")
+    stage.loop.provider.broken = ProviderError(ErrorReason.BACKEND_ERROR, "not today")
     await stage.follow(A, sight("x"))
+    await stage.clock.advance(600.0)
     troubled = stage.changes.trouble(STORE)
 
     stage.changes.leave(A)

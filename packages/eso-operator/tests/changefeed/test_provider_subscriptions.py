@@ -338,10 +338,22 @@ async def test_a_provider_that_cannot_subscribe_is_asked_again_much_later(subscr
     await subscribed.loop.clock.advance(600.0)
 
     assert subscribed.loop.provider.calls["Subscribe"] == 1
-    assert [state.error is not None for state in subscribed.states] == [True]
+    assert all(state.error is None for state in subscribed.states)
     subscribed.loop.provider.broken = None
     await subscribed.loop.clock.advance(SubscriptionSettings().unsupported_pause - 599.0)
     assert len(subscribed.loop.provider.openings) == 1
+
+
+async def test_a_stream_that_worked_and_is_unsupported_now_is_degraded(subscribed: Subscribed) -> None:
+    subscribed.streams.want(bound_store(), ITEMS)
+    await subscribed.loop.clock.advance(SubscriptionSettings().proven_after)
+    await subscribed.send(Heartbeat(START))
+
+    subscribed.loop.provider.broken = ProviderError(ErrorReason.UNSUPPORTED_OPERATION, "no longer")
+    await subscribed.send(None)
+    await subscribed.loop.clock.advance(5.0)
+
+    assert [state.error.message for state in subscribed.states if state.error is not None] == ["no longer"]
 
 
 async def test_a_dropped_stream_ends_while_it_waits(subscribed: Subscribed) -> None:

@@ -17,6 +17,16 @@ class CutStream(Exception):  # noqa: N818 - what happens to the stream, not an e
     """End a find before its last page, without an error: for providers that inject faults."""
 
 
+class MissingPathError(ProviderError):
+    """The root of a search does not exist.
+
+    Raise it in `find`, and only if the backend reports that: deletion policies act on it as they do on a missing key.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorReason.SECRET_NOT_FOUND, message)
+
+
 def not_found(key: str, *, known: Iterable[str] = ()) -> ProviderError:
     """Return the error "the key does not exist".
 

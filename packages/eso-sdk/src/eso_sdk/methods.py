@@ -27,7 +27,7 @@ GENERATORS: Final = f"{_PACKAGE}.GeneratorProvider"
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A call with one request. `decode` returns the envelope (None in a handshake) and the request itself."""
+    """A call with one request. `decode` returns the envelope (None if the message has none) and the request itself."""
 
     service: str
     name: str
@@ -82,6 +82,14 @@ UNARY: Final = (
         codec.from_delete_request,
         Service.delete,
         codec.to_delete_response,
+    ),
+    Method(
+        STORES,
+        "CloseSessions",
+        pb.CloseSessionsRequest,
+        lambda message: (None, codec.from_close_request(message)),
+        lambda service, _, holder: service.close_sessions(holder),
+        lambda _: pb.CloseSessionsResponse(),
     ),
     Method(
         GENERATORS,

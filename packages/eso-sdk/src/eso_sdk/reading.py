@@ -12,7 +12,7 @@ from eso_api.values import SecretBytes
 from eso_sdk.answers import Value, answers, check_of, found_of, secrets, stream_of, value
 from eso_sdk.batches import side_by_side
 from eso_sdk.considered import CONSIDERED, Considered
-from eso_sdk.errors import CutStream, too_large, unsupported
+from eso_sdk.errors import CutStream, MissingPathError, too_large, unsupported
 from eso_sdk.redaction import Redactor
 from eso_sdk.store import Answer, Store, makes_maps, members_of, reads_batches
 from eso_sdk.tracebacks import FAILURES
@@ -141,7 +141,7 @@ class Reading:
         """Yield the pages of matches; the last one is marked."""
         limit = min(query.page_size or PAGE_ITEMS, MAX_PAGE_ITEMS)
         page: list[Found] = []
-        size, considered = 0, Considered()
+        size, sent, considered = 0, False, Considered()
         CONSIDERED.set(considered)
         async with self.gate, closing(stream_of(self.store.find(query), "find")) as matches:
             try:
@@ -152,10 +152,15 @@ class Reading:
                         raise too_large(found.key)
                     if page and (len(page) >= limit or size + cost > min(PAGE_BYTES, self.max_bytes)):
                         yield FindPage(tuple(page))
-                        page, size = [], 0
+                        page, size, sent = [], 0, True
                     page.append(found)
                     size += cost
             except CutStream:
+                return
+            except MissingPathError as absent:
+                if sent or page:
+                    raise
+                yield FindPage((), last=True, missing=self.redactor.text(absent.message))
                 return
         yield FindPage(tuple(page), last=True, considered=considered.keys)
 

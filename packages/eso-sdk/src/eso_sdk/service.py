@@ -1,6 +1,6 @@
 """The answers of a provider, as values: from a decoded call to its session and author code, and back.
 
-    handshake, validate, get, find, check, push, delete, subscribe, generate, cleanup
+    handshake, validate, get, find, check, push, delete, subscribe, generate, cleanup, close_sessions
 
 It is the same for calls over gRPC (`handlers.py`) and in memory (`testing`). Every exception that leaves it is a
 `ProviderError` with a redacted message. The caller handles deadlines, limits, logs and metrics.
@@ -50,6 +50,7 @@ from eso_wire.values import (
     Handshake,
     Hello,
     KindRole,
+    ObjectRef,
     Operation,
     PushBatch,
     PushResult,
@@ -190,6 +191,10 @@ class Service:
                     generator.cleanup_lost(request.idempotency_key) if lost else generator.cleanup(request.state)
                 )
         return CleanupOutcome.ALREADY_GONE if existed is False else CleanupOutcome.CLEANED
+
+    async def close_sessions(self, holder: ObjectRef) -> None:
+        """Close the sessions of a configuration whose object is gone."""
+        self.sessions.forget_holder(holder)
 
     # --- sessions ----------------------------------------------------------------------------------------------------
 

@@ -13,13 +13,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import structlog
 
 from eso_sdk.backend import Backend
 from eso_sdk.tracebacks import FAILURES, seat
+from eso_wire.values import ObjectRef
 from kubebase.clock import Clock
 from kubebase.deadline import Deadline
 from kubebase.fairness import FairTable
@@ -100,6 +101,12 @@ class Sessions:
         if entry := self._entries.pop(key):
             self._drop(entry)
 
+    def forget_holder(self, holder: ObjectRef) -> None:
+        """Evict the sessions of a configuration whose object is gone."""
+        for entry in self._entries.values():
+            if _is_same(entry.session.backend.holder, holder):
+                self.forget(entry.key)
+
     def forget_idle(self) -> None:
         """Evict sessions that have been idle too long."""
         now = self._clock.monotonic()
@@ -178,3 +185,7 @@ class Sessions:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+
+def _is_same(one: ObjectRef, other: ObjectRef) -> bool:
+    return replace(one, api_version="", generation=0) == replace(other, api_version="", generation=0)

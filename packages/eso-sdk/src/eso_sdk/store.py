@@ -73,7 +73,11 @@ class Store(Backend[C]):
         raise NotImplementedError
 
     def find(self, query: FindQuery) -> AsyncIterator[Found]:
-        """Yield every key that matches, with its value. The SDK makes the pages."""
+        """Yield every key that matches, with its value. The SDK makes the pages.
+
+        If the backend says that the root of the search does not exist, raise `MissingPathError` before the first match:
+        deletion policies act on it as they do on a missing key.
+        """
         del query
         raise unsupported("this store does not find keys")
 

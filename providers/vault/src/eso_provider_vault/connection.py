@@ -11,24 +11,30 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import quote, urlencode
+
+from yarl import URL
 
 from eso_api.stores.openbao import OpenBaoProvider
 from eso_api.stores.vault import VaultProvider
 from eso_api.values import SecretBytes
 from eso_provider_vault.documents import Json, NotJsonError, compact, parse
+from eso_provider_vault.errors import redirected
 from eso_provider_vault.replies import Place, Reply, shown
 from eso_provider_vault.settings import Settings, settings_of
 from eso_sdk.backend import Backend
 from eso_sdk.errors import invalid_config
-from eso_sdk.http import HttpClient, HttpRequest, ca_bundle, tls_context, url_of
+from eso_sdk.http import HttpAnswer, HttpClient, HttpRequest, ca_bundle, tls_context, url_of
+from eso_wire.errors import ErrorReason, ProviderError
 
 MAX_ANSWER: Final = 32 * 1024 * 1024
 """A listing of 10,000 keys with their metadata is about 15 MB."""
 REQUEST_SECONDS: Final = 30.0
 
 _READS: Final = frozenset({"GET", "LIST", "SCAN"})
+_TEMPORARY_REDIRECT: Final = 307
 _TOKEN: Final = "X-Vault-Token"  # noqa: S105 - a header's name
 _NAMESPACE: Final = "X-Vault-Namespace"
 _INDEX: Final = "X-Vault-Index"
@@ -63,10 +69,29 @@ class Connection:
             content = compact(dict(body))
         if self._index and self.settings.read_your_writes:
             headers[_INDEX] = self._index
-        answer = await self._http.send(HttpRequest(method, url_of(self.url(path, query)), headers, content))
+        answer = await self._answered(HttpRequest(method, url_of(self.url(path, query)), headers, content))
         if method not in _READS:
             self._index = newer(self._index, answer.headers.get(_INDEX, ""))
         return _reply(answer.status, {name.lower(): value for name, value in answer.headers.items()}, answer.body)
+
+    async def _answered(self, request: HttpRequest) -> HttpAnswer:
+        """Send a request. A standby node names the active one (307): that is followed once, as Vault's clients do."""
+        answer = await self._http.send(request)
+        if answer.status != _TEMPORARY_REDIRECT:
+            return answer
+        target = _target(request.url, answer.headers.get("Location", ""))
+        standby = shown(self.settings.server)
+        if target is None:
+            raise redirected(f"{standby} redirects to an address that is not followed with a token")
+        try:
+            answer = await self._http.send(replace(request, url=target))
+        except ProviderError as failed:
+            if failed.reason is not ErrorReason.CONFIG_INVALID:
+                raise
+            raise redirected(f"{standby} redirects to {target.origin()}, which stores may not reach") from None
+        if answer.status == _TEMPORARY_REDIRECT:
+            raise redirected(f"{standby} redirects to {target.origin()}, which redirects again")
+        return answer
 
     def url(self, path: str, query: Query | None = None) -> str:
         tail = f"?{urlencode(query, doseq=True)}" if query else ""
@@ -86,7 +111,7 @@ class Connection:
 
     def place(self, path: str, namespace: str) -> Place:
         """Return the name of a request for messages."""
-        return Place(self.settings.server, path, namespace)
+        return Place(self.settings.server, path, namespace, self.settings.has_auth)
 
     @property
     def http(self) -> HttpClient:
@@ -141,6 +166,16 @@ def _positions(index: str) -> tuple[str, int, int] | None:
         return parts[1], int(parts[2]), int(parts[3])
     except (ValueError, IndexError):
         return None
+
+
+def _target(asked: URL, location: str) -> URL | None:
+    """Return the URL that a redirect names; None if it is not usable, or would send the token without encryption."""
+    try:
+        target = asked.join(url_of(location))
+        usable = bool(location and target.host) and target.scheme in (asked.scheme, "https")
+    except ValueError:
+        return None
+    return target if usable else None
 
 
 def _client_certificate(backend: Backend[Any], config: VaultProvider) -> tuple[bytes, bytes]:

@@ -1,18 +1,16 @@
 """The document that a push is about to write. Members are set and removed in memory; nothing is sent yet.
 
-A property that is a literal member of the document means that member, as reads have it; any other is an sjson path.
+A property is the name of one member; dots are part of the name. Reads find such a member before they try a path.
 Values are text: KV engines hold JSON, which has no bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from eso_api.values import SecretBytes
-from eso_provider_vault.documents import Json, Members, NotJsonError, Number, compact, members, parse, same
-from eso_sdk import sjson
+from eso_provider_vault.documents import Json, Members, NotJsonError, Number, compact, parse, same
 from eso_sdk.errors import invalid_request
-from eso_sdk.extract import property_of
 from eso_wire.values import PushItem
 
 
@@ -24,7 +22,7 @@ class Draft:
 
     def has(self, name: str) -> bool:
         """Return whether the property exists; without a property, whether there is a value."""
-        return not name or name in self.document or property_of(compact(self.document), name) is not None
+        return not name or name in self.document
 
     def put(self, item: PushItem) -> bool:
         """Set the value of an item; return whether the document changed."""
@@ -36,12 +34,7 @@ class Draft:
         """Remove a property, or everything if there is no name; return whether it existed."""
         if not self.has(name):
             return False
-        if not name:
-            self.document = {}
-        elif name in self.document:
-            self.document = {key: value for key, value in self.document.items() if key != name}
-        else:
-            self.document = members(parse(_written(name, lambda: sjson.delete(compact(self.document), name))))
+        self.document = {key: value for key, value in self.document.items() if name and key != name}
         return True
 
     def _with(self, item: PushItem) -> Members:
@@ -50,16 +43,7 @@ class Draft:
             return _whole(item)
         value = item.payload
         told = value.reveal() if isinstance(value, SecretBytes) else compact(_texts(value, key))
-        text = _text(told, key, name)
-        if name in self.document:
-            return {**self.document, name: text}
-        document = compact(self.document)
-        return members(parse(_written(name, lambda: sjson.set_text(document, name, text.encode()))))
-
-
-def is_blank(document: Members) -> bool:
-    """Tell whether nothing is left: no members, or only objects that nested properties were removed from."""
-    return all(isinstance(value, dict) and is_blank(value) for value in document.values())
+        return {**self.document, name: _text(told, key, name)}
 
 
 def storable(document: Members) -> Members:
@@ -113,10 +97,3 @@ def _text(raw: bytes, key: str, name: str) -> str:
             f'the value for "{name}" of "{key}" is binary, and Vault keeps text; encode it first, for example with'
             " b64enc in spec.template of the PushSecret"
         ) from None
-
-
-def _written(name: str, write: Callable[[], bytes]) -> bytes:
-    try:
-        return write()
-    except sjson.SjsonError as exc:
-        raise invalid_request(f'property "{name}" cannot be written: {exc}') from None

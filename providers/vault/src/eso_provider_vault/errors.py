@@ -7,7 +7,8 @@
     404                              CONFIG_INVALID; only `reading.py` decides that a key does not exist
     anything that is not Vault's     BACKEND_ERROR
 
-Bodies are used to classify and are never quoted: several backends repeat the request in them.
+Bodies are used to classify and are not quoted: several backends repeat the request in them. Only a refused login shows
+the server's own words, masked (`auth/login.py`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 from typing import Final
 
 from eso_provider_vault.replies import Place, Reply, shown
+from eso_sdk.errors import MissingPathError
 from eso_wire.errors import ErrorReason, ProviderError, RetryClass
 
 _STANDBY: Final = frozenset({472, 473})
@@ -57,7 +59,13 @@ def denied(place: Place, *, backend_code: str = "HTTP 403") -> ProviderError:
 
 
 def dead_token(place: Place) -> ProviderError:
-    """Return the error for a token that the server does not accept."""
+    """Return the error for a token that the server does not accept, or that the request did not have."""
+    if not place.has_auth:
+        return misconfigured(
+            f"there is no token for {place}: the store has no auth, and nothing in front of the server added a token;"
+            " set auth, or let server name an agent that adds the token",
+            backend_code="HTTP 403",
+        )
     return ProviderError(
         ErrorReason.CREDENTIALS_REJECTED,
         f"{shown(place.server)} does not accept the token: it is wrong, expired or revoked; replace it",
@@ -77,6 +85,15 @@ def accepts_token(reply: Reply) -> bool | None:
     return True if reply.mentions("1 error occurred") else None
 
 
+def redirected(problem: str) -> ProviderError:
+    """Return the error for a redirect that is not followed."""
+    return ProviderError(
+        ErrorReason.BACKEND_UNAVAILABLE,
+        f"{problem}; set server to the address of the active node or the cluster",
+        backend_code="redirect",
+    )
+
+
 def misconfigured(problem: str, *, backend_code: str = "") -> ProviderError:
     """Return the error for a store that does not match its server. Either side may be corrected, so it is retried."""
     return ProviderError(ErrorReason.CONFIG_INVALID, problem, retry=RetryClass.BACKOFF, backend_code=backend_code)
@@ -87,6 +104,12 @@ def absent(key: str, place: Place) -> ProviderError:
     return ProviderError(
         ErrorReason.SECRET_NOT_FOUND, f'"{key}" does not exist: nothing at {place}', backend_code="HTTP 404"
     )
+
+
+def absent_folder(path: str, place: Place) -> ProviderError:
+    """Return the error for a search in a folder without keys. Deletion policies act on it."""
+    folder = f'folder "{path}" does not exist' if path else "the engine has no keys"
+    return MissingPathError(f"{folder}: nothing below {place}; correct find.path")
 
 
 def absent_version(key: str, version: str, place: Place) -> ProviderError:
@@ -128,12 +151,7 @@ def _by_status(reply: Reply, place: Place, code: str) -> ProviderError | None:
         case 400 if reply.mentions("missing client token"):
             return dead_token(place)
         case status if status in _REDIRECTS:
-            return ProviderError(
-                ErrorReason.BACKEND_UNAVAILABLE,
-                f"{shown(place.server)} redirects to another address, which is not followed with a token; set server"
-                " to the address of the active node or the cluster",
-                backend_code=code,
-            )
+            return redirected(f"{shown(place.server)} redirects to another address ({code}), which is not followed")
         case _:
             return None if reply.is_json else not_vault(place, reply.status)
 

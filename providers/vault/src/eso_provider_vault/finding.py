@@ -13,6 +13,7 @@ from typing import Final
 from eso_api.values import SecretBytes
 from eso_provider_vault.api import Api
 from eso_provider_vault.documents import Members, compact, members
+from eso_provider_vault.errors import absent_folder
 from eso_provider_vault.mounts import Mounts
 from eso_provider_vault.paths import Location, folder
 from eso_provider_vault.reading import Reader
@@ -56,8 +57,9 @@ class Finder:
         matcher = Matcher(FindQuery(name_regexp=query.name_regexp))
         root = folder(query.path, self._api.settings)
         tree = await self.tree(root, detailed=by_tags)
-        if not tree.keys:  # deletion policies act on an empty answer as they do on a missing key
+        if not tree.keys:  # Vault has no empty folders: a folder without keys does not exist
             await self._mounts.confirm(root.folder)
+            raise absent_folder(query.path, self._api.place(root.folder))
         locations = [Location(root.mount, _below(root.key, key), root.versioned) for key in sorted(tree.keys)]
         matching = [location for location in locations if await matcher.accepts(self.name(location))]
         if by_tags:

@@ -49,6 +49,8 @@ class Mounts:
             return
         engine = await self.engine(path)
         self.check(engine)
+        if differs := self.version_difference(engine):
+            raise misconfigured(differs)
         self._confirmed.put(engine.path, None, CONFIRMED_SECONDS)
 
     async def engine(self, path: str) -> Engine:
@@ -71,21 +73,29 @@ class Mounts:
         return await self._api.ask("GET", f"sys/internal/ui/mounts/{path}", call="ReadMounts")
 
     def check(self, engine: Engine) -> None:
-        """Raise if this is not the engine that the store describes."""
+        """Raise if this is not a key/value engine at the store's path. `version_difference` judges its version."""
         settings = self._api.settings
         server = shown(settings.server)
         if not engine.is_kv:
-            what = f'"{engine.path}" on {server} is an engine of type {engine.type}, not kv; correct path'
-        elif settings.mount and engine.path != settings.mount:
-            what = f'path is "{settings.mount}", but the engine is mounted at "{engine.path}" on {server}; correct path'
-        elif f"v{engine.version}" != settings.version:
-            what = (
-                f'the engine "{engine.path}" on {server} has version v{engine.version}, but the store says'
-                f" {settings.version}; set version: v{engine.version}"
+            raise misconfigured(f'"{engine.path}" on {server} is an engine of type {engine.type}, not kv; correct path')
+        # A version 1 path is only joined with the key, so it may reach into the engine.
+        inside = settings.mount.startswith(f"{engine.path}/") and "v1" in (settings.version, f"v{engine.version}")
+        if settings.mount and engine.path != settings.mount and not inside:
+            raise misconfigured(
+                f'path is "{settings.mount}", but the engine is mounted at "{engine.path}" on {server}; correct path'
             )
-        else:
-            return
-        raise misconfigured(what)
+
+    def version_difference(self, engine: Engine) -> str:
+        """Return what is wrong with the store's `version`; empty if it is that of the engine."""
+        settings = self._api.settings
+        actual = f"v{engine.version}"
+        if actual == settings.version:
+            return ""
+        reads = '"KEY"' if settings.version == "v1" else '"data/KEY"'
+        return (
+            f'the engine "{engine.path}" on {shown(settings.server)} has version {actual}, but the store says'
+            f" {settings.version}, so a key is read at {reads} of the engine; set version: {actual}"
+        )
 
     def _unknown(self, reply: Reply, path: str) -> ProviderError:
         place = self._api.place(path)

@@ -3,7 +3,10 @@
 version 2, path "kv"    app/db, kv/app/db, kv/data/app/db  -> kv/data/app/db, kv/metadata/app/db
 version 2, no path      kv/app/db, kv/data/app/db          -> the same; the first segment is the mount
 version 1, path "kv"    app/db, kv/app/db                  -> kv/app/db
+version 1, path "kv/x"  app/db, kv/x/app/db                -> kv/x/app/db; the path may reach into the mount
 version 1, no path      kv/app/db                          -> kv/app/db
+
+Slashes at the ends of a key and repeated ones do not matter: `/app//db/` is `app/db`.
 """
 
 from __future__ import annotations
@@ -66,14 +69,12 @@ def locate(key: str, settings: Settings) -> Location:
 
 
 def checked(key: str) -> str:
-    """Return the key without leading slashes; raise if a server would read it as another path."""
-    path = key.lstrip("/")
+    """Return the key without needless slashes; raise if a server would read it as another path."""
+    path = _cleaned(key)
     if not path or len(path) > _MAX_KEY_CHARS:
-        raise invalid_request(f"a key has between 1 and {_MAX_KEY_CHARS} characters")
-    if path.endswith("/"):
-        raise invalid_request(f'key "{key}" is a folder; name a secret in it, or use dataFrom.find with path')
-    if any(segment in ("", ".", "..") for segment in path.split("/")):
-        raise invalid_request(f'key "{key}" has an empty segment, "." or ".."; write the path in full')
+        raise invalid_request(f"a key has between 1 and {_MAX_KEY_CHARS} characters besides slashes at its ends")
+    if any(segment in (".", "..") for segment in path.split("/")):
+        raise invalid_request(f'key "{key}" has a segment "." or ".."; write the path in full')
     if not path.isprintable():
         raise invalid_request("a key has only printable characters")
     return path
@@ -81,7 +82,7 @@ def checked(key: str) -> str:
 
 def folder(path: str, settings: Settings) -> Location:
     """Find the folder that a search begins in; without a path it is the whole engine."""
-    trimmed = path.strip("/")
+    trimmed = _cleaned(path)
     if not settings.mount and not trimmed:
         raise invalid_request("find needs path, in the store or in the query, so that it knows the engine")
     if settings.mount and trimmed in ("", settings.mount):
@@ -89,6 +90,10 @@ def folder(path: str, settings: Settings) -> Location:
     if not settings.mount and "/" not in trimmed:
         return Location(checked(trimmed), "", settings.version == "v2")
     return locate(trimmed, settings)
+
+
+def _cleaned(path: str) -> str:
+    return "/".join(segment for segment in path.split("/") if segment)
 
 
 def _joined(*parts: str) -> str:

@@ -144,8 +144,10 @@ class Reader:
         about = await self.about(location)
         if about is None:
             raise absent(key, self._api.place(location.metadata))
-        own: Members = {name: about[name] for name in _ABOUT_THE_SECRET if about.get(name) is not None}
-        return Secret({**own, **members(about.get("custom_metadata"))}, integer(about, "current_version"))
+        facts: Members = {name: about[name] for name in _ABOUT_THE_SECRET if about.get(name) is not None}
+        facts |= members(about.get("custom_metadata"))
+        texts: Members = {name: text_of(value).decode() for name, value in facts.items()}
+        return Secret(texts, integer(about, "current_version"))
 
     async def _missing(self, reply: Reply, question: Question, key: str) -> ProviderError:
         """Return the error for a 404."""

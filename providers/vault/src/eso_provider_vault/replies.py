@@ -50,6 +50,8 @@ class Place:
     server: str
     path: str
     namespace: str = ""
+    has_auth: bool = True
+    """False if the store has no `auth`: then its requests carry no token."""
 
     def __str__(self) -> str:
         inside = f', namespace "{self.namespace}"' if self.namespace else ""

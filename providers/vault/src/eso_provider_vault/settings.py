@@ -20,7 +20,10 @@ class Settings:
 
     server: str
     mount: str
-    """Path of the engine without leading and trailing slashes; empty if keys begin with it."""
+    """The spec's `path` without leading and trailing slashes; empty if keys begin with the path of the engine.
+
+    It is the path of the engine. For version 1 it may reach into the engine.
+    """
     version: KvVersion = "v2"
     namespace: str = ""
     auth_namespace: str = ""
@@ -29,6 +32,7 @@ class Settings:
     read_your_writes: bool = False
     forward_inconsistent: bool = False
     cas_required: bool = False
+    has_auth: bool = True
     versions_refused: bool = False
     """True if `remoteRef.version` is an error on a version 1 engine, which has no versions."""
 
@@ -46,6 +50,7 @@ def settings_of(config: VaultProvider | OpenBaoProvider) -> Settings:
             version=version,
             namespace=config.namespace,
             auth_namespace=auth_namespace,
+            has_auth=config.auth is not None,
             versions_refused=True,
         )
     cas_required = config.check_and_set is not None and config.check_and_set.required
@@ -61,6 +66,7 @@ def settings_of(config: VaultProvider | OpenBaoProvider) -> Settings:
         read_your_writes=config.read_your_writes,
         forward_inconsistent=config.read_your_writes and config.forward_inconsistent,
         cas_required=cas_required,
+        has_auth=config.auth is not None,
     )
 
 

@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 
 from eso_provider_vault.api import Api
 from eso_provider_vault.documents import Members, Number, at, integer, members, same
-from eso_provider_vault.drafts import Draft, is_blank, storable
+from eso_provider_vault.drafts import Draft, storable
 from eso_provider_vault.mounts import Mounts
 from eso_provider_vault.paths import Location, locate
 from eso_provider_vault.reading import READ, is_deleted
@@ -55,9 +55,6 @@ class Standing:
     """The version that a write must expect; 0 for a key that was never written."""
     metadata_version: int | None = None
     """The version of the metadata, if the server counts versions of it."""
-    known: bool = False
-    """True if the server has any entry for this key."""
-
     owner: str = OWNER
     """The owner that the mark of written keys names."""
 
@@ -126,7 +123,7 @@ class Writer:
                     return Pushed(PushOutcome.SKIPPED_EXISTS)
             elif item.precondition is PushPrecondition.IF_VERSION:
                 self._expect(item, standing)
-            if standing.known and not standing.is_ours:
+            if standing.data is not None and not standing.is_ours:
                 return self._foreign(item.remote.key)
             changed = draft.put(item)
         except ProviderError as refused:
@@ -154,10 +151,10 @@ class Writer:
                 outcomes.append(refused)
         if any(outcome is True for outcome in outcomes):
             rest = {name: value for name, value in draft.document.items() if location.versioned or name != _CUSTOM}
-            if is_blank(rest):
-                await self._remove(location)
-            else:
+            if rest:
                 await self._write(location, standing, draft.document)
+            else:
+                await self._remove(location)
         return outcomes
 
     # --- the server --------------------------------------------------------------------------------------------------
@@ -178,7 +175,7 @@ class Writer:
 
     async def _standing_v1(self, reply: Reply, location: Location) -> Standing:
         if reply.ok:
-            return Standing(reply.data, members(reply.data.get(_CUSTOM)), known=True)
+            return Standing(reply.data, members(reply.data.get(_CUSTOM)))
         if reply.status != 404 or reply.errors != ():
             await self._explain(reply, location)
         await self._mounts.confirm(location.data)
@@ -190,7 +187,7 @@ class Writer:
         about = members(reply.data.get("metadata"))
         if _CUSTOM not in about:  # servers before 1.9 keep it from here
             about = await self._about(location)
-        return Standing(data if isinstance(data, dict) else None, members(about.get(_CUSTOM)), version, known=True)
+        return Standing(data if isinstance(data, dict) else None, members(about.get(_CUSTOM)), version)
 
     async def _prepared(self, location: Location) -> Standing:
         """Read the metadata of a key without versions; another writer or an interrupted push may have created it."""

@@ -43,6 +43,7 @@ from eso_wire.values import (
     Heartbeat,
     Hello,
     KindRole,
+    ObjectRef,
     PushBatch,
     PushResult,
     SubscribeMessage,
@@ -119,7 +120,8 @@ class ProviderClient:
                     if hold is not None:
                         hold.add(weight)
                     if page.last:
-                        return FindPage(tuple(found), last=True, considered=page.considered)
+                        missing = Veil(secrets()).text(page.missing) if page.missing else ""
+                        return FindPage(tuple(found), last=True, considered=page.considered, missing=missing)
         raise answered_wrongly(self.label, "the list of found secrets ended before its last page")
 
     async def check(self, context: Context, items: Sequence[GetItem]) -> tuple[CheckResult, ...]:
@@ -214,6 +216,11 @@ class ProviderClient:
                 stream.cancel()
                 raise
         return stream
+
+    async def close_sessions(self, config: ObjectRef) -> None:
+        await self._ask(
+            methods.CLOSE_SESSIONS, lambda: codec.to_close_request(config), pb.CloseSessionsResponse, lambda _: None
+        )
 
     def secrets(self, context: Context) -> Iterator[bytes]:
         """Yield the secrets of a call, which must not appear in any text of the provider."""

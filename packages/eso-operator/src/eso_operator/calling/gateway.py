@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from typing import Any, Final
 
 from eso_operator.calling import transport as methods
 from eso_operator.calling.client import ChangeStream
@@ -38,7 +39,9 @@ from eso_wire.values import (
     GetResult,
     Handshake,
     Hello,
+    KindId,
     KindRole,
+    ObjectRef,
     PushBatch,
     PushResult,
     SubscribeOpen,
@@ -47,7 +50,10 @@ from eso_wire.values import (
     WatchItem,
 )
 from eso_wire.versions import CURRENT, SUPPORTED
+from kubebase.bounded import BoundedDict
 from kubebase.clock import Clock
+from kubebase.meta import ObjectKey, meta_of
+from kuberun.cache import Change
 
 _OF_IDENTITY = frozenset(
     {
@@ -59,6 +65,12 @@ _OF_IDENTITY = frozenset(
     }
 )
 """Reasons of one item that can concern the whole identity."""
+
+MAX_ROUTES: Final = 10_000
+CLOSE_SECONDS: Final = 10.0
+
+Holder = tuple[str, str, ObjectKey]
+"""Group, kind and key of an object that holds a configuration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +95,10 @@ class Gateway:
         doors: Doors | None = None,
     ) -> None:
         self._settings = settings
+        self._routes: BoundedDict[Holder, tuple[ObjectRef, Route]] = BoundedDict(MAX_ROUTES)
+        """The last route of each configuration, by the object that holds it."""
+        self._gone: BoundedDict[ObjectRef, Route] = BoundedDict(MAX_ROUTES)
+        self._arrived = asyncio.Event()
         self._dispatcher = Dispatcher(
             materials, clock, settings=settings, metrics=metrics, seams=seams, doors=doors or OpenDoors()
         )
@@ -139,12 +155,12 @@ class Gateway:
             trouble=lambda results: _trouble(each.outcome for each in results),
             within=within,
         )
-        return await self._dispatcher.run(_route(bound), job)
+        return await self._dispatcher.run(self._route(bound), job)
 
     async def find(self, bound: BoundStore, query: FindQuery, *, within: float | None = None) -> FindPage:
         context = self._context(bound)
         job = Job(methods.FIND, lambda client: client.find(context, query), context.request_id, within=within)
-        return await self._dispatcher.run(_route(bound), job)
+        return await self._dispatcher.run(self._route(bound), job)
 
     async def check(
         self, bound: BoundStore, items: Sequence[GetItem], *, within: float | None = None
@@ -157,7 +173,7 @@ class Gateway:
             trouble=lambda results: _trouble(each.error for each in results),
             within=within,
         )
-        return await self._dispatcher.run(_route(bound), job)
+        return await self._dispatcher.run(self._route(bound), job)
 
     async def push(self, bound: BoundStore, batch: PushBatch, *, within: float | None = None) -> tuple[PushResult, ...]:
         """Push a batch. It is retried only if it has an idempotency key."""
@@ -170,7 +186,7 @@ class Gateway:
             trouble=lambda results: _trouble(each.outcome for each in results),
             within=within,
         )
-        return await self._dispatcher.run(_route(bound), job)
+        return await self._dispatcher.run(self._route(bound), job)
 
     async def delete(
         self, bound: BoundStore, batch: DeleteBatch, *, within: float | None = None
@@ -185,7 +201,7 @@ class Gateway:
             trouble=lambda results: _trouble(each.error for each in results),
             within=within,
         )
-        return await self._dispatcher.run(_route(bound), job)
+        return await self._dispatcher.run(self._route(bound), job)
 
     async def validate(
         self, bound: BoundStore, mode: ValidationMode = ValidationMode.FULL, *, within: float | None = None
@@ -200,7 +216,7 @@ class Gateway:
             trouble=lambda validation: validation.error,
             within=within,
         )
-        return await self._dispatcher.run(_route(bound), job)
+        return await self._dispatcher.run(self._route(bound), job)
 
     async def generate(self, bound: BoundStore, request: GenerateRequest, *, within: float | None = None) -> Generated:
         """Generate values. The call is retried only if the request has an idempotency key."""
@@ -212,7 +228,7 @@ class Gateway:
             repeat=repeat_of(request.idempotency_key),
             within=within,
         )
-        return await self._dispatcher.run(_route(bound), job)
+        return await self._dispatcher.run(self._route(bound), job)
 
     async def cleanup(
         self, bound: BoundStore, request: CleanupRequest, *, within: float | None = None
@@ -220,7 +236,7 @@ class Gateway:
         """Clean up after a generator. The call is idempotent, so it is retried."""
         context = self._context(bound)
         job = Job(methods.CLEANUP, lambda client: client.cleanup(context, request), context.request_id, within=within)
-        return await self._dispatcher.run(_route(bound), job)
+        return await self._dispatcher.run(self._route(bound), job)
 
     @asynccontextmanager
     async def subscribe(
@@ -235,11 +251,44 @@ class Gateway:
             context.request_id,
             repeat=Repeat.HARMFUL,
         )
-        async with self._dispatcher.stream(_route(bound), job) as (changes, lease):
+        async with self._dispatcher.stream(self._route(bound), job) as (changes, lease):
             try:
                 yield Subscription(changes, lease.draining)
             finally:
                 changes.cancel()
+
+    def object_changed(self, kind: KindId, change: Change[Any]) -> None:
+        """Let providers close the sessions of a configuration whose object is gone. A listener of watches."""
+        if change.old is None or not (change.deleted or change.created):
+            return
+        holder = kind.group, kind.kind, change.key
+        config, route = self._routes.get(holder, (None, None))
+        if config is not None and route is not None and config.uid == meta_of(change.old).uid:
+            del self._routes[holder]
+            self._gone[config] = route
+            self._arrived.set()
+
+    async def close_sessions(self) -> None:
+        """Tell providers of the objects that are gone, until cancelled. A service of the manager."""
+        while True:
+            await self._arrived.wait()
+            self._arrived.clear()
+            gone = dict(self._gone)
+            self._gone.clear()
+            await asyncio.gather(*(self._close_sessions(config, route) for config, route in gone.items()))
+
+    async def _close_sessions(self, config: ObjectRef, route: Route) -> None:
+        """Call the provider once. If that fails, it closes the sessions when they have been idle for long."""
+        job = Job(
+            methods.CLOSE_SESSIONS,
+            lambda client: client.close_sessions(config),
+            _request_id(),
+            repeat=Repeat.HARMFUL,
+            urgency=Urgency.NOW,
+            within=CLOSE_SECONDS,
+        )
+        with suppress(ProviderError):
+            await self._dispatcher.run(route, job)
 
     def _context(self, bound: BoundStore) -> Context:
         resolved = bound.resolved
@@ -254,17 +303,22 @@ class Gateway:
             cluster_id=self._settings.cluster_id,
         )
 
+    def _route(self, bound: BoundStore) -> Route:
+        resolved = bound.resolved
+        route = Route(
+            connection=Connection(resolved.endpoint, resolved.tls),
+            policy=resolved.policy,
+            limits=resolved.handshake.limits,
+            identity=bound.identity,
+            token=bound.token,
+            namespace=resolved.caller.namespace,
+        )
+        self._routes[_holder(bound.config.ref)] = (bound.config.ref, route)
+        return route
 
-def _route(bound: BoundStore) -> Route:
-    resolved = bound.resolved
-    return Route(
-        connection=Connection(resolved.endpoint, resolved.tls),
-        policy=resolved.policy,
-        limits=resolved.handshake.limits,
-        identity=bound.identity,
-        token=bound.token,
-        namespace=resolved.caller.namespace,
-    )
+
+def _holder(config: ObjectRef) -> Holder:
+    return config.api_version.rpartition("/")[0], config.kind, ObjectKey(config.namespace, config.name)
 
 
 def _request_id() -> str:

@@ -86,7 +86,10 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StreamState:
-    """The state of a stream for the condition of its store. `error` is None while the stream works."""
+    """The state of a stream for the condition of its store.
+
+    `error` is None while the stream works, and if the backend has no change feed.
+    """
 
     error: ProviderError | None
 
@@ -123,10 +126,17 @@ class _Stream:
     """When (monotonic) the stream was opened."""
     failures: int = 0
     error: ProviderError | None = None
+    proven: bool = False
+    """The stream was open for `proven_after` at least once."""
     broken_since: float = 0.0
     acknowledged: str = ""
     to_acknowledge: str = ""
     """The newest position that was not acknowledged to the provider."""
+
+    @property
+    def is_degraded(self) -> bool:
+        """Return whether the stream is broken. A backend that never had a change feed has nothing that could break."""
+        return self.error is not None and (self.proven or self.error.reason is not ErrorReason.UNSUPPORTED_OPERATION)
 
     def was_sent(self, sent: dict[str, WatchItem]) -> None:
         """Clear the known versions of items that were sent: later changes arrive as events or as a RESYNC."""
@@ -326,8 +336,10 @@ class Subscriptions:
             while True:
                 event = await self._next(subscription)
                 stream.heard_at = self._clock.monotonic()
-                if stream.error is not None and stream.heard_at - stream.since >= self._settings.proven_after:
-                    self._recovered(stream)
+                if stream.heard_at - stream.since >= self._settings.proven_after:
+                    stream.proven = True
+                    if stream.error is not None:
+                        self._recovered(stream)
                 if isinstance(event, ChangeEvent):
                     await self._emit(stream, event)
                 if event.resume_token:
@@ -386,8 +398,8 @@ class Subscriptions:
 
     def _tell(self, stream: _Stream) -> None:
         for listener in self._listeners:
-            listener(stream.key, StreamState(stream.error))
+            listener(stream.key, StreamState(stream.error if stream.is_degraded else None))
 
     def _count(self) -> None:
-        degraded = sum(1 for each in self._streams.values() if each.error is not None)
+        degraded = sum(1 for each in self._streams.values() if each.is_degraded)
         self._metrics.subscriptions(len(self._streams), degraded)

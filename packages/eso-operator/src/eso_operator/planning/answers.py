@@ -79,6 +79,7 @@ class RecordingTransport:
             _note_dependent(message, self._recorder.dependent)
             self._recorder.recording.providers[self._service] = _json(message)
             return answer
+        _check_planned(method)
         context = _context(method, request)
         try:
             answer = await self._inner.unary(method, request, options)
@@ -96,7 +97,8 @@ class RecordingTransport:
                 page = codec.from_find_page(pb.FindSecretsResponse.FromString(raw))
                 found += [Found(each.key, self._secret(each.value)) for each in page.found]
                 if page.last:
-                    whole = FindPage(tuple(found), last=True, considered=page.considered)
+                    missing = Veil(secrets_of_config(context.config)).text(page.missing) if page.missing else ""
+                    whole = FindPage(tuple(found), last=True, considered=page.considered, missing=missing)
                     self._recorder.note(context, _find_ask(query), _json(codec.to_find_page(whole)))
                 yield raw
         except ProviderError as error:
@@ -217,6 +219,7 @@ class ReplayingTransport:
             if found is None:
                 raise unrecorded("the handshake", f"provider {self._service}")
             return _serialised(found, pb.HandshakeResponse())
+        _check_planned(method)
         context = _context(method, request)
         match method:
             case methods.GET:
@@ -285,6 +288,11 @@ def _scope(context: Context, dependent: Iterable[KindId]) -> dict[str, str]:
 
 def _note_dependent(message: pb.HandshakeResponse, dependent: set[KindId]) -> None:
     dependent.update(info.kind for info in codec.from_handshake(message).kinds if info.caller_dependences)
+
+
+def _check_planned(method: str) -> None:
+    if method == methods.CLOSE_SESSIONS:
+        raise ProviderError(ErrorReason.UNSUPPORTED_OPERATION, "a plan closes no sessions of a provider")
 
 
 def _context(method: str, request: bytes) -> Context:

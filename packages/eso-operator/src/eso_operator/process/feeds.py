@@ -7,6 +7,7 @@ from functools import partial
 
 from eso_api.generators.clustergenerator import CLUSTER_GENERATOR
 from eso_api.kinds import GENERATOR_KINDS
+from eso_operator.calling.gateway import Gateway
 from eso_operator.changefeed.feed import StoreListener
 from eso_operator.controllers.secretstore.kinds import STORE_KINDS
 from eso_operator.process.informers import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, Informers
@@ -21,8 +22,11 @@ from kuberun.controller import Controller
 from kuberun.workqueue import Request
 
 
-def feeds_of(informers: Informers, wakes: Wakes) -> Feeds:
-    """Return the feeds that report changes of every kind that reconciled objects can depend on."""
+def feeds_of(informers: Informers, wakes: Wakes, gateway: Gateway) -> Feeds:
+    """Return the feeds that report changes of every kind that reconciled objects can depend on.
+
+    The gateway gets those of kinds that hold configurations of providers.
+    """
     feeds = Feeds(wakes)
     feeds.add(informers.secrets, partial(wakes.object_changed, _kind_id(SECRETS)))
     feeds.add(informers.config_maps, partial(wakes.object_changed, _kind_id(CONFIG_MAPS)))
@@ -30,8 +34,10 @@ def feeds_of(informers: Informers, wakes: Wakes) -> Feeds:
     feeds.add(informers.namespaces, partial(wakes.object_changed, NAMESPACE))
     for kind, informer in informers.stores.items():
         feeds.add(informer, partial(wakes.object_changed, _kind_id(kind.resource)))
+        feeds.add(informer, partial(gateway.object_changed, _kind_id(kind.resource)))
     for generator, informer in zip((*GENERATOR_KINDS, CLUSTER_GENERATOR), informers.others, strict=True):
         feeds.add(informer, partial(wakes.object_changed, _kind_id(generator.resource())))
+        feeds.add(informer, partial(gateway.object_changed, _kind_id(generator.resource())))
     for services in (informers.services, *informers.shared_services):
         feeds.add(services, partial(wakes.place_changed, SERVICE))
     for kind_id in (CLASS, CLUSTER_CLASS):

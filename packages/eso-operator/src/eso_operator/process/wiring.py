@@ -177,10 +177,11 @@ def _managed(
     health.add_readiness("crds", definitions.check)
     if election is None:
         manager.add_service("heartbeat", Heartbeat(settings, client, clock).run)
-    manager.add_service("wakes", feeds_of(parts.informers, wakes).run)
+    manager.add_service("wakes", feeds_of(parts.informers, wakes, parts.gateway).run)
     manager.add_informer(materials.informer)
     manager.add_service("certificates", materials.run)
     manager.add_service("provider connections", _connections(parts.gateway, parts.planner))
+    manager.add_service("closing of sessions", parts.gateway.close_sessions)
     manager.add_service("provider directory", parts.directory.run)
     manager.add_service("push refresh", parts.changes.run)
     _add_controllers(parts, manager, controllers)
@@ -220,6 +221,7 @@ def _listen(parts: Parts, wakes: Wakes, controllers: Controllers) -> None:
     parts.directory.listen(wakes.provider_changed)
     parts.changes.listen(broken_streams(parts.settings, wakes, controllers))
     parts.watched.listen(wakes.object_changed)
+    parts.watched.listen(parts.gateway.object_changed)
     parts.watched.listen_for_kinds(wakes.kind_appeared)
 
 

@@ -160,10 +160,13 @@ class Fetcher:
             found = await self._finds.find(bound, find_query(want.find))
         except ProviderError as error:
             pass_.fail(want, error)
+            return
+        pass_.saw(bound, [(want, "")])
+        if found.missing:
+            pass_.fail(want, ProviderError(ErrorReason.SECRET_NOT_FOUND, found.missing))
         else:
             pass_.answers[want.path] = {each.key: each.value for each in found.found}
             pass_.considered[want.path] = found.considered
-            pass_.saw(bound, [(want, "")])
 
     async def _generate(self, pass_: _Pass, want: Generate) -> None:
         try:

@@ -24,7 +24,7 @@ from eso_wire.tls import ServerCertificates, TlsMaterial
 
 SERVER_NAME = "provider.test.svc"
 _STORE = "SecretStoreProvider"
-_UNARY = ("Validate", "GetSecrets", "CheckSecrets", "PushSecrets", "DeleteSecrets")
+_UNARY = ("Validate", "GetSecrets", "CheckSecrets", "PushSecrets", "DeleteSecrets", "CloseSessions")
 
 
 class TestAuthority:

@@ -88,6 +88,8 @@ class ScriptedProvider:
     page_size: int = 100
     pages: int | None = None
     """End a find after this many pages, without the last one."""
+    missing_paths: set[str] = field(default_factory=set)
+    """Roots of searches that do not exist."""
     # --- recorded calls
     calls: Counter[str] = field(default_factory=Counter)
     asked: list[tuple[GetItem, ...]] = field(default_factory=list)
@@ -98,6 +100,8 @@ class ScriptedProvider:
     """The object that each read names as its configuration."""
     validated: list[ObjectRef] = field(default_factory=list)
     """The same of each validation of a store. Stores that other tests leave behind may come here too."""
+    closed: list[ObjectRef] = field(default_factory=list)
+    """The objects whose sessions had to be closed."""
     openings: list[SubscribeOpen] = field(default_factory=list)
     acks: list[str] = field(default_factory=list)
     watches: dict[str, WatchItem] = field(default_factory=dict)
@@ -120,6 +124,10 @@ class ScriptedProvider:
         self._count(method)
         await self._misbehave(method)
         _, query = codec.from_find_request(pb.FindSecretsRequest.FromString(request))
+        if query.path in self.missing_paths:
+            page = FindPage((), last=True, missing=f'folder "{query.path}" does not exist')
+            yield self._spoilt(method, codec.to_find_page(page).SerializeToString())
+            return
         found = [
             Found(key, SecretBytes(value)) for key, value in sorted(self.data.items()) if key.startswith(query.path)
         ]
@@ -208,6 +216,9 @@ class ScriptedProvider:
                 context, _ = codec.from_validate_request(pb.ValidateRequest.FromString(request))
                 self.validated.append(context.config.ref)
                 return codec.to_validate_response(Validation(ValidationState.READY))
+            case "CloseSessions":
+                self.closed.append(codec.from_close_request(pb.CloseSessionsRequest.FromString(request)))
+                return pb.CloseSessionsResponse()
             case "ValidateGenerator":
                 return codec.to_validate_response(Validation(ValidationState.READY))
             case "Generate":

@@ -227,6 +227,31 @@ async def test_a_find_that_finds_nothing_retains_what_is_there(stage: Scene) -> 
     assert es["status"]["refreshTime"]
 
 
+async def test_a_find_in_a_folder_that_does_not_exist_is_an_error_and_keeps_the_secret(stage: Scene) -> None:
+    stage.backend(**{"kept/a": "v1"})
+    await stage.apply("db", dataFrom=[{"find": {"path": "kept/", "name": {"regexp": ".*"}}}])
+    await stage.until("db", {"kept_a": "v1"})
+
+    stage.provider.missing_paths.add("kept/")
+    await stage.force("db")
+
+    await stage.broken("db", 'folder "kept/" does not exist')
+    assert await stage.data("db") == {"kept_a": "v1"}
+
+
+async def test_a_find_in_a_folder_that_does_not_exist_deletes_under_delete(stage: Scene) -> None:
+    stage.backend(**{"lost/a": "v1"})
+    find = [{"find": {"path": "lost/", "name": {"regexp": ".*"}}}]
+    await stage.apply("db", dataFrom=find, target=deletion("Delete"))
+    await stage.until("db", {"lost_a": "v1"})
+
+    stage.provider.missing_paths.add("lost/")
+    await stage.force("db")
+
+    await stage.until("db", None)
+    await stage.ready("db", "SecretDeleted")
+
+
 # --- which one wins, and where from -----------------------------------------------------------------------------------
 
 

@@ -215,6 +215,40 @@ async def test_a_deleted_store_leaves_no_metric_series(bench: Bench) -> None:
         await eventually(hidden, "series of a deleted store")
 
 
+async def test_the_provider_closes_the_sessions_of_a_deleted_store_and_of_no_other(bench: Bench) -> None:
+    async with bench.operator():
+        host = await bench.install(scripted())
+        for name in ("gone", "stays"):
+            await bench.create(STORES, name, spec=FAKE)
+        store = await bench.ready(STORES, "gone", valid)
+        await bench.ready(STORES, "stays", valid)
+
+        await bench.delete(STORES, "gone")
+
+        async def closed() -> bool:
+            return bool(host.provider.closed)
+
+        await eventually(closed, "the provider does not learn that the store is gone")
+    [ref] = host.provider.closed
+    assert (ref.kind, ref.namespace, ref.name) == ("SecretStore", bench.namespace, "gone")
+    assert ref.uid == store["metadata"]["uid"]
+
+
+async def test_the_provider_closes_the_sessions_of_a_deleted_configuration(bench: Bench) -> None:
+    async with bench.operator():
+        host = await bench.install(scripted())
+        await bench.create(BACKENDS, "one", spec={})
+        await bench.create(STORES_V2, "direct", spec=BY_REF)
+        await bench.ready(STORES_V2, "direct", valid)
+
+        await bench.delete(BACKENDS, "one")
+
+        async def closed() -> bool:
+            return [ref.kind for ref in host.provider.closed] == ["Backend"]
+
+        await eventually(closed, "the provider does not learn that the configuration is gone")
+
+
 # --- v2 --------------------------------------------------------------------------------------------------------------
 
 

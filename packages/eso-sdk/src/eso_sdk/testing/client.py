@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from google.protobuf.message import Message
 
+from eso_sdk.errors import MissingPathError
 from eso_sdk.methods import FIND_PATH, GENERATORS, INFO, STORES, SUBSCRIBE_PATH
 from eso_wire import codec
 from eso_wire._generated import provider_pb2 as pb
@@ -30,6 +31,7 @@ from eso_wire.values import (
     Heartbeat,
     Hello,
     KindRole,
+    ObjectRef,
     PushBatch,
     PushResult,
     RemoteRef,
@@ -88,8 +90,17 @@ class Client:
                 yield codec.from_find_page(pb.FindSecretsResponse.FromString(raw))
 
     async def find(self, context: Context, query: FindQuery) -> tuple[Found, ...]:
-        """Return all results of a find, from all pages."""
-        return tuple([found async for page in self.pages(context, query) for found in page.found])
+        """Return all results of a find, from all pages. A missing root of the search is a `MissingPathError`."""
+        found: list[Found] = []
+        async for page in self.pages(context, query):
+            if page.missing:
+                raise MissingPathError(page.missing)
+            found += page.found
+        return tuple(found)
+
+    async def close_sessions(self, config: ObjectRef) -> None:
+        """Report that the object of a configuration is gone."""
+        await self._ask(STORES, "CloseSessions", codec.to_close_request(config), pb.CloseSessionsResponse)
 
     async def push(self, context: Context, batch: PushBatch) -> tuple[PushResult, ...]:
         request = codec.to_push_request(context, batch)

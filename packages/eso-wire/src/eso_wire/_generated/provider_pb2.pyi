@@ -35,6 +35,8 @@ Compatibility
     required, and is left out of sets.
   - New behaviour that affects the other side is used only if both sides named it in `features`, or if the selected
     minor version includes it.
+  - CloseSessions, FindSecretsResponse.considered and FindSecretsResponse.missing have no version: each side works if
+    the other does not know them.
   Minor 0: everything below that is not marked as newer.
   Minor 1: GetItem.if_version_differs and GetResult.not_modified.
   Minor 2: KindInfo.caller_dependences, metadata_references and v1_when; CredentialPath.default_key, audience_rules,
@@ -1644,10 +1646,16 @@ class FindSecretsResponse(_message.Message):
     FOUND_FIELD_NUMBER: _builtins.int
     LAST_FIELD_NUMBER: _builtins.int
     CONSIDERED_FIELD_NUMBER: _builtins.int
+    MISSING_FIELD_NUMBER: _builtins.int
     last: _builtins.bool
     """True in the last page and only there."""
     considered: _builtins.int
     """In the last page: how many keys were compared with the query. 0: unknown. Core shows it to users if no key matches."""
+    missing: _builtins.str
+    """In the last page, if no page has a secret: the backend confirmed that the root of the search does not exist. The
+    text names it, for people. Core then treats the search like a key with SECRET_NOT_FOUND. Core that does not know the
+    field finds nothing.
+    """
     @_builtins.property
     def found(self) -> _containers.RepeatedCompositeFieldContainer[Global___FoundSecret]:
         """At most 1000."""
@@ -1658,10 +1666,11 @@ class FindSecretsResponse(_message.Message):
         found: _abc.Iterable[Global___FoundSecret] | None = ...,
         last: _builtins.bool = ...,
         considered: _builtins.int = ...,
+        missing: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["considered", b"considered", "found", b"found", "last", b"last"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["considered", b"considered", "found", b"found", "last", b"last", "missing", b"missing"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2178,6 +2187,43 @@ class ValidateResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ValidateResponse: _TypeAlias = ValidateResponse  # noqa: Y015
+
+@_typing.final
+class CloseSessionsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONFIG_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def config(self) -> Global___ObjectRef:
+        """Required. ProviderConfig.ref of the former calls."""
+
+    def __init__(
+        self,
+        *,
+        config: Global___ObjectRef | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["config", b"config"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["config", b"config"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CloseSessionsRequest: _TypeAlias = CloseSessionsRequest  # noqa: Y015
+
+@_typing.final
+class CloseSessionsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CloseSessionsResponse: _TypeAlias = CloseSessionsResponse  # noqa: Y015
 
 @_typing.final
 class WatchItem(_message.Message):

@@ -163,6 +163,11 @@ class SecretStoreProviderStub:
                 request_serializer=provider__pb2.SubscribeRequest.SerializeToString,
                 response_deserializer=provider__pb2.SubscribeResponse.FromString,
                 _registered_method=True)
+        self.CloseSessions = channel.unary_unary(
+                '/externalsecrets.provider.v2alpha1.SecretStoreProvider/CloseSessions',
+                request_serializer=provider__pb2.CloseSessionsRequest.SerializeToString,
+                response_deserializer=provider__pb2.CloseSessionsResponse.FromString,
+                _registered_method=True)
 
 
 class SecretStoreProviderServicer:
@@ -228,6 +233,15 @@ class SecretStoreProviderServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CloseSessions(self, request, context):
+        """The object that held a configuration is gone: the provider closes its sessions, so that logins end now and not when
+        the sessions have been idle for long. A session in use is closed after its last call. Also for generators. Changes
+        nothing that a later call could notice; may be repeated. A provider need not implement it (UNIMPLEMENTED).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_SecretStoreProviderServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -265,6 +279,11 @@ def add_SecretStoreProviderServicer_to_server(servicer, server):
                     servicer.Subscribe,
                     request_deserializer=provider__pb2.SubscribeRequest.FromString,
                     response_serializer=provider__pb2.SubscribeResponse.SerializeToString,
+            ),
+            'CloseSessions': grpc.unary_unary_rpc_method_handler(
+                    servicer.CloseSessions,
+                    request_deserializer=provider__pb2.CloseSessionsRequest.FromString,
+                    response_serializer=provider__pb2.CloseSessionsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -461,6 +480,33 @@ class SecretStoreProvider:
             '/externalsecrets.provider.v2alpha1.SecretStoreProvider/Subscribe',
             provider__pb2.SubscribeRequest.SerializeToString,
             provider__pb2.SubscribeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CloseSessions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/externalsecrets.provider.v2alpha1.SecretStoreProvider/CloseSessions',
+            provider__pb2.CloseSessionsRequest.SerializeToString,
+            provider__pb2.CloseSessionsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -35,6 +35,8 @@ Compatibility
     required, and is left out of sets.
   - New behaviour that affects the other side is used only if both sides named it in `features`, or if the selected
     minor version includes it.
+  - CloseSessions, FindSecretsResponse.considered and FindSecretsResponse.missing have no version: each side works if
+    the other does not know them.
   Minor 0: everything below that is not marked as newer.
   Minor 1: GetItem.if_version_differs and GetResult.not_modified.
   Minor 2: KindInfo.caller_dependences, metadata_references and v1_when; CredentialPath.default_key, audience_rules,
@@ -153,6 +155,11 @@ class SecretStoreProviderStub:
     values and are hints: core reads again. The provider sends a heartbeat at least every 30 seconds. An unknown resume
     token is not an error: the provider sends CHANGE_TYPE_RESYNC.
     """
+    CloseSessions: _grpc.UnaryUnaryMultiCallable[_provider_pb2.CloseSessionsRequest, _provider_pb2.CloseSessionsResponse]
+    """The object that held a configuration is gone: the provider closes its sessions, so that logins end now and not when
+    the sessions have been idle for long. A session in use is closed after its last call. Also for generators. Changes
+    nothing that a later call could notice; may be repeated. A provider need not implement it (UNIMPLEMENTED).
+    """
 
 @_typing.type_check_only
 class SecretStoreProviderAsyncStub(SecretStoreProviderStub):
@@ -187,6 +194,11 @@ class SecretStoreProviderAsyncStub(SecretStoreProviderStub):
     """Stream of change events, instead of polling. The first message is `open`, and only the first. Events carry no
     values and are hints: core reads again. The provider sends a heartbeat at least every 30 seconds. An unknown resume
     token is not an error: the provider sends CHANGE_TYPE_RESYNC.
+    """
+    CloseSessions: _aio.UnaryUnaryMultiCallable[_provider_pb2.CloseSessionsRequest, _provider_pb2.CloseSessionsResponse]  # type: ignore[assignment]
+    """The object that held a configuration is gone: the provider closes its sessions, so that logins end now and not when
+    the sessions have been idle for long. A session in use is closed after its last call. Also for generators. Changes
+    nothing that a later call could notice; may be repeated. A provider need not implement it (UNIMPLEMENTED).
     """
 
 class SecretStoreProviderServicer(metaclass=_abc_1.ABCMeta):
@@ -261,6 +273,17 @@ class SecretStoreProviderServicer(metaclass=_abc_1.ABCMeta):
         """Stream of change events, instead of polling. The first message is `open`, and only the first. Events carry no
         values and are hints: core reads again. The provider sends a heartbeat at least every 30 seconds. An unknown resume
         token is not an error: the provider sends CHANGE_TYPE_RESYNC.
+        """
+
+    @_abc_1.abstractmethod
+    def CloseSessions(
+        self,
+        request: _provider_pb2.CloseSessionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_provider_pb2.CloseSessionsResponse, _abc.Awaitable[_provider_pb2.CloseSessionsResponse]]:
+        """The object that held a configuration is gone: the provider closes its sessions, so that logins end now and not when
+        the sessions have been idle for long. A session in use is closed after its last call. Also for generators. Changes
+        nothing that a later call could notice; may be repeated. A provider need not implement it (UNIMPLEMENTED).
         """
 
 def add_SecretStoreProviderServicer_to_server(servicer: SecretStoreProviderServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -9,7 +9,7 @@ exists only between these functions and the stub.
 
 from __future__ import annotations
 
-from eso_wire.codec.context import from_context, to_context
+from eso_wire.codec.context import from_close_request, from_context, to_close_request, to_context
 from eso_wire.codec.details import from_error, to_error
 from eso_wire.codec.generating import (
     from_cleanup_request,
@@ -64,6 +64,7 @@ __all__ = [
     "from_check_response",
     "from_cleanup_request",
     "from_cleanup_response",
+    "from_close_request",
     "from_context",
     "from_delete_request",
     "from_delete_response",
@@ -86,6 +87,7 @@ __all__ = [
     "to_check_response",
     "to_cleanup_request",
     "to_cleanup_response",
+    "to_close_request",
     "to_context",
     "to_delete_request",
     "to_delete_response",

@@ -29,7 +29,7 @@ from eso_wire.codec.fields import (
 )
 from eso_wire.codec.negotiation import decode_kind_id, decode_version, encode_kind_id, encode_version
 from eso_wire.errors import ErrorReason, ProviderError
-from eso_wire.values import Config, Context, Credential, Token
+from eso_wire.values import Config, Context, Credential, ObjectRef, Token
 
 
 def to_context(context: Context) -> pb.RequestContext:
@@ -65,6 +65,16 @@ def decode_context(message: pb.RequestContext) -> Context:
 
 
 from_context = of_request(decode_context)
+
+
+def to_close_request(config: ObjectRef) -> pb.CloseSessionsRequest:
+    return pb.CloseSessionsRequest(config=encode_object(config))
+
+
+@of_request
+def from_close_request(message: pb.CloseSessionsRequest) -> ObjectRef:
+    required(message, "config")
+    return part("config", message.config, decode_object)
 
 
 def _encode_config(config: Config) -> pb.ProviderConfig:

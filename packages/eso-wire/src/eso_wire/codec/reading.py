@@ -25,6 +25,7 @@ from eso_wire.codec.fields import (
     of_request,
     of_response,
     part,
+    prose,
     remote_key,
     required,
     revealed,
@@ -96,13 +97,15 @@ def from_find_request(message: pb.FindSecretsRequest) -> tuple[Context, FindQuer
 
 def to_find_page(page: FindPage) -> pb.FindSecretsResponse:
     found = [_encode_found(found) for found in page.found]
-    return pb.FindSecretsResponse(found=found, last=page.last, considered=page.considered)
+    return pb.FindSecretsResponse(found=found, last=page.last, considered=page.considered, missing=prose(page.missing))
 
 
 @of_response
 def from_find_page(message: pb.FindSecretsResponse) -> FindPage:
     found = each("found", message.found, bounds.MAX_PAGE_ITEMS, _decode_found)
-    return FindPage(found=found, last=message.last, considered=message.considered)
+    if message.missing and (found or not message.last):
+        raise Malformed("missing", "is set in a page that has secrets or is not the last")
+    return FindPage(found, message.last, message.considered, prose(message.missing))
 
 
 # --- check -----------------------------------------------------------------------------------------------------------

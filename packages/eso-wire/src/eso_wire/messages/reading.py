@@ -100,6 +100,8 @@ class FindPage:
     last: bool = False
     considered: int = 0
     """How many keys were compared with the query; told in the last page, 0 if the provider does not know."""
+    missing: str = ""
+    """Names the root of the search, if the backend confirmed that it does not exist; told in the last page."""
 
 
 @dataclass(frozen=True, slots=True)

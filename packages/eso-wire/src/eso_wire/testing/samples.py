@@ -170,6 +170,7 @@ def _reading(secret: bytes) -> list[Sample]:
     )
     query = values.FindQuery("team/", "^db-.*", {"env": "prod"}, 50)
     page = values.FindPage((values.Found("team/db", SecretBytes(secret), _metadata()),), last=True)
+    missing = values.FindPage((), last=True, missing='folder "team" does not exist')
     checks = (values.CheckResult("1", exists=True, provider_version="v7"), values.CheckResult("2", error=_error()))
     asked = (context(secret), items)
     account = values.Token(SecretBytes(secret), WHEN, ("aud",), "team", "robot", "uid-robot", {"role": "reader"})
@@ -178,6 +179,7 @@ def _reading(secret: bytes) -> list[Sample]:
     return [
         Sample("context-2.2", pb.RequestContext, newer, codec.to_context, codec.from_context),
         Sample("context", pb.RequestContext, context(secret), codec.to_context, codec.from_context),
+        Sample("close", pb.CloseSessionsRequest, context().store, codec.to_close_request, codec.from_close_request),
         _call("get", pb.GetSecretsRequest, asked, encode=codec.to_get_request, decode=codec.from_get_request),
         Sample("got", pb.GetSecretsResponse, results, codec.to_get_response, codec.from_get_response),
         _call(
@@ -188,6 +190,7 @@ def _reading(secret: bytes) -> list[Sample]:
             decode=codec.from_find_request,
         ),
         Sample("found", pb.FindSecretsResponse, page, codec.to_find_page, codec.from_find_page),
+        Sample("missing", pb.FindSecretsResponse, missing, codec.to_find_page, codec.from_find_page),
         _call("check", pb.CheckSecretsRequest, asked, encode=codec.to_check_request, decode=codec.from_check_request),
         Sample("checked", pb.CheckSecretsResponse, checks, codec.to_check_response, codec.from_check_response),
     ]

@@ -7,6 +7,7 @@ machine a test then ends before they do.
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
@@ -20,7 +21,7 @@ _ROUNDS = 10
 
 
 @asynccontextmanager
-async def listening(serve: Serve, *, limit: int = LIMIT) -> AsyncIterator[int]:
+async def listening(serve: Serve, *, limit: int = LIMIT, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
     """Serve connections to a port of this machine, and yield the port. At the end all connections are closed."""
     connections: dict[asyncio.Task[object], asyncio.StreamWriter] = {}
 
@@ -37,7 +38,7 @@ async def listening(serve: Serve, *, limit: int = LIMIT) -> AsyncIterator[int]:
                 await writer.wait_closed()
             del connections[task]
 
-    server = await asyncio.start_server(accept, "127.0.0.1", 0, limit=limit)
+    server = await asyncio.start_server(accept, "127.0.0.1", 0, limit=limit, ssl=tls)
     try:
         yield server.sockets[0].getsockname()[1]
     finally:

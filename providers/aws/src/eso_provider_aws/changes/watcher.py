@@ -23,7 +23,6 @@ from eso_provider_aws.changes.queue import Entry
 from eso_provider_aws.changes.shared import Shared
 from eso_provider_aws.changes.source import Source
 from eso_provider_aws.changes.topics import Look, Topics
-from eso_sdk.errors import unsupported
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import ChangeEvent, ChangeType, ConditionReport, Heartbeat, WatchItem
 
@@ -204,7 +203,9 @@ class Watcher:
             except ProviderError as failed:
                 if self._trouble is None or failed.reason is not ErrorReason.UNSUPPORTED_OPERATION:
                     raise
-                raise unsupported(f"{self._trouble.message}; without the queue: {failed.message}") from None
+                # The store names a queue, so that it works is expected: this is not a backend without a change feed.
+                message = f"{self._trouble.message}; without the queue: {failed.message}"
+                raise ProviderError(self._trouble.reason, message) from None
 
     def _since(self, topics: Topics, look: Look, token: str, begun: float) -> list[ChangeEvent]:
         """Return the changes that a caller with this token missed, including those during the opening of the stream."""

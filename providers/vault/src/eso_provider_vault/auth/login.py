@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import math
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, suppress
 from typing import Final
 
 from eso_api.values import SecretBytes
-from eso_provider_vault.auth.method import Method, digest
+from eso_provider_vault.auth.method import Body, Method, digest
 from eso_provider_vault.connection import Connection
 from eso_provider_vault.documents import Json, Number, at, integer, text
 from eso_provider_vault.errors import refusal, sealed_or_down
@@ -17,10 +19,15 @@ from eso_provider_vault.replies import Reply, shown
 from eso_sdk.errors import invalid_config, rejected
 from eso_sdk.refusals import Pauses
 from eso_wire.errors import ProviderError
+from kubebase.masking import Mask
 
 LOOKUP_SELF: Final = "auth/token/lookup-self"
 RENEW_SELF: Final = "auth/token/renew-self"
 REVOKE_SELF: Final = "auth/token/revoke-self"
+MAX_WORDS: Final = 200
+
+_NOT_SECRET: Final = frozenset({"role", "name"})
+"""Members of a login's body that the spec contains and that the server's reason may name."""
 
 Observe = Callable[[str], AbstractContextManager[None]]
 
@@ -93,7 +100,7 @@ class MethodLogin(TokenCalls):
         body = await self._method.body()
         reply = await self._ask("Login", "POST", self._method.path, None, dict(body))
         if not reply.ok:
-            raise self._refused(reply)
+            raise self._refused(reply, body)
         token = text(reply.json, "auth", "client_token")
         if not token:
             raise rejected(
@@ -103,16 +110,16 @@ class MethodLogin(TokenCalls):
         kind = text(reply.json, "auth", "token_type")
         return Grant(SecretBytes(token.encode()), *_life(reply), revocable=kind != "batch")
 
-    def _refused(self, reply: Reply) -> ProviderError:
-        """Name the login and the field that configures it. Never quote the answer: it may repeat the request."""
+    def _refused(self, reply: Reply, sent: Body) -> ProviderError:
+        """Name the login, the field that configures it and the server's reason."""
         place = self._connection.place(self._method.path, self._namespace)
         code = f"HTTP {reply.status}"
         if down := sealed_or_down(reply, place, code):
             return down
         if reply.status in (400, 401, 403) and reply.is_json:
             return rejected(
-                f"{self._described()} was refused ({code}); {self._method.advice}; check that this auth method is"
-                f" enabled at auth/{self._method.mount}",
+                f"{self._described()} was refused ({code}{own_words(reply, sent)}); {self._method.advice}; check that"
+                f" this auth method is enabled at auth/{self._method.mount}",
                 backend_code=code,
             )
         if reply.status == 404 and reply.mentions("namespace not found"):
@@ -145,6 +152,27 @@ class StaticLogin(TokenCalls):
 
     async def log_in(self) -> Grant:
         return Grant(self._token, examined=False)
+
+
+def own_words(reply: Reply, sent: Body) -> str:
+    """Return the server's reason for a refused login, for a message; empty if it gave none.
+
+    It may repeat the request, so everything that was sent is masked, except for the role.
+    """
+    mask = Mask(form for name, value in sent.items() if name not in _NOT_SECRET for form in _forms(value))
+    text = mask.text("; ".join(reply.errors or ()))
+    words = " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    closed_up = "".join(char for char in text if char.isprintable())
+    if (masked := mask.text(closed_up)) != closed_up:  # a control character inside a value hid it
+        words = masked
+    return f': "{words[:MAX_WORDS]}"' if words else ""
+
+
+def _forms(value: str) -> Iterator[bytes]:
+    """Yield a value as it was sent, and what it contains if it is base64: a signed request to AWS is."""
+    yield value.encode()
+    with suppress(binascii.Error, ValueError):
+        yield base64.b64decode(value, validate=True)
 
 
 def _life(reply: Reply) -> tuple[float, bool]:

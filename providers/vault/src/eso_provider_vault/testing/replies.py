@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -46,15 +47,15 @@ class ReplyServer:
 
     @classmethod
     @asynccontextmanager
-    async def started(cls, answers: Answers) -> AsyncIterator[ReplyServer]:
+    async def started(cls, answers: Answers, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[ReplyServer]:
         server = cls(answers)
-        async with server.running():
+        async with server.running(tls):
             yield server
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        async with listening(self._serve, limit=MAX_HEAD) as port:
-            self.url = f"http://127.0.0.1:{port}"
+    async def running(self, tls: ssl.SSLContext | None = None) -> AsyncIterator[None]:
+        async with listening(self._serve, limit=MAX_HEAD, tls=tls) as port:
+            self.url = f"{'http' if tls is None else 'https'}://127.0.0.1:{port}"
             yield
 
     def answer(self, seen: Seen) -> Said | None:
