@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from eso_api.values import SecretBytes
 from eso_provider_vault.documents import Json, Members, NotJsonError, Number, compact, members, parse, same
 from eso_sdk import sjson
+from eso_sdk.drafts import payload_of
 from eso_sdk.errors import invalid_request
 from eso_sdk.extract import property_of
 from eso_wire.values import PushItem
@@ -49,7 +50,7 @@ class Draft:
         if not name:
             return _whole(item)
         value = item.payload
-        told = value.reveal() if isinstance(value, SecretBytes) else compact(_texts(value, key))
+        told = value.reveal() if isinstance(value, SecretBytes) else payload_of(item)
         text = _text(told, key, name)
         if name in self.document:
             return {**self.document, name: text}
