@@ -33,12 +33,18 @@ class Manager:
     url: str = ""
     values: dict[str, str] = field(default_factory=dict)
     denied: set[str] = field(default_factory=set)
+    failing: list[int] = field(default_factory=list)
+    """Statuses of the next answers, in order."""
+    answered: list[int] = field(default_factory=list)
     pushed: list[tuple[str, str]] = field(default_factory=list)
     unchanged: Counter[str] = field(default_factory=Counter)
     """How often a namespace got the status 304."""
 
     async def handle(self, request: web.Request) -> web.Response:
         key = request.match_info["key"]
+        if self.failing:
+            self.answered.append(self.failing.pop(0))
+            return web.Response(status=self.answered[-1], text="CANARY")
         if request.headers.get("Authorization") != f"Bearer {TOKEN}":
             return web.Response(status=401, text="CANARY")
         if key in self.denied:
@@ -143,11 +149,47 @@ async def test_a_denied_key_keeps_the_secret_and_a_deleted_one_removes_it(site: 
     await site.secret("wh-gone", NAMESPACE, {"value": "hello"}.__eq__)
 
     manager.denied = {"key"}
-    await told(site, EXTERNAL_SECRETS, "wh-gone", "status 403")
+    await told(site, EXTERNAL_SECRETS, "wh-gone", "HTTP 403")
     assert await site.find(SECRETS, "wh-gone", NAMESPACE) is not None
     manager.denied, manager.values = set(), {}
 
     await site.gone(SECRETS, "wh-gone", NAMESPACE)
+
+
+@pytest.mark.parametrize("status", [500, 429, 503])
+async def test_failures_are_retried_within_one_attempt_and_not_reported(
+    site: Any, manager: Manager, status: int
+) -> None:
+    name = f"wh-retry-{status}"
+    manager.values = {"key": "hello"}
+    spec = store(manager, name)
+    spec["spec"]["retrySettings"] = {"maxRetries": 3, "retryInterval": "50ms"}
+    await site.apply(token(f"{name}-token"), spec)
+    await site.ready(SECRET_STORES, name, NAMESPACE)
+    manager.failing = [status, status]
+
+    await site.apply(external_secret(name, "key", refreshInterval="1h"))
+
+    await site.secret(name, NAMESPACE, {"value": "hello"}.__eq__)
+    await site.ready(EXTERNAL_SECRETS, name, NAMESPACE)
+    events = (await site.api.get(f"/api/v1/namespaces/{NAMESPACE}/events")).body["items"]
+    assert manager.answered == [status, status]
+    assert [one for one in events if one["involvedObject"]["name"] == name and one["type"] == "Warning"] == []
+
+
+@pytest.mark.parametrize("status", [500, 429, 503])
+async def test_a_store_without_retries_reports_the_first_status(site: Any, manager: Manager, status: int) -> None:
+    name = f"wh-once-{status}"
+    manager.values, manager.failing = {"key": "hello"}, [status]
+    spec = store(manager, name)
+    spec["spec"]["retrySettings"] = {"maxRetries": 0}
+    await site.apply(token(f"{name}-token"), spec, external_secret(name, "key", refreshInterval="1h"))
+
+    async def reported() -> list[JsonObject] | None:
+        events = (await site.api.get(f"/api/v1/namespaces/{NAMESPACE}/events")).body["items"]
+        return [one for one in events if one["involvedObject"]["name"] == name and f"HTTP {status}" in one["message"]]
+
+    await site.until(reported, f"no event says HTTP {status}")
 
 
 async def test_a_cluster_store_gives_each_namespace_its_own_value(site: Any, manager: Manager) -> None:

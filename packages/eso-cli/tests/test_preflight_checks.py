@@ -9,6 +9,7 @@ import pytest
 
 from eso_api.kinds import KINDS
 from eso_api.references import GENERATORS_GROUP
+from eso_api.stores.projectproviders import GENERATORS, STORES
 from eso_api.v2.providerclass import ProviderClass
 from eso_cli.demand import Want, offers
 from eso_cli.preflight.checks import CHECKS, judge
@@ -18,7 +19,6 @@ from eso_cli.preflight.findings import Detail, Finding, Level, Report
 from eso_cli.preflight.flagcheck import flags
 from eso_cli.preflight.helmcheck import helm_ownership, operators, selectors, webhooks
 from eso_cli.preflight.page import MAX_DETAILS, as_json, lines
-from eso_cli.preflight.projectproviders import GENERATORS, STORES
 from eso_cli.preflight.providercheck import providers
 from eso_cli.preflight.reading import provider_of_class, provider_of_service, webhook_of
 from eso_cli.preflight.snapshot import (
@@ -162,6 +162,16 @@ def test_stores_that_a_push_secret_selects_by_label_count_as_used() -> None:
 
     assert "(1 store, 1 PushSecret)" in told[0]
     assert "(1 store)" in told[1]
+
+
+def test_a_backend_that_upstream_removed_blocks_and_names_the_way_out() -> None:
+    store = stored("SecretStore", "old", {"provider": {"device42": {}}})
+
+    (finding,) = providers(Snapshot(objects=(store,)))
+
+    assert finding.level is B
+    assert finding.says.startswith("spec.provider.device42: upstream removed this backend")
+    assert "another backend" in finding.next
 
 
 def test_a_cluster_generator_needs_the_provider_of_the_kind_inside() -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from eso_sdk.drafts import Draft
+from eso_api.values import SecretBytes
+from eso_sdk.drafts import Draft, payload_of
 from eso_sdk.properties import Dots, part_of, path_in
 from eso_wire.errors import ErrorReason, ProviderError
-from eso_wire.values import RemoteRef
+from eso_wire.values import PushItem, RemoteRef
 
 BOTH = b'{"a.b":"member","a":{"b":"path"}}'
 
@@ -75,3 +76,22 @@ def test_a_refused_part_names_key_and_property_and_no_value(value: bytes, raw: b
     assert '"password"' in refused.value.message
     assert "hunter2" not in refused.value.message
     assert draft.value == value
+
+
+def test_a_whole_secret_in_one_property_has_no_html_escapes() -> None:
+    draft = Draft(None)
+    whole = PushItem("1", RemoteRef("app"), {"dsn": SecretBytes(b"a<b>&c"), "name": SecretBytes(b'"<q>"')})
+
+    draft.put("app", "config", payload_of(whole))
+
+    assert draft.value == rb'{"config":"{\"dsn\":\"a<b>&c\",\"name\":\"\\\"<q>\\\"\"}"}'
+
+
+def test_a_value_that_another_writer_escaped_for_html_counts_as_unchanged() -> None:
+    standing = rb'{"config":"\"\u003ca\u003e","other":1}'
+    draft = Draft(standing)
+
+    changed = draft.put("app", "config", b'"<a>')
+
+    assert not changed
+    assert draft.value == standing

@@ -186,6 +186,8 @@ async def test_a_status_has_its_usual_reason_and_no_body_is_quoted(status: int, 
 
     assert error is not None
     assert error.reason is reason
+    assert f"HTTP {status}" in error.message
+    assert error.message.startswith("the endpoint ")
     assert CANARY not in error.message
     assert error.retry_after == (7.0 if status == 429 else 0.0)
 

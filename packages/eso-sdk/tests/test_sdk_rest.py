@@ -20,6 +20,7 @@ from eso_sdk.addresses import AddressPolicy
 from eso_sdk.authorization import FixedHeaders, LoginHeaders, basic, bearer, digest
 from eso_sdk.backend import Opening
 from eso_sdk.credentials import Credentials
+from eso_sdk.errors import not_found, with_status
 from eso_sdk.logins import Grant, join_login
 from eso_sdk.metrics import Metrics
 from eso_sdk.rest import Rest, RestRequest, RestSettings, next_link, next_page, segments
@@ -163,7 +164,26 @@ async def test_a_status_becomes_a_reason_and_quotes_nothing(
 ) -> None:
     shelf.script("GET /values/a", Said(status, {"echo": CANARY}))
 
-    assert (await error_of(rest.get("values/a", call="GetValue"))).reason is reason
+    error = await error_of(rest.get("values/a", call="GetValue"))
+
+    assert error.reason is reason
+    assert f"HTTP {status}" in error.message
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param("x is denied; allow it", "x is denied (HTTP 403); allow it", id="before the remedy"),
+        pytest.param("x is denied", "x is denied (HTTP 403)", id="at the end without a remedy"),
+        pytest.param("x answers with HTTP 403", "x answers with HTTP 403", id="once"),
+    ],
+)
+def test_a_status_is_added_to_a_message(before: str, after: str) -> None:
+    assert with_status(ProviderError(ErrorReason.PERMISSION_DENIED, before), 403).message == after
+
+
+def test_a_missing_key_is_told_without_a_status() -> None:
+    assert with_status(not_found("a"), 400).message == '"a" does not exist'
 
 
 async def test_an_answer_of_another_shape_is_an_error_that_quotes_nothing(rest: Rest, shelf: Shelf) -> None:
@@ -189,6 +209,8 @@ async def test_after_429_the_identity_waits_as_long_as_the_backend_says(
     later = await rest.get("values/a", call="GetValue")
 
     assert (first.reason, second.reason, later.status) == (ErrorReason.RATE_LIMITED, ErrorReason.RATE_LIMITED, 200)
+    assert first.message.endswith("limits its calls: HTTP 429")
+    assert second.message == first.message
     assert len(shelf.calls) == 2
 
 

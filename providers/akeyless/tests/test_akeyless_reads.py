@@ -337,7 +337,7 @@ async def test_a_denied_item_is_named_with_what_to_do(provider: InMemory, server
     (outcome,) = await read(provider, store(server.url, "key-a", "p-a"), "/b/x")
 
     assert reason(outcome) is ErrorReason.PERMISSION_DENIED
-    assert 'item "/b/x" denies access: status 401' in str(outcome)
+    assert 'item "/b/x" denies access: HTTP 401' in str(outcome)
     assert "check their rights" in str(outcome)
 
 

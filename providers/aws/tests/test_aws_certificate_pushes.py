@@ -307,7 +307,7 @@ async def test_a_denied_search_names_the_action(account: Account) -> None:
     error = failed(await account.push(FIRST.secret))
 
     assert error.reason is ErrorReason.PERMISSION_DENIED
-    assert error.message.endswith("GetResources is denied; allow tag:GetResources")
+    assert error.message.endswith("GetResources is denied (HTTP 400); allow tag:GetResources")
 
 
 # --- what cannot be pushed -------------------------------------------------------------------------------------------

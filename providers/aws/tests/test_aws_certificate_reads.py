@@ -148,7 +148,7 @@ async def test_another_identity_does_not_get_what_the_first_one_exported(
 
     assert isinstance(other, ProviderError)
     assert other.reason is ErrorReason.PERMISSION_DENIED
-    assert other.message.endswith("DescribeCertificate is denied; allow acm:DescribeCertificate")
+    assert other.message.endswith("DescribeCertificate is denied (HTTP 400); allow acm:DescribeCertificate")
 
 
 async def test_namespaces_that_are_told_apart_by_session_tags_share_no_export(

@@ -128,6 +128,7 @@ def test_an_answer_without_a_code_is_judged_by_its_status(status: int, reason: E
     found = refusal(_told(str(status), f"<html>{LEAK}</html>", status), ASKED)
 
     assert found.reason is reason
+    assert f"HTTP {status}" in found.message
     assert LEAK not in found.message
 
 

@@ -162,7 +162,7 @@ async def test_a_denied_login_names_the_missing_action(front: Front, provider: I
     failed = await failure(provider, ECRAuthorizationTokenGenerator)
 
     assert failed.reason is ErrorReason.PERMISSION_DENIED
-    assert failed.message.endswith("GetAuthorizationToken is denied; allow ecr:GetAuthorizationToken")
+    assert failed.message.endswith("GetAuthorizationToken is denied (HTTP 400); allow ecr:GetAuthorizationToken")
 
 
 # --- STSSessionToken -------------------------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ async def test_long_term_keys_that_are_denied_are_told_the_action(front: Front, 
 
     failed = await failure(provider, STSSessionTokenGenerator)
 
-    assert failed.message == "sts in eu-west-1: GetSessionToken is denied; allow sts:GetSessionToken"
+    assert failed.message == "sts in eu-west-1: GetSessionToken is denied (HTTP 403); allow sts:GetSessionToken"
 
 
 @pytest.mark.parametrize(
@@ -274,7 +274,8 @@ async def test_validation_obtains_the_keys_and_reports_a_role_that_is_refused(fr
     assert told.error is not None
     assert told.error.reason is ErrorReason.PERMISSION_DENIED
     assert told.error.message == (
-        f'role "{ROLE}" in eu-west-1: AssumeRole is denied; allow sts:AssumeRole, also in the trust policy of the role'
+        f'role "{ROLE}" in eu-west-1: AssumeRole is denied (HTTP 403); allow sts:AssumeRole, also in the trust policy'
+        " of the role"
     )
     assert list(front.counts) == ["AssumeRole"]
 

@@ -168,7 +168,8 @@ async def test_where_everything_is_denied_the_cheaper_permission_is_asked_for(
         await find(provider, context(ParameterStore), FindQuery(path=root, name_regexp="."))
 
     assert denied.value.reason is ErrorReason.PERMISSION_DENIED
-    wanted = f'parameters below "{root}" in eu-west-1: GetParametersByPath is denied; allow ssm:GetParametersByPath'
+    subject = f'parameters below "{root}" in eu-west-1'
+    wanted = f"{subject}: GetParametersByPath is denied (HTTP 400); allow ssm:GetParametersByPath"
     assert denied.value.message == wanted
 
 

@@ -217,7 +217,7 @@ async def test_a_parameter_that_is_denied_fails_alone_and_stays_out_of_later_bat
     denied = values.pop(3)
     assert isinstance(denied, ProviderError)
     assert denied.reason is ErrorReason.PERMISSION_DENIED
-    wanted = f'parameter "{keys[3]}" in eu-west-1: GetParameter is denied; allow ssm:GetParameter'
+    wanted = f'parameter "{keys[3]}" in eu-west-1: GetParameter is denied (HTTP 400); allow ssm:GetParameter'
     assert denied.message == wanted
     assert values == [f"value of {key}".encode() for key in keys if key != keys[3]]
     assert front.counts == {"GetParameters": 1, "GetParameter": 10}

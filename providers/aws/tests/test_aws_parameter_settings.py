@@ -262,5 +262,5 @@ async def test_a_denied_write_names_the_action_to_allow(front: Front, provider: 
     refused_push = await refusal(provider, item(key, b"canary"))
 
     assert refused_push.reason is ErrorReason.PERMISSION_DENIED
-    wanted = f'parameter "{key}" in eu-west-1: PutParameter is denied; allow ssm:AddTagsToResource'
+    wanted = f'parameter "{key}" in eu-west-1: PutParameter is denied (HTTP 400); allow ssm:AddTagsToResource'
     assert refused_push.message == wanted

@@ -11,7 +11,7 @@ import pytest
 from eso_api.values import SecretBytes
 from eso_provider_aws.provider import SecretsManager
 from eso_provider_aws.testing.front import Front, refused
-from eso_provider_aws.testing.pushes import envelope, item, outcome, push, refusal
+from eso_provider_aws.testing.pushes import delete, envelope, item, outcome, push, refusal
 from eso_provider_aws.testing.sessions import admin, context, tags
 from eso_sdk.kinds import served_kind
 from eso_sdk.testing import InMemory
@@ -40,11 +40,11 @@ def _item(name: str, value: bytes = b"x", **spec: Any) -> PushItem:
     return item(name, value, provider_metadata=envelope(**spec))
 
 
-def _with_policy(name: str, policy: Any = None, **more: Any) -> PushItem:
+def _with_policy(name: str, policy: Any = None, part: str = "", **more: Any) -> PushItem:
     text = policy if isinstance(policy, bytes) else json.dumps(policy or POLICY).encode()
     spec = {"policySourceRef": SOURCE, **more}
     resolved = (Credential(POINTER, SecretBytes(text)),)
-    return item(name, b"x", provider_metadata=envelope(resourcePolicy=spec), resolved=resolved)
+    return item(name, b"x", part, provider_metadata=envelope(resourcePolicy=spec), resolved=resolved)
 
 
 # --- form -------------------------------------------------------------------------------------------------------------
@@ -274,17 +274,64 @@ async def test_a_policy_that_replaced_ours_stays(provider: InMemory, secrets_man
     assert tags(secrets_manager.describe_secret(SecretId=name)["Tags"]) == MARK
 
 
-async def test_a_push_without_metadata_does_not_revoke_the_policy_of_another(
+@pytest.mark.parametrize("part", [pytest.param("", id="the whole value"), pytest.param("db", id="a property")])
+async def test_an_entry_whose_metadata_is_removed_revokes_its_policy(
+    provider: InMemory, either: Front, server: str, name: str, part: str
+) -> None:
+    client, call = _client(server), context(SecretsManager)
+    await outcome(provider, call, _with_policy(name, part=part))
+    assert "ResourcePolicy" in client.get_resource_policy(SecretId=name)
+    either.forget()
+
+    assert await outcome(provider, call, item(name, b"x", part)) is UPDATED
+
+    assert either.counts == READS | {"GetResourcePolicy": 1, "DeleteResourcePolicy": 1, "UntagResource": 1}
+    assert "ResourcePolicy" not in client.get_resource_policy(SecretId=name)
+    assert tags(client.describe_secret(SecretId=name)["Tags"]) == MARK
+    assert await outcome(provider, call, item(name, b"x", part)) is UNCHANGED
+
+
+async def test_an_entry_without_metadata_for_another_property_leaves_the_policy_alone(
     front: Front, provider: InMemory, secrets_manager: Any, name: str
 ) -> None:
     call = context(SecretsManager)
-    await outcome(provider, call, _with_policy(name))
+    await outcome(provider, call, _with_policy(name, part="db"))
+    await outcome(provider, call, item(name, b"x", "other"))
     front.forget()
 
-    assert await outcome(provider, call, item(name, b"x")) is UNCHANGED
+    assert await outcome(provider, call, item(name, b"x", "other")) is UNCHANGED
 
     assert front.counts == READS
     assert "ResourcePolicy" in secrets_manager.get_resource_policy(SecretId=name)
+
+
+@pytest.mark.usefixtures("front")
+async def test_the_deletion_of_a_property_revokes_the_policy_of_its_entry(
+    provider: InMemory, secrets_manager: Any, name: str
+) -> None:
+    call = context(SecretsManager)
+    await outcome(provider, call, _with_policy(name, part="db"))
+    await outcome(provider, call, item(name, b"x", "other"))
+
+    assert await delete(provider, call, name, "db") == [True]
+
+    assert "ResourcePolicy" not in secrets_manager.get_resource_policy(SecretId=name)
+
+
+@pytest.mark.usefixtures("front")
+async def test_a_policy_whose_mark_names_no_property_is_revoked_by_a_push_of_the_whole_value(
+    provider: InMemory, secrets_manager: Any, name: str
+) -> None:
+    """Earlier versions wrote such marks."""
+    call = context(SecretsManager)
+    await outcome(provider, call, _with_policy(name))
+    mark = "external-secrets-resource-policy"
+    digest = tags(secrets_manager.describe_secret(SecretId=name)["Tags"])[mark].partition("/")[0]
+    secrets_manager.tag_resource(SecretId=name, Tags=[{"Key": mark, "Value": digest}])
+
+    await outcome(provider, call, item(name, b"x"))
+
+    assert "ResourcePolicy" not in secrets_manager.get_resource_policy(SecretId=name)
 
 
 async def test_named_tags_leave_the_mark_of_a_policy_alone(

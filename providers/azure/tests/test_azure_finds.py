@@ -137,6 +137,7 @@ async def test_a_quota_pauses_all_calls_to_the_vault(azure: AzureServer, provide
     assert isinstance(paused, ProviderError)
     assert (limited.reason, limited.retry_after) == (ErrorReason.RATE_LIMITED, 7)
     assert paused.reason is ErrorReason.RATE_LIMITED
+    assert "HTTP 429" in limited.message
     assert 0 < paused.retry_after <= 7
     assert len(azure.asked("* kv-busy*")) == 1
 

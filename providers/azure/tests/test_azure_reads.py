@@ -57,8 +57,12 @@ async def test_a_reference_leads_to_a_part_of_a_secret(
         pytest.param(
             RemoteRef("cert/absent"), ErrorReason.SECRET_NOT_FOUND, 'certificate "absent"', id="no certificate"
         ),
-        pytest.param(RemoteRef("off"), ErrorReason.BACKEND_ERROR, "is disabled; enable it", id="disabled, not denied"),
-        pytest.param(RemoteRef("key/off"), ErrorReason.BACKEND_ERROR, "is disabled; enable it", id="a disabled key"),
+        pytest.param(
+            RemoteRef("off"), ErrorReason.BACKEND_ERROR, "is disabled (HTTP 403); enable it", id="disabled, not denied"
+        ),
+        pytest.param(
+            RemoteRef("key/off"), ErrorReason.BACKEND_ERROR, "is disabled (HTTP 403); enable it", id="a disabled key"
+        ),
     ],
 )
 async def test_a_failed_read_says_which_object_and_why(

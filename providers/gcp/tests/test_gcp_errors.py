@@ -97,6 +97,7 @@ async def test_a_quota_makes_one_call_and_says_when_to_come_again(
     assert (first.reason, later.reason) == (ErrorReason.RATE_LIMITED, ErrorReason.RATE_LIMITED)
     assert 10.0 < later.retry_after <= 17.0
     assert google.secrets.calls == {"AccessSecretVersion": 1}
+    assert "HTTP 429" in first.message
     assert 'project "my-project-1"' in first.message
 
 

@@ -173,7 +173,7 @@ async def test_cloudsmith_exchanges_the_token_of_the_account_for_a_login(
 async def test_cloudsmith_accepts_only_a_created_token(client: InMemory, smith: CloudsmithServer) -> None:
     smith.script("POST *", Said(200, {"token": signed("x", 4102444800)}))
 
-    assert "status 200" in (await failure(client.generate(smith_context(smith.url)))).message
+    assert "HTTP 200" in (await failure(client.generate(smith_context(smith.url)))).message
 
 
 # --- Grafana ---------------------------------------------------------------------------------------------------------

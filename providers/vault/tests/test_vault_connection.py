@@ -312,6 +312,7 @@ async def test_retry_after_is_passed_on(provider: InMemory) -> None:
         error = problem(await provider.get_one(context_of(server.url), "app"))
 
     assert error.retry_after == 7.0
+    assert "(HTTP 429)" in error.message
 
 
 async def test_a_rate_limit_quota_of_the_server_is_rate_limited(

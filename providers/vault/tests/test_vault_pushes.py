@@ -137,11 +137,11 @@ async def test_a_whole_secret_becomes_the_document(
 ) -> None:
     first = await push_one(provider, store(mount), item("app", {"user": b"anna", "password": b"<x>&"}))
     second = await push_one(provider, store(mount), item("app", {"user": b"anna", "password": b"<x>&"}))
-    await push_one(provider, store(mount), item("nested", {"user": b"anna"}, "config"))
+    await push_one(provider, store(mount), item("nested", {"user": b"<anna>&"}, "config"))
 
     assert (first, second) == (CREATED, UNCHANGED)
     assert bao.read(mount, "app")["data"] == {"user": "anna", "password": "<x>&"}
-    assert bao.read(mount, "nested")["data"] == {"config": '{"user":"anna"}'}
+    assert bao.read(mount, "nested")["data"] == {"config": '{"user":"<anna>&"}'}
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from typing import Any
 import typer
 
 from eso_api.kinds import KINDS
+from eso_api.stores.projectproviders import REMOVED_UPSTREAM
 from eso_cli.connecting import connected
 from eso_cli.demand import offers
 from eso_cli.documents import InputError
@@ -124,6 +125,8 @@ def _advice(row: Needed) -> str:
             f"provider {row.name} is not installed beside eso: install eso-provider-{row.name},"
             f" or in a cluster set providers.{row.name}.enabled=true of the chart external-secrets"
         )
+    if any(not need.want.group and need.want.name in REMOVED_UPSTREAM for need in row.needs):
+        return f"{', '.join(map(str, row.needs))}: upstream removed this backend; move the values to another one"
     return f"{', '.join(map(str, row.needs))}: this project has no provider for it; write one (eso provider new NAME)"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -19,6 +20,7 @@ from eso_operator.calling.protection.weights import MIB, Weights
 from eso_operator.calling.settings import PlannerSettings
 from eso_operator.resolving.resolved import BoundStore, CallPolicy, SecretTls
 from eso_operator.testing.boundstores import bound_store, endpoint, wanted
+from eso_operator.testing.gateways import LoopbackGateway
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import GetItem, GetResult, Limits, MetadataPolicy, RemoteRef, Shape
 from kubebase.testing.clock import VirtualClock
@@ -36,7 +38,7 @@ class Backend:
     error: ProviderError | None = None
     calls: list[tuple[str, tuple[GetItem, ...]]] = field(default_factory=list)
 
-    async def get(self, bound: BoundStore, items: Sequence[GetItem]) -> tuple[GetResult, ...]:
+    async def get(self, bound: BoundStore, items: Sequence[GetItem], **_: object) -> tuple[GetResult, ...]:
         self.calls.append((bound.identity, tuple(items)))
         if self.latency:
             await self.clock.sleep(self.latency)
@@ -267,7 +269,7 @@ async def test_more_than_the_bound_of_waiting_items_is_refused(backend: Backend)
 
 async def test_a_defect_of_ours_reaches_the_callers_and_not_only_the_log(backend: Backend) -> None:
     class Defective(Backend):
-        async def get(self, bound: BoundStore, items: Sequence[GetItem]) -> tuple[GetResult, ...]:
+        async def get(self, bound: BoundStore, items: Sequence[GetItem], **_: object) -> tuple[GetResult, ...]:
             del bound, items
             raise KeyError("a defect")
 
@@ -341,7 +343,7 @@ class Noting(Backend):
 
     callers: list[tuple[str, int]] = field(default_factory=list)
 
-    async def get(self, bound: BoundStore, items: Sequence[GetItem]) -> tuple[GetResult, ...]:
+    async def get(self, bound: BoundStore, items: Sequence[GetItem], **_: object) -> tuple[GetResult, ...]:
         self.callers.append((bound.resolved.caller.namespace, len(items)))
         return await super().get(bound, items)
 
@@ -376,7 +378,7 @@ async def test_an_object_that_reads_too_much_stops_reading(backend: Backend) -> 
     """Its remaining reads are not sent."""
 
     class Large(Backend):
-        async def get(self, bound: BoundStore, items: Sequence[GetItem]) -> tuple[GetResult, ...]:
+        async def get(self, bound: BoundStore, items: Sequence[GetItem], **_: object) -> tuple[GetResult, ...]:
             await super().get(bound, items)
             if len(items) > 1:
                 raise ProviderError(ErrorReason.PAYLOAD_TOO_LARGE, "larger than one message may be")
@@ -395,3 +397,21 @@ async def test_an_object_that_reads_too_much_stops_reading(backend: Backend) -> 
     assert "8 MiB in all" in error.message
     assert sum(len(items) == 1 for _, items in large.calls) == 3
     assert weights.held.taken == 0
+
+
+async def test_a_reader_does_not_wait_for_the_retries_of_another(loop: LoopbackGateway) -> None:
+    """Both are read by one call; only the second has an item that fails."""
+    registry = PrometheusMetrics(CollectorRegistry())
+    reads = ReadPlanner(loop.gateway, loop.clock, settings=PlannerSettings(), metrics=registry)
+    loop.provider.passing_item_errors["b"] = deque([ProviderError(ErrorReason.BACKEND_UNAVAILABLE, "down")])
+    bound = bound_store(policy=CallPolicy(gated=True, max_retries=1, retry_interval=10.0))
+    healthy = asyncio.create_task(reads.read(bound, wanted("a")))
+    failing = asyncio.create_task(reads.read(bound, wanted("a", "b")))
+
+    await loop.clock.advance(1.0)
+    early = (healthy.done(), failing.done())
+    await loop.clock.advance(30.0)
+
+    assert early == (True, False)
+    assert [each.outcome for each in await failing] == [SecretBytes(b"value-of-a"), SecretBytes(b"value-of-b")]
+    assert [[item.ref.key for item in asked] for asked in loop.provider.asked] == [["a", "b"], ["b"]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 
 import pytest
 
@@ -146,6 +147,100 @@ async def test_a_store_gets_the_retries_it_asks_for(
 
     assert loop.provider.calls["GetSecrets"] == calls
     assert (call.exception() is None) == (calls == failures + 1)
+
+
+@pytest.mark.parametrize(
+    ("reason", "calls"),
+    [
+        pytest.param(ErrorReason.BACKEND_UNAVAILABLE, 3, id="a backend that is down"),
+        pytest.param(ErrorReason.RATE_LIMITED, 3, id="a throttled item"),
+        pytest.param(ErrorReason.BACKEND_TIMEOUT, 3, id="a slow backend"),
+        pytest.param(ErrorReason.BACKEND_ERROR, 1, id="not an answer that another call would get again"),
+        pytest.param(ErrorReason.SECRET_NOT_FOUND, 1, id="not a missing key"),
+        pytest.param(ErrorReason.PERMISSION_DENIED, 1, id="not a denied key"),
+        pytest.param(ErrorReason.INTERNAL, 1, id="not a defect of the provider"),
+    ],
+)
+async def test_items_are_repeated_by_the_class_of_their_error(
+    loop: LoopbackGateway, reason: ErrorReason, calls: int
+) -> None:
+    loop.provider.item_errors["a"] = error(reason)
+    call = asyncio.create_task(loop.gateway.get(bound_store(policy=TWICE), wanted("a")))
+
+    await loop.clock.run_until_idle()
+
+    assert (await call)[0].outcome == error(reason)
+    assert loop.provider.calls["GetSecrets"] == calls
+
+
+async def test_an_item_gets_the_retries_of_its_store_and_no_other_item_is_asked_for_again(
+    loop: LoopbackGateway,
+) -> None:
+    loop.provider.passing_item_errors["a"] = deque(error(ErrorReason.BACKEND_UNAVAILABLE) for _ in range(3))
+    policy = CallPolicy(gated=True, max_retries=3, retry_interval=0.05)
+    call = asyncio.create_task(loop.gateway.get(bound_store(policy=policy), wanted("a", "b")))
+
+    await loop.clock.run_until_idle()
+
+    assert [each.outcome for each in await call] == [SecretBytes(b"value-of-a"), SecretBytes(b"value-of-b")]
+    assert [[item.ref.key for item in asked] for asked in loop.provider.asked] == [["a", "b"], ["a"], ["a"], ["a"]]
+    assert loop.clock.monotonic() == pytest.approx(0.05 + 0.1 + 0.2)
+
+
+async def test_a_store_without_retries_gets_the_first_failure_of_an_item(loop: LoopbackGateway) -> None:
+    loop.provider.passing_item_errors["a"] = deque([error(ErrorReason.BACKEND_UNAVAILABLE)])
+
+    results = await loop.gateway.get(bound_store(policy=CallPolicy(gated=True, max_retries=0)), wanted("a"))
+
+    assert results[0].outcome == error(ErrorReason.BACKEND_UNAVAILABLE)
+    assert loop.provider.calls["GetSecrets"] == 1
+
+
+@pytest.mark.parametrize(
+    ("operation", "calls"),
+    [
+        pytest.param("check", 2, id="check"),
+        pytest.param("push", 1, id="a push without a key is not"),
+        pytest.param("push with key", 2, id="a push with an idempotency key"),
+        pytest.param("delete", 1, id="a delete without a key is not"),
+        pytest.param("delete with key", 2, id="a delete with an idempotency key"),
+    ],
+)
+async def test_only_items_that_do_no_harm_are_repeated(loop: LoopbackGateway, operation: str, calls: int) -> None:
+    loop.provider.passing_item_errors = {
+        key: deque([error(ErrorReason.RATE_LIMITED, retry_after=2.0)]) for key in ("a", "x")
+    }
+    call = asyncio.create_task(_made(loop, operation))
+
+    await loop.clock.run_until_idle()
+
+    assert await call
+    assert loop.provider.calls.total() == calls
+    assert loop.clock.monotonic() == pytest.approx(2.0 if calls == 2 else 0.0)
+
+
+async def test_an_item_that_asks_for_a_pause_beyond_the_deadline_is_not_repeated(loop: LoopbackGateway) -> None:
+    loop.provider.item_errors["a"] = error(ErrorReason.RATE_LIMITED, retry_after=40.0)
+
+    results = await loop.gateway.get(bound_store(policy=TWICE), wanted("a"))
+
+    assert isinstance(results[0].outcome, ProviderError)
+    assert loop.clock.monotonic() == 0.0
+
+
+async def test_results_of_items_outlive_a_retry_that_fails_as_a_whole(loop: LoopbackGateway) -> None:
+    loop.provider.item_errors["a"] = error(ErrorReason.BACKEND_UNAVAILABLE)
+    call = asyncio.create_task(loop.gateway.get(bound_store(policy=TWICE), wanted("a", "b")))
+    await loop.clock.settle()
+
+    loop.provider.broken = error(ErrorReason.CONFIG_INVALID)
+    await loop.clock.run_until_idle()
+
+    assert [each.outcome for each in await call] == [
+        error(ErrorReason.BACKEND_UNAVAILABLE),
+        SecretBytes(b"value-of-b"),
+    ]
+    assert loop.provider.calls["GetSecrets"] == 2
 
 
 async def test_the_tries_of_one_call_do_not_add_up_to_a_long_rest(loop: LoopbackGateway) -> None:

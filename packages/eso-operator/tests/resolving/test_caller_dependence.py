@@ -111,7 +111,7 @@ class Callers:
     def __init__(self) -> None:
         self.seen: list[str] = []
 
-    async def get(self, bound: BoundStore, items: Sequence[GetItem]) -> tuple[GetResult, ...]:
+    async def get(self, bound: BoundStore, items: Sequence[GetItem], **_: object) -> tuple[GetResult, ...]:
         self.seen.append(bound.resolved.caller.namespace)
         return tuple(GetResult(item.item_id, SecretBytes(b"value")) for item in items)
 

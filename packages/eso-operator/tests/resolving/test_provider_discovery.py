@@ -498,3 +498,23 @@ def test_a_class_may_tighten_the_limits_of_its_provider_and_not_widen_them() -> 
     limits = resolved(STORE_REF, with_class({"name": "fake"}), cls, handshakes=EveryConnection(said)).handshake.limits
 
     assert limits == Limits(max_batch_items=50, max_in_flight=5, max_deadline=10.0)
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        pytest.param("azurekv", "package eso-provider-azure, or providers.azure.enabled=true", id="the real package"),
+        pytest.param("openBao", "package eso-provider-vault", id="a package of two keys"),
+        pytest.param("conjur", 'a provider for "conjur" is not available yet; use another backend', id="none yet"),
+        pytest.param("alibaba", 'upstream removed the backend "alibaba", and it is not available here', id="alibaba"),
+        pytest.param("device42", 'upstream removed the backend "device42", and it is not', id="device42"),
+    ],
+)
+def test_a_key_without_an_installed_provider_says_what_to_do(key: str, words: str) -> None:
+    store = obj(CORE_V1, "SecretStore", "store", "team-a", spec={"provider": {key: {}}})
+
+    error = refused(StoreRef(name="store"), store)
+
+    assert error.reason is Reason.NOT_INSTALLED
+    assert words in str(error)
+    assert f"eso-provider-{key.lower()}" not in str(error)

@@ -35,7 +35,10 @@ class Draft:
     def put(self, key: str, name: str, raw: bytes) -> bool:
         """Set a property, or the whole value if there is no name; return whether the value changed."""
         before = self.value
-        self.value = self._with(key, name, raw) if name else raw
+        after = self._with(key, name, raw) if name else raw
+        if name and before is not None and _document(after) == _document(before):
+            return False  # the same document, which another writer may spell differently: `<` as \u003c
+        self.value = after
         return self.value != before
 
     def remove(self, name: str) -> bool:

@@ -96,11 +96,27 @@ def version_differs(key: str) -> ProviderError:
     return ProviderError(ErrorReason.PRECONDITION_FAILED, f'"{key}" no longer has the expected version')
 
 
-def throttled(retry_after: float = 0.0, *, backend_code: str = "") -> ProviderError:
-    """Return the error "the backend throttles calls". `retry_after` is in seconds; 0 if the backend names no time."""
-    return ProviderError(
-        ErrorReason.RATE_LIMITED, "the backend limits its calls", retry_after=retry_after, backend_code=backend_code
-    )
+def throttled(retry_after: float = 0.0, *, backend_code: str = "", subject: str = "the backend") -> ProviderError:
+    """Return the error "the backend throttles calls". `retry_after` is in seconds; 0 if the backend names no time.
+
+    `backend_code` is the HTTP status, if there is one.
+    """
+    told = f": HTTP {backend_code}" if backend_code.isdecimal() else ""
+    what = f"{subject} limits its calls{told}"
+    return ProviderError(ErrorReason.RATE_LIMITED, what, retry_after=retry_after, backend_code=backend_code)
+
+
+def with_status(error: ProviderError, status: int) -> ProviderError:
+    """Add the HTTP status of an answer to the message, unless it is there already; return the error.
+
+    Errors about a missing key, property or version stay as they are: they say all that matters.
+    """
+    told = f"HTTP {status}"
+    if status and not error.is_not_found and told not in error.message:
+        problem, semicolon, remedy = error.message.partition("; ")
+        error.message = f"{problem} ({told}){semicolon}{remedy}"
+        error.args = (error.message,)
+    return error
 
 
 def unavailable(what: str, *, backend_code: str = "") -> ProviderError:
@@ -141,16 +157,16 @@ def error_for_status(status: int, subject: str, *, retry_after: float = 0.0) -> 
         case _ if 200 <= status < 300:
             return None
         case 401:
-            return rejected(f"{subject} does not accept the credentials: status 401", backend_code=code)
+            return rejected(f"{subject} does not accept the credentials: HTTP 401", backend_code=code)
         case 403:
-            message = f"{subject} denies access: status 403"
+            message = f"{subject} denies access: HTTP 403"
             return ProviderError(ErrorReason.PERMISSION_DENIED, message, backend_code=code)
         case 413:
-            message = f"{subject} says that the request is too large: status 413"
+            message = f"{subject} says that the request is too large: HTTP 413"
             return ProviderError(ErrorReason.PAYLOAD_TOO_LARGE, message, backend_code=code)
         case 429:
-            return throttled(retry_after, backend_code=code)
+            return throttled(retry_after, backend_code=code, subject=subject)
         case _ if status >= 500:
-            return unavailable(f"{subject} answers with status {code}", backend_code=code)
+            return unavailable(f"{subject} answers with HTTP {code}", backend_code=code)
         case _:
-            return backend_error(f"{subject} answers with status {code}", backend_code=code)
+            return backend_error(f"{subject} answers with HTTP {code}", backend_code=code)

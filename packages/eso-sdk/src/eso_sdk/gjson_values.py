@@ -42,12 +42,13 @@ _SIMPLE_ESCAPES = {
     0x74: b"\t",
 }
 _HEX4 = re.compile(rb"[0-9a-fA-F]{4}")
-_QUOTES = {
+_PLAIN_QUOTES = {
     # Bytes that are not UTF-8, as they were decoded.
     **dict.fromkeys(range(0xDC80, 0xDD00), "\\ufffd"),
-    **{code: f"\\u{code:04x}" for code in (*range(0x20), *b"<>&", 0x2028, 0x2029)},
+    **{code: f"\\u{code:04x}" for code in (*range(0x20), 0x2028, 0x2029)},
     **{ord(character): f"\\{short}" for character, short in zip('\b\f\n\r\t\\"', 'bfnrt\\"', strict=True)},
 }
+_QUOTES = {**_PLAIN_QUOTES, **{code: f"\\u{code:04x}" for code in b"<>&"}}
 
 
 class Kind(Enum):
@@ -273,6 +274,11 @@ def _hex4(text: bytes, position: int) -> int:
 def quoted(text: bytes) -> bytes:
     """Encode a text as a JSON string that is also safe inside HTML; bytes that are not UTF-8 become U+FFFD."""
     return b'"' + text.decode("utf-8", "surrogateescape").translate(_QUOTES).encode() + b'"'
+
+
+def plainly_quoted(text: bytes) -> bytes:
+    """Encode a text as a JSON string without HTML escapes; bytes that are not UTF-8 become U+FFFD."""
+    return b'"' + text.decode("utf-8", "surrogateescape").translate(_PLAIN_QUOTES).encode() + b'"'
 
 
 def parsed_float(text: bytes) -> float:

@@ -287,7 +287,7 @@ class HttpStatusError(ProviderError):
     """The server answered an upgrade request with a status."""
 
     def __init__(self, status: int, subject: str) -> None:
-        super().__init__(ErrorReason.BACKEND_ERROR, f"{subject} answers with status {status}", backend_code=str(status))
+        super().__init__(ErrorReason.BACKEND_ERROR, f"{subject} answers with HTTP {status}", backend_code=str(status))
         self.status = status
 
 

@@ -270,9 +270,9 @@ class Rest:
         """Return the error for a 401. An identity with rejected credentials gets it for a minute without a call."""
         subject = request.subject or self.settings.subject
         if not self._is_anonymous and (self._authorization.logs_in or self._key in self._accepted):
-            message = f"{subject} denies access: status 401, although the credentials are valid; check their rights"
+            message = f"{subject} denies access: HTTP 401, although the credentials are valid; check their rights"
             return ProviderError(ErrorReason.PERMISSION_DENIED, message, backend_code="401")
-        error = rejected(f"{subject} does not accept the credentials: status 401", backend_code="401")
+        error = rejected(f"{subject} does not accept the credentials: HTTP 401", backend_code="401")
         # Without an authorization, tenants share the key, and the rejected credentials are those of this request alone.
         if not self._is_anonymous:
             self._refusals.add(self._key, error, REFUSED, self.clock.monotonic())
@@ -330,9 +330,9 @@ class Rest:
     def _error(self, answer: HttpAnswer, request: RestRequest) -> ProviderError:
         subject, limits = request.subject or self.settings.subject, self.settings.limits
         if limits is not None and (wait := limits(answer, self.clock.now())) is not None:
-            return throttled(wait, backend_code=str(answer.status))
+            return throttled(wait, backend_code=str(answer.status), subject=subject)
         error = status_error(answer, subject, self.clock)
-        return error or backend_error(f"{subject} answers with status {answer.status}")
+        return error or backend_error(f"{subject} answers with HTTP {answer.status}")
 
 
 def segments(*parts: str) -> str:

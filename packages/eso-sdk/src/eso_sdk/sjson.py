@@ -22,13 +22,12 @@ from eso_sdk.gjson_values import (
     STRING,
     VALUE_START,
     elements,
-    quoted,
+    plainly_quoted,
     span,
     unescaped,
 )
 
 _SYNTAX = re.compile(rb"[.\\|#@*?]")
-_NEEDS_QUOTING = re.compile(rb'[\x00-\x1f\x80-\xff"\\]')
 _MAX_INDEX_DIGITS: Final = 7
 _APPEND: Final = b"-1"
 _NULL: Final = b"null,"
@@ -41,7 +40,7 @@ class SjsonError(ValueError):
 def set_text(document: bytes, path: str, text: bytes) -> bytes:
     """Return the document with a JSON string at the path; bytes that are not UTF-8 become U+FFFD."""
     steps = _steps(document, path)
-    return _bounded(_with(document, steps, _stringified(text)))
+    return _bounded(_with(document, steps, plainly_quoted(text)))
 
 
 def delete(document: bytes, path: str) -> bytes:
@@ -155,7 +154,7 @@ def _with_entry(document: bytes, steps: Sequence[_Step], text: bytes) -> bytes:
 
 
 def _member(steps: Sequence[_Step], text: bytes) -> bytes:
-    return _stringified(steps[0].name) + b":" + _inner(steps, text)
+    return plainly_quoted(steps[0].name) + b":" + _inner(steps, text)
 
 
 def _nulls(count: int) -> bytes:
@@ -172,11 +171,6 @@ def _inner(steps: Sequence[_Step], text: bytes) -> bytes:
     if steps[1].appends:
         return b"[" + _inner(steps[1:], text) + b"]"
     return _built(steps[1:], text)
-
-
-def _stringified(text: bytes) -> bytes:
-    # Plain ASCII stays as it is; any other text is also made safe for HTML, as in the original.
-    return quoted(text) if _NEEDS_QUOTING.search(text) else b'"' + text + b'"'
 
 
 def _bounded(document: bytes) -> bytes:

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
+from eso_sdk.errors import throttled
 from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.clock import Clock
 from kubebase.deadline import Deadline
@@ -40,6 +41,7 @@ class Throttle:
         self._subject = subject
         self._pause = 0.0
         self._until = float("-inf")
+        self._code = ""
         self._round = 0
         self._width = FULL_WIDTH
         self._running = 0
@@ -55,7 +57,7 @@ class Throttle:
             self._widen(begun)
         except ProviderError as failed:
             if failed.reason is ErrorReason.RATE_LIMITED:
-                self._limited(begun, failed.retry_after)
+                self._limited(begun, failed)
                 failed.retry_after = max(failed.retry_after, self._left())
             elif failed.reason not in _NO_ANSWER:
                 self._widen(begun)
@@ -69,7 +71,7 @@ class Throttle:
         """Close the gate if one item of an answer met the limit, although the call succeeded."""
         if error.reason is ErrorReason.RATE_LIMITED:
             if self._left() == 0:
-                self._limited(self._round, error.retry_after)
+                self._limited(self._round, error)
             error.retry_after = max(error.retry_after, self._left())
         return error
 
@@ -95,7 +97,7 @@ class Throttle:
     def _left(self) -> float:
         return max(self._until - self._clock.monotonic(), 0.0)
 
-    def _limited(self, begun: int, told: float) -> None:
+    def _limited(self, begun: int, limit: ProviderError) -> None:
         """Start or extend the pause, to what the service says at least.
 
         Calls that started before the throttling was noticed do not extend it.
@@ -106,7 +108,8 @@ class Throttle:
         soon = now - self._until <= LONGEST_PAUSE
         self._round += 1
         self._pause = min(self._pause * 2, LONGEST_PAUSE) if soon else FIRST_PAUSE
-        self._until = now + max(self._pause, told)
+        self._until = now + max(self._pause, limit.retry_after)
+        self._code = limit.backend_code
         self._width = 1
 
     def _widen(self, begun: int) -> None:
@@ -114,6 +117,4 @@ class Throttle:
             self._width = min(self._width + 1, FULL_WIDTH)
 
     def _refusal(self, left: float) -> ProviderError:
-        return ProviderError(
-            ErrorReason.RATE_LIMITED, f"{self._subject} limits its calls; asked again later", retry_after=left
-        )
+        return throttled(left, backend_code=self._code, subject=self._subject)

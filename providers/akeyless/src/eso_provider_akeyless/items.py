@@ -137,7 +137,7 @@ class Items:
 
     def _existing(self, answer: RestAnswer | None, name: str) -> None:
         if answer is None:
-            raise backend_error(f"{self._subject(name)} answers with status 404", backend_code="404")
+            raise backend_error(f"{self._subject(name)} answers with HTTP 404", backend_code="404")
 
     def _subject(self, name: str) -> str:
         return f'{self._rest.settings.subject}, item "{name}"' if name else self._rest.settings.subject

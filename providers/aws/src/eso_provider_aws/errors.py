@@ -30,6 +30,7 @@ from botocore.exceptions import (
 )
 from botocore.parsers import ResponseParserError
 
+from eso_sdk.errors import with_status
 from eso_wire.errors import ErrorReason, ProviderError, RetryClass
 
 FAILURES: Final = (ClientError, BotoCoreError, ResponseParserError, TimeoutError, OSError, ValueError)
@@ -119,8 +120,9 @@ def refusal(failed: Exception, asked: Asked) -> ProviderError:
     if isinstance(failed, ClientError):
         told: Any = failed.response
         error = told.get("Error", {})
-        status = told.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        return of_code(str(error.get("Code", "")), str(error.get("Message", "")), asked, status=int(status))
+        status = int(told.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+        refused = of_code(str(error.get("Code", "")), str(error.get("Message", "")), asked, status=status)
+        return with_status(refused, status)
     return _without_answer(failed, asked)
 
 
@@ -154,7 +156,7 @@ def of_code(code: str, message: str, asked: Asked, *, status: int = 0) -> Provid
         words = f"{asked}: the service does not accept the request {asked.operation} ({code}); check names and fields"
         return error(ErrorReason.INVALID_REQUEST, words, retry=RetryClass.BACKOFF)
     if not code:
-        words = f"{asked}: {asked.operation} got status {status} without a code of AWS; check proxies on the way"
+        words = f"{asked}: {asked.operation} got HTTP {status} without a code of AWS; check proxies on the way"
         return error(ErrorReason.BACKEND_ERROR, words)
     return error(ErrorReason.BACKEND_ERROR, f"{asked}: {asked.operation} was refused ({code})")
 

@@ -25,7 +25,7 @@ from typing import Any, Final
 from azure.core.exceptions import AzureError, HttpResponseError
 
 from eso_provider_azure.names import Kind
-from eso_sdk.errors import backend_error, rejected, unavailable
+from eso_sdk.errors import backend_error, rejected, unavailable, with_status
 from eso_wire.errors import ErrorReason, ProviderError
 
 _ABSENT: Final = re.compile(r"(Secret|Key|Certificate)NotFound")
@@ -89,6 +89,10 @@ def refusal(failed: Exception, asked: Asked) -> ProviderError:
         words = f"{asked}: {asked.operation} was answered with something that is not an answer of Key Vault"
         return backend_error(f"{words} ({type(failed).__name__}); check vaultUrl and proxies on the way")
     status = int(failed.status_code or 0)
+    return with_status(_of_status(status, failed, asked), status)
+
+
+def _of_status(status: int, failed: HttpResponseError, asked: Asked) -> ProviderError:
     code, inner, message = _codes(failed)
     words = f"{asked}: {asked.operation}"
     if status == 404 and _ABSENT.fullmatch(code):
@@ -108,11 +112,11 @@ def refusal(failed: Exception, asked: Asked) -> ProviderError:
         said = f"{words} exceeds a limit of Key Vault (a secret has at most 25,000 characters); make the value smaller"
         return ProviderError(ErrorReason.PAYLOAD_TOO_LARGE, said, backend_code=code)
     if status >= 500:
-        return unavailable(f"{words} got status {status}", backend_code=code or str(status))
+        return unavailable(f"{words} got HTTP {status}", backend_code=code or str(status))
     if status == 400 and code:
         return ProviderError(ErrorReason.INVALID_REQUEST, f"{words} was refused ({code})", backend_code=code)
     if not code:
-        return backend_error(f"{words} got status {status} without a code of Key Vault; check proxies on the way")
+        return backend_error(f"{words} got HTTP {status} without a code of Key Vault; check proxies on the way")
     return backend_error(f"{words} was refused ({code})", backend_code=code)
 
 
@@ -151,6 +155,6 @@ def _forbidden(code: str, message: str, asked: Asked) -> ProviderError:
         words = f"{asked}: {asked.operation} is denied by the network rules of the vault; allow the provider's address"
         return ProviderError(ErrorReason.PERMISSION_DENIED, words, backend_code=code)
     if not code:
-        return backend_error(f"{asked}: {asked.operation} got status 403 without a code of Key Vault; check proxies")
+        return backend_error(f"{asked}: {asked.operation} got HTTP 403 without a code of Key Vault; check proxies")
     words = f"{asked}: {asked.operation} is denied; {asked.grant}"
     return ProviderError(ErrorReason.PERMISSION_DENIED, words, backend_code=code)

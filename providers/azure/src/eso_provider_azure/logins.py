@@ -49,11 +49,11 @@ def login_error(failed: Exception, subject: str, clock: Clock) -> ProviderError:
     found = _CODE.search(str(getattr(failed, "message", "")))
     code = found.group() if found else str(status or "")
     if status == 429:
-        words = f"Entra ID limits the logins of {subject}; asked again later"
+        words = f"Entra ID limits the logins of {subject} (HTTP 429); asked again later"
         wait = retry_after(answer.headers, clock.now())
         return ProviderError(ErrorReason.RATE_LIMITED, words, retry_after=wait, backend_code=code)
     if status >= 500:
-        return unavailable(f"Entra ID has no token for {subject}: status {status}", backend_code=code)
+        return unavailable(f"Entra ID has no token for {subject}: HTTP {status}", backend_code=code)
     if found is None and status in (0, 404):
         words = f"the login of {subject} was answered with something that is not an answer of Entra ID"
         return backend_error(f"{words}; check the authority and proxies on the way", backend_code=code)

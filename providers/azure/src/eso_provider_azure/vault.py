@@ -79,7 +79,7 @@ class Vault:
         self._limits = 0
 
     def _limited(self, left: float) -> ProviderError:
-        words = f"vault {self.url} limits its calls; asked again later"
+        words = f"vault {self.url} limits its calls (HTTP 429); asked again later"
         return ProviderError(ErrorReason.RATE_LIMITED, words, retry_after=left, backend_code="429")
 
     def _settings(self) -> dict[str, Any]:

@@ -47,4 +47,4 @@ def status_of(answer: HttpAnswer) -> int:
 def failure_of(text: str, subject: str, *, login: bool = False) -> ProviderError:
     """Return the error for a text of the SDK."""
     status = meaning(text, login=login)
-    return error_for_status(status, subject) or backend_error(f"{subject} answers with status {status}")
+    return error_for_status(status, subject) or backend_error(f"{subject} answers with HTTP {status}")

@@ -19,6 +19,7 @@ from typing import Any, Final
 from google.api_core.exceptions import GoogleAPICallError
 from grpc import StatusCode
 
+from eso_sdk.errors import with_status
 from eso_wire.errors import ErrorReason, ProviderError
 
 MAX_PAUSE: Final = 300.0
@@ -61,6 +62,11 @@ def refusal(failed: Exception, asked: Asked) -> ProviderError:
     """Return the error of a call that the service refused, or that did not reach it."""
     if not isinstance(failed, GoogleAPICallError):
         return ProviderError(ErrorReason.BACKEND_UNAVAILABLE, f"{asked}: {asked.operation} got no answer")
+    # The library knows which HTTP status belongs to a code of gRPC.
+    return with_status(_of_code(failed, asked), int(failed.code or 0))
+
+
+def _of_code(failed: GoogleAPICallError, asked: Asked) -> ProviderError:
     code: Any = failed.grpc_status_code
     name = code.name if isinstance(code, StatusCode) else "UNKNOWN"
 

@@ -105,7 +105,7 @@ class ActionsStore(Store[GithubProvider]):
         if answer.status == _REFUSED:
             raise ProviderError(
                 ErrorReason.INVALID_REQUEST,
-                f'GitHub refuses secret "{name}" of {self._scope}: status {_REFUSED}; check its name and its value',
+                f'GitHub refuses secret "{name}" of {self._scope}: HTTP {_REFUSED}; check its name and its value',
                 backend_code=str(_REFUSED),
             )
         outcome = PushOutcome.CREATED if answer.status == _CREATED else PushOutcome.UPDATED

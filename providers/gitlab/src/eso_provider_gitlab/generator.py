@@ -132,7 +132,7 @@ class GitlabDeployTokenGenerator(Generator[GitlabDeployTokenSpec]):
             raise refusal(answer.status, place, RIGHTS)
         if answer.status in refused:
             raise backend_error(
-                f"GitLab refuses to create a deploy token for {place}: status {answer.status}; check name, username,"
+                f"GitLab refuses to create a deploy token for {place}: HTTP {answer.status}; check name, username,"
                 " scopes, and that expiresAt is in the future",
                 backend_code=str(answer.status),
             )

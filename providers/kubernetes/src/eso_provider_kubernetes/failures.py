@@ -18,6 +18,7 @@ from eso_sdk.errors import (
     timed_out,
     unavailable,
     version_differs,
+    with_status,
 )
 from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.meta import Resource
@@ -46,6 +47,10 @@ class Request:
 
 def provider_error(error: kube.ApiError, request: Request) -> ProviderError:
     """Return the protocol's error for an answer of the API server."""
+    return with_status(_by_kind(error, request), error.code or 0)
+
+
+def _by_kind(error: kube.ApiError, request: Request) -> ProviderError:
     code = str(error.code or "")
     match error:
         case kube.Unauthorized():
@@ -62,7 +67,7 @@ def provider_error(error: kube.ApiError, request: Request) -> ProviderError:
         case kube.Conflict():
             return version_differs(request.name)
         case kube.Throttled():
-            return throttled(error.retry_after or 0.0, backend_code=code)
+            return throttled(error.retry_after or 0.0, backend_code=code, subject="the API server")
         case kube.TooLarge():
             what = f"the API server refuses to {request}: the object is too large"
             return ProviderError(ErrorReason.PAYLOAD_TOO_LARGE, what, backend_code=code)

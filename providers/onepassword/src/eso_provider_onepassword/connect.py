@@ -206,7 +206,7 @@ class Connect:
                 words = f"{answer.subject}: the item was changed by another writer; tried again later"
                 raise ProviderError(ErrorReason.PRECONDITION_FAILED, words, backend_code="409")
             case 400:
-                raise invalid_request(f"{answer.subject} refuses {request.call} as invalid: status 400; check the key")
+                raise invalid_request(f"{answer.subject} refuses {request.call} as invalid: HTTP 400; check the key")
         return answer
 
 

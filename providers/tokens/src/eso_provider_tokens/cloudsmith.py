@@ -58,5 +58,5 @@ class CloudsmithGenerator(Generator[CloudsmithAccessTokenSpec]):
         body = {"oidc_token": token, "service_slug": self.config.service_slug}
         answer = await self._rest.post(f"openid/{segments(self.config.org_slug)}/", body, call="ExchangeToken")
         if answer.status != 201:
-            raise backend_error(f"{self._subject} does not create a token: status {answer.status}")
+            raise backend_error(f"{self._subject} does not create a token: HTTP {answer.status}")
         return registry_login(USER, answer.read(_Answer).token, self._subject)

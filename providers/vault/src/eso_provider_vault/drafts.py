@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from eso_api.values import SecretBytes
-from eso_provider_vault.documents import Json, Members, NotJsonError, Number, compact, parse, same
+from eso_provider_vault.documents import Json, Members, NotJsonError, Number, parse, same
+from eso_sdk.drafts import payload_of
 from eso_sdk.errors import invalid_request
 from eso_wire.values import PushItem
 
@@ -42,7 +43,7 @@ class Draft:
         if not name:
             return _whole(item)
         value = item.payload
-        told = value.reveal() if isinstance(value, SecretBytes) else compact(_texts(value, key))
+        told = value.reveal() if isinstance(value, SecretBytes) else payload_of(item)
         return {**self.document, name: _text(told, key, name)}
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Final
 
 from eso_provider_vault.replies import Place, Reply, shown
-from eso_sdk.errors import MissingPathError
+from eso_sdk.errors import MissingPathError, with_status
 from eso_wire.errors import ErrorReason, ProviderError, RetryClass
 
 _STANDBY: Final = frozenset({472, 473})
@@ -26,9 +26,10 @@ _REDIRECTS: Final = range(300, 400)
 def refusal(reply: Reply, place: Place) -> ProviderError:
     """Return the error of a failed request; never "not found"."""
     code = f"HTTP {reply.status}"
-    return _by_status(reply, place, code) or ProviderError(
+    error = _by_status(reply, place, code) or ProviderError(
         ErrorReason.BACKEND_ERROR, f"{place} was answered with {code}; see the server's log", backend_code=code
     )
+    return with_status(error, reply.status)
 
 
 def sealed_or_down(reply: Reply, place: Place, code: str) -> ProviderError | None:

@@ -128,7 +128,7 @@ class WebhookStore(Store[WebhookProvider]):
         if answer.status == _NOT_MODIFIED:
             if kept is None:
                 raise backend_error(
-                    f"{SUBJECT} answers with status 304, but no earlier answer is known; let it send the value",
+                    f"{SUBJECT} answers with HTTP 304, but no earlier answer is known; let it send the value",
                     backend_code="304",
                 )
             return _Read(kept.body, self._version(asked, kept.etag))

@@ -14,9 +14,9 @@ from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.kinds import KINDS
 from eso_api.pushsecret import PUSH_SECRET, PushSecret, PushStoreRef
 from eso_api.references import GENERATORS_GROUP, SelectorError
+from eso_api.stores.projectproviders import GENERATORS, REMOVED_UPSTREAM, STORES
 from eso_cli.demand import Want, wanted_by
 from eso_cli.preflight.findings import Detail, Finding, Findings, Level, counted
-from eso_cli.preflight.projectproviders import GENERATORS, STORES
 from eso_cli.preflight.snapshot import Role, Running, Snapshot, Stored
 from eso_operator.insight.kinds import Role as KindRole
 from eso_operator.insight.kinds import role_of
@@ -145,6 +145,11 @@ def _missing(need: Need) -> Finding:
     if name is not None:
         says = f"{need}: provider {name} is not installed here ({need.counts}); {_CONSEQUENCE}"
         return Finding(Level.BLOCKER, says, need.details, f"install the package eso-provider-{name} beside eso")
+    if not need.want.group and need.want.name in REMOVED_UPSTREAM:
+        says = f"{need}: upstream removed this backend, and it is not available here ({need.counts}); {_CONSEQUENCE}"
+        return Finding(
+            Level.BLOCKER, says, need.details, "move the values to another backend, and change spec.provider"
+        )
     says = f"{need}: this project has no provider for it yet ({need.counts}); {_CONSEQUENCE}"
     advice = "do not migrate before it has one: write the provider (eso provider new NAME), or use another backend"
     return Finding(Level.BLOCKER, says, need.details, advice)

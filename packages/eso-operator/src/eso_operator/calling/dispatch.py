@@ -92,7 +92,10 @@ def no_trouble(_: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Job(Generic[T]):
-    """One call. `trouble` finds an error in a successful response that concerns the whole identity."""
+    """One call. `trouble` finds an error in a successful response that concerns the whole identity.
+
+    `unfinished` finds an error of single items that is worth a retry; `attempt` then asks for these items alone.
+    """
 
     method: str
     attempt: Callable[[ProviderClient], Awaitable[T]]
@@ -100,6 +103,7 @@ class Job(Generic[T]):
     repeat: Repeat = Repeat.HARMLESS
     urgency: Urgency = Urgency.PATIENT
     trouble: Callable[[T], ProviderError | None] = no_trouble
+    unfinished: Callable[[T], ProviderError | None] = no_trouble
     within: float | None = None
 
 
@@ -141,22 +145,30 @@ class Dispatcher:
         plan = RetryPlan.of(route.policy, self._settings.calls)
         longest = self._seconds(route.policy, job.within)
         deadline = self._clock.monotonic() + longest + (plan.granted if job.within is None else 0.0)
+        answer: T | None = None
         tries = 0
         while True:
             tries += 1
             try:
                 passes = await self._enter(route, job.urgency, deadline - self._clock.monotonic(), tries)
             except ProviderError as refusal:
+                if answer is not None:
+                    return answer
                 raise await self._explained(route, refusal) from None
             try:
-                return await self._try(route, job, passes, min(deadline - self._clock.monotonic(), longest))
+                answer = await self._try(route, job, passes, min(deadline - self._clock.monotonic(), longest))
+                failure = job.unfinished(answer)
+                if failure is None:
+                    return answer
             except ProviderError as error:
-                left = deadline - self._clock.monotonic()
-                pause = plan.pause(error, tries, left=left, draw=self._draw)
-                if pause is None or job.repeat is Repeat.HARMFUL:
-                    raise await self._explained(route, error) from None
+                failure = error
             finally:
                 passes.abandon()
+            pause = plan.pause(failure, tries, left=deadline - self._clock.monotonic(), draw=self._draw)
+            if pause is None or job.repeat is Repeat.HARMFUL:
+                if answer is not None:  # items that an earlier try answered keep their results
+                    return answer
+                raise await self._explained(route, failure) from None
             self._metrics.retried(short_name(job.method), route.connection.endpoint.label)
             await self._clock.sleep(pause)
 

@@ -26,6 +26,8 @@ from eso_wire.versions import ProtocolVersion, spelled
 LONGEST_WAIT: Final = 3600.0
 """The longest `retry_after` that a provider can demand; a longer one may be a mistake or malicious."""
 
+_PASSING: Final = frozenset({ErrorReason.RATE_LIMITED, ErrorReason.BACKEND_UNAVAILABLE, ErrorReason.BACKEND_TIMEOUT})
+
 UNSURE: Final = frozenset({ErrorReason.BACKEND_TIMEOUT, ErrorReason.BACKEND_UNAVAILABLE, ErrorReason.INTERNAL})
 """Errors after which a call may still have had its effect, because only the answer was lost."""
 
@@ -217,6 +219,14 @@ def restated(
     copy.retry = error.retry
     copy.retry_after = min(error.retry_after if retry_after is None else retry_after, LONGEST_WAIT)
     return copy
+
+
+def passes_soon(error: ProviderError | None) -> bool:
+    """Return whether one item of an answer is worth a retry: the backend throttled it, was down or did not answer.
+
+    Other errors of items are answers of the backend, such as a value without the expected form.
+    """
+    return error is not None and error.reason in _PASSING and error.retry is RetryClass.BACKOFF
 
 
 def heals_by_itself(error: ProviderError) -> bool:

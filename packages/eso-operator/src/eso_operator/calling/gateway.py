@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Any, Final, Generic, TypeVar
 
 from eso_operator.calling import transport as methods
 from eso_operator.calling.client import ChangeStream
 from eso_operator.calling.dispatch import Dispatcher, FailureListener, Job, Materials, Route, Seams
 from eso_operator.calling.doors import Doors, OpenDoors
-from eso_operator.calling.errors import incompatible, other_major
+from eso_operator.calling.errors import incompatible, other_major, passes_soon
 from eso_operator.calling.metrics import RuntimeMetrics
 from eso_operator.calling.protection.retries import Repeat, repeat_of
 from eso_operator.calling.protection.slots import InFlight
@@ -30,6 +30,7 @@ from eso_wire.values import (
     CleanupRequest,
     Context,
     DeleteBatch,
+    DeleteItem,
     DeleteResult,
     FindPage,
     FindQuery,
@@ -43,6 +44,7 @@ from eso_wire.values import (
     KindRole,
     ObjectRef,
     PushBatch,
+    PushItem,
     PushResult,
     SubscribeOpen,
     Validation,
@@ -54,6 +56,9 @@ from kubebase.bounded import BoundedDict
 from kubebase.clock import Clock
 from kubebase.meta import ObjectKey, meta_of
 from kuberun.cache import Change
+
+I = TypeVar("I", GetItem, PushItem, DeleteItem)  # noqa: E741 - an item
+R = TypeVar("R", GetResult, CheckResult, PushResult, DeleteResult)
 
 _OF_IDENTITY = frozenset(
     {
@@ -144,15 +149,32 @@ class Gateway:
         return answer
 
     async def get(
-        self, bound: BoundStore, items: Sequence[GetItem], *, within: float | None = None
+        self,
+        bound: BoundStore,
+        items: Sequence[GetItem],
+        *,
+        settled: Callable[[Sequence[GetResult]], None] | None = None,
+        within: float | None = None,
     ) -> tuple[GetResult, ...]:
-        """Read all items in one call. `ReadPlanner` splits them into batches."""
+        """Read all items in one call; retries ask for the failed items alone. `ReadPlanner` splits reads into batches.
+
+        Before each retry, `settled` gets the results that are final, so that their readers need not wait for it.
+        """
         context = self._context(bound)
+        batch = _Batch[GetItem, GetResult](items)
+
+        def unfinished(results: tuple[GetResult, ...]) -> ProviderError | None:
+            failure = batch.failure()
+            if failure is not None and settled is not None:
+                settled([each for each in results if not passes_soon(_error_of(each))])
+            return failure
+
         job = Job(
             methods.GET,
-            lambda client: client.get(context, items),
+            lambda client: batch.attempt(lambda open_: client.get(context, open_)),
             context.request_id,
-            trouble=lambda results: _trouble(each.outcome for each in results),
+            trouble=_trouble,
+            unfinished=unfinished,
             within=within,
         )
         return await self._dispatcher.run(self._route(bound), job)
@@ -166,24 +188,28 @@ class Gateway:
         self, bound: BoundStore, items: Sequence[GetItem], *, within: float | None = None
     ) -> tuple[CheckResult, ...]:
         context = self._context(bound)
+        batch = _Batch[GetItem, CheckResult](items)
         job = Job(
             methods.CHECK,
-            lambda client: client.check(context, items),
+            lambda client: batch.attempt(lambda open_: client.check(context, open_)),
             context.request_id,
-            trouble=lambda results: _trouble(each.error for each in results),
+            trouble=_trouble,
+            unfinished=lambda _: batch.failure(),
             within=within,
         )
         return await self._dispatcher.run(self._route(bound), job)
 
     async def push(self, bound: BoundStore, batch: PushBatch, *, within: float | None = None) -> tuple[PushResult, ...]:
-        """Push a batch. It is retried only if it has an idempotency key."""
+        """Push a batch. It is retried only if it has an idempotency key; retries push the failed items alone."""
         context = self._context(bound)
+        items = _Batch[PushItem, PushResult](batch.items)
         job = Job(
             methods.PUSH,
-            lambda client: client.push(context, batch),
+            lambda client: items.attempt(lambda open_: client.push(context, replace(batch, items=tuple(open_)))),
             context.request_id,
             repeat=repeat_of(batch.idempotency_key),
-            trouble=lambda results: _trouble(each.outcome for each in results),
+            trouble=_trouble,
+            unfinished=lambda _: items.failure(),
             within=within,
         )
         return await self._dispatcher.run(self._route(bound), job)
@@ -191,14 +217,16 @@ class Gateway:
     async def delete(
         self, bound: BoundStore, batch: DeleteBatch, *, within: float | None = None
     ) -> tuple[DeleteResult, ...]:
-        """Delete a batch. It is retried only if it has an idempotency key."""
+        """Delete a batch. It is retried only if it has an idempotency key; retries delete the failed items alone."""
         context = self._context(bound)
+        items = _Batch[DeleteItem, DeleteResult](batch.items)
         job = Job(
             methods.DELETE,
-            lambda client: client.delete(context, batch),
+            lambda client: items.attempt(lambda open_: client.delete(context, replace(batch, items=tuple(open_)))),
             context.request_id,
             repeat=repeat_of(batch.idempotency_key),
-            trouble=lambda results: _trouble(each.error for each in results),
+            trouble=_trouble,
+            unfinished=lambda _: items.failure(),
             within=within,
         )
         return await self._dispatcher.run(self._route(bound), job)
@@ -214,6 +242,7 @@ class Gateway:
             context.request_id,
             urgency=Urgency.NOW,
             trouble=lambda validation: validation.error,
+            unfinished=lambda validation: validation.error if passes_soon(validation.error) else None,
             within=within,
         )
         return await self._dispatcher.run(self._route(bound), job)
@@ -321,19 +350,47 @@ def _holder(config: ObjectRef) -> Holder:
     return config.api_version.rpartition("/")[0], config.kind, ObjectKey(config.namespace, config.name)
 
 
+class _Batch(Generic[I, R]):
+    """The items of one call over all its tries: each try asks for the items without a final result."""
+
+    def __init__(self, items: Sequence[I]) -> None:
+        self._items: Sequence[I] = items
+        self._results: dict[str, R] = {}
+
+    async def attempt(self, ask: Callable[[Sequence[I]], Awaitable[Sequence[R]]]) -> tuple[R, ...]:
+        """Ask once; return one result for each item, in order."""
+        results = await ask([item for item in self._items if self._is_open(item)])
+        self._results |= {result.item_id: result for result in results}
+        return tuple(self._results[item.item_id] for item in self._items)
+
+    def failure(self) -> ProviderError | None:
+        """Return the failure of an item that is worth a retry; of several, the one that asks for the longest pause."""
+        errors = [_error_of(self._results[item.item_id]) for item in self._items if self._is_open(item)]
+        return max((error for error in errors if error is not None), key=lambda error: error.retry_after, default=None)
+
+    def _is_open(self, item: I) -> bool:
+        result = self._results.get(item.item_id)
+        return result is None or passes_soon(_error_of(result))
+
+
+def _error_of(result: GetResult | CheckResult | PushResult | DeleteResult) -> ProviderError | None:
+    outcome = result.error if isinstance(result, CheckResult | DeleteResult) else result.outcome
+    return outcome if isinstance(outcome, ProviderError) else None
+
+
 def _request_id() -> str:
     return uuid.uuid4().hex
 
 
-def _trouble(outcomes: Iterable[object]) -> ProviderError | None:
+def _trouble(results: Iterable[GetResult | CheckResult | PushResult | DeleteResult]) -> ProviderError | None:
     """Return an error that concerns the identity: throttling of any item, or such an error of all items."""
     errors: list[ProviderError] = []
     others = 0
-    for outcome in outcomes:
-        if not isinstance(outcome, ProviderError) or outcome.reason not in _OF_IDENTITY:
+    for error in map(_error_of, results):
+        if error is None or error.reason not in _OF_IDENTITY:
             others += 1
-        elif outcome.reason is ErrorReason.RATE_LIMITED:
-            return outcome
+        elif error.reason is ErrorReason.RATE_LIMITED:
+            return error
         else:
-            errors.append(outcome)
+            errors.append(error)
     return errors[0] if errors and not others else None

@@ -14,7 +14,7 @@ than its question.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -37,10 +37,16 @@ _SPLIT = frozenset({ErrorReason.PAYLOAD_TOO_LARGE, ErrorReason.INVALID_REQUEST})
 """Errors of a whole call that a single item may have caused: the call is split to isolate that item."""
 
 
+Settled = Callable[[Sequence[GetResult]], None]
+"""Receives the final results of a call that is about to retry its other items."""
+
+
 class Reads(Protocol):
     """The part of the gateway that is used here."""
 
-    async def get(self, bound: BoundStore, items: Sequence[GetItem]) -> tuple[GetResult, ...]: ...
+    async def get(
+        self, bound: BoundStore, items: Sequence[GetItem], *, settled: Settled | None = None
+    ) -> tuple[GetResult, ...]: ...
 
 
 class ReadPlanner:
@@ -201,7 +207,12 @@ class ReadPlanner:
         wanted = sum(len(each.slots) for each in batch)
         self._metrics.batch(bound.resolved.endpoint.label, items=len(batch), wanted=wanted)
         eyes = _eyes(bound)
-        call = _Call(eyes, batch, asyncio.ensure_future(self._gateway.get(bound, items)))
+
+        def settle(results: Sequence[GetResult]) -> None:
+            for result in results:
+                self._settle(eyes, batch[int(result.item_id)], result)
+
+        call = _Call(eyes, batch, asyncio.ensure_future(self._gateway.get(bound, items, settled=settle)))
         try:
             results = await call.result()
         except CallEndedError:
@@ -213,15 +224,20 @@ class ReadPlanner:
                     each.fail(error)
                 return
         else:
-            for each, result in zip(batch, results, strict=True):
-                self._over(eyes, each)
-                self._recent.keep((eyes, each.question), result, each.since)
-                each.answer(result)
+            settle(results)
             self._sweep_later()
             return
         middle = len(batch) // 2
         await self._ask(bound, batch[:middle])
         await self._ask(bound, batch[middle:])
+
+    def _settle(self, eyes: _Eyes, asked: _Asked, result: GetResult) -> None:
+        """Answer the readers of one question, once."""
+        if not asked.is_settled:
+            asked.is_settled = True
+            self._over(eyes, asked)
+            self._recent.keep((eyes, asked.question), result, asked.since)
+            asked.answer(result)
 
     def _sweep_later(self) -> None:
         if self._sweeper is None or self._sweeper.done():
@@ -357,6 +373,7 @@ class _Asked:
     since: float
     call: _Call | None = None
     """The running call that asks it."""
+    is_settled: bool = False
 
     @property
     def is_wanted(self) -> bool:

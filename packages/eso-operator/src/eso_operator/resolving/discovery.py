@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Final
 
+from eso_api.stores.projectproviders import REMOVED_UPSTREAM, STORES
 from eso_api.v2.connection import ProviderConfig
 from eso_operator.resolving.access import check_namespace
 from eso_operator.resolving.addresses import author_of, endpoint_at
@@ -247,10 +248,7 @@ class _Search:
         wanted = self.configuration.wanted
         match wanted:
             case WantedKey(key=key):
-                how = (
-                    f'install the provider for "{key}" (eso-provider-{key.lower()}), or list the key in v1ProviderKeys'
-                    " of the ClusterProviderClass of one that is installed"
-                )
+                how = _remedy(key)
             case _:
                 how = "install it, name its address or class, or list the kind in serves of its ClusterProviderClass"
         unreachable = f"; not reached: {'; '.join(map(str, failures))}" if failures else ""
@@ -281,6 +279,22 @@ class _Search:
             f"; Service {', '.join(names[:_NAMED])} of namespace {home} is ignored: the operator uses providers of"
             f" {', '.join(self.settings.shared_namespaces)} (--provider-namespace, --namespaced-providers)"
         )
+
+
+def _remedy(key: str) -> str:
+    """Say how a store with a key that no provider handles can work."""
+    if key in REMOVED_UPSTREAM:
+        return (
+            f'upstream removed the backend "{key}", and it is not available here; move the values to another backend,'
+            " and change spec.provider"
+        )
+    own = "list the key in v1ProviderKeys of the ClusterProviderClass of a provider that handles it"
+    if (name := STORES.get(key)) is None:
+        return f'a provider for "{key}" is not available yet; use another backend, or {own}'
+    return (
+        f'install the provider for "{key}": package eso-provider-{name}, or providers.{name}.enabled=true of the chart'
+        f" external-secrets; or {own}"
+    )
 
 
 def _declared(candidate: Candidate, wanted: Wanted) -> bool | None:

@@ -27,6 +27,7 @@ from eso_wire.values import (
     ChangeType,
     CheckResult,
     CleanupOutcome,
+    DeleteItem,
     DeleteResult,
     FindPage,
     Found,
@@ -38,6 +39,7 @@ from eso_wire.values import (
     KindInfo,
     Limits,
     ObjectRef,
+    PushItem,
     PushOutcome,
     PushResult,
     SecretMap,
@@ -79,6 +81,8 @@ class ScriptedProvider:
     broken: ProviderError | None = None
     """Fails every call but the handshake."""
     item_errors: dict[str, ProviderError] = field(default_factory=dict)
+    passing_item_errors: dict[str, deque[ProviderError]] = field(default_factory=dict)
+    """By remote key: each fails one item of one call, in order."""
     refused_streams: ProviderError | None = None
     """Fails every subscription, and no other call."""
     refused_tokens: set[str] = field(default_factory=set)
@@ -205,13 +209,12 @@ class ScriptedProvider:
                 return codec.to_get_response([self._get(item) for item in items])
             case "CheckSecrets":
                 _, items = codec.from_check_request(pb.CheckSecretsRequest.FromString(request))
-                return codec.to_check_response([CheckResult(each.item_id, each.ref.key in self.data) for each in items])
+                return codec.to_check_response([self._check(each) for each in items])
             case "PushSecrets":
                 return self._push(request)
             case "DeleteSecrets":
                 _, gone = codec.from_delete_request(pb.DeleteSecretsRequest.FromString(request))
-                existed = [(each.item_id, self.data.pop(each.remote.key, None)) for each in gone.items]
-                return codec.to_delete_response([DeleteResult(item_id, old is not None) for item_id, old in existed])
+                return codec.to_delete_response([self._delete(each) for each in gone.items])
             case "Validate":
                 context, _ = codec.from_validate_request(pb.ValidateRequest.FromString(request))
                 self.validated.append(context.config.ref)
@@ -243,7 +246,7 @@ class ScriptedProvider:
         return codec.to_handshake(handshake)
 
     def _get(self, item: GetItem) -> GetResult:
-        if error := self.item_errors.get(item.ref.key):
+        if error := self.item_errors.get(item.ref.key) or self._passing(item.ref.key):
             return GetResult(item.item_id, error)
         value = self.data.get(item.ref.key)
         if value is None:
@@ -253,9 +256,26 @@ class ScriptedProvider:
 
     def _push(self, request: bytes) -> Message:
         _, batch = codec.from_push_request(pb.PushSecretsRequest.FromString(request))
-        for item in batch.items:
-            self.data[item.remote.key] = item.payload.reveal() if isinstance(item.payload, SecretBytes) else b""
-        return codec.to_push_response([PushResult(item.item_id, PushOutcome.UPDATED) for item in batch.items])
+        return codec.to_push_response([self._push_item(item) for item in batch.items])
+
+    def _push_item(self, item: PushItem) -> PushResult:
+        if error := self._passing(item.remote.key):
+            return PushResult(item.item_id, error)
+        self.data[item.remote.key] = item.payload.reveal() if isinstance(item.payload, SecretBytes) else b""
+        return PushResult(item.item_id, PushOutcome.UPDATED)
+
+    def _check(self, item: GetItem) -> CheckResult:
+        error = self._passing(item.ref.key)
+        return CheckResult(item.item_id, error is None and item.ref.key in self.data, error=error)
+
+    def _delete(self, item: DeleteItem) -> DeleteResult:
+        if error := self._passing(item.remote.key):
+            return DeleteResult(item.item_id, error=error)
+        return DeleteResult(item.item_id, self.data.pop(item.remote.key, None) is not None)
+
+    def _passing(self, key: str) -> ProviderError | None:
+        waiting = self.passing_item_errors.get(key)
+        return waiting.popleft() if waiting else None
 
 
 @dataclass(slots=True)

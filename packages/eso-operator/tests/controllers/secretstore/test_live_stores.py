@@ -64,6 +64,33 @@ def unique(name: str) -> str:
     return f"{name}-{randomness.token_hex(4)}"
 
 
+@pytest.mark.parametrize(
+    ("key", "block"),
+    [
+        pytest.param("alibaba", {"regionID": "eu-central-1", "auth": {"rrsa": {"roleArn": "a"}}}, id="alibaba"),
+        pytest.param("device42", {"host": "a", "auth": {"secretRef": {"credentials": {"name": "b"}}}}, id="device42"),
+    ],
+)
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
+async def test_a_backend_that_upstream_removed_is_accepted_and_says_so(
+    bench: Bench, key: str, block: dict[str, Any], version: str
+) -> None:
+    manifest = {
+        "apiVersion": f"external-secrets.io/{version}",
+        "kind": "SecretStore",
+        "metadata": {"name": "old"},
+        "spec": {"provider": {key: block}},
+    }
+    path = f"/apis/external-secrets.io/{version}/namespaces/{bench.namespace}/secretstores"
+
+    async with bench.operator():
+        created = await bench.api.post(path, manifest, fieldValidation="Strict")
+        assert created.status == 201, created.body
+        found = await bench.ready(STORES, "old", broken(f'upstream removed the backend "{key}"', "another backend"))
+
+    assert found["spec"]["provider"] == {key: block}
+
+
 async def test_a_v1_store_is_bridged_unedited_and_becomes_valid(bench: Bench) -> None:
     async with bench.operator():
         await bench.install(scripted())

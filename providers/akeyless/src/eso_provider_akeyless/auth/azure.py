@@ -88,7 +88,7 @@ class _Federated:
         answer = await ask_cloud(HttpRequest("POST", url, headers, body), "Entra ID", clock)
         if answer.status in (400, 401, 403):
             raise rejected(
-                f"Entra ID refuses the token of {self.place}: status {answer.status}; check client id, tenant id and"
+                f"Entra ID refuses the token of {self.place}: HTTP {answer.status}; check client id, tenant id and"
                 " the federated credential of the application",
                 backend_code=str(answer.status),
             )

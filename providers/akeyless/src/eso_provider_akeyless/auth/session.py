@@ -78,7 +78,7 @@ class Session:
                 break
         if answer.status in _REFUSED:
             raise rejected(
-                f"{self._settings.subject} refuses the login with {self._form.name}: status {answer.status};"
+                f"{self._settings.subject} refuses the login with {self._form.name}: HTTP {answer.status};"
                 f" {self._form.advice}",
                 backend_code=str(answer.status),
             )

@@ -3,12 +3,16 @@
 A policy counts as ours while the tag `external-secrets-resource-policy` holds its digest. Any other policy stays
 unchanged, unless the metadata names one. The tag is written before the policy: a failure in between leaves a tag
 without a matching policy, never a policy that later pushes do not recognise as ours.
+
+Our policy is revoked when the entry that set it no longer names it. The tag holds the property of that entry, so that
+entries without metadata for other properties of the secret leave the policy alone.
 """
 
 from __future__ import annotations
 
 import hashlib
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -21,6 +25,7 @@ from eso_provider_aws.secrets.standing import Standing
 
 _OF_AWS: Final = "aws:"
 """Tags that only AWS may write."""
+_BETWEEN: Final = "/"
 
 
 class Alignment:
@@ -35,12 +40,19 @@ class Alignment:
     async def align(self, standing: Standing, settings: Settings) -> bool:
         """Update everything that differs; return whether anything changed."""
         await self._tags(standing, settings)
+        mark = PolicyMark.of(standing)
         if settings.policy is not None:
-            await self._set_policy(settings, standing.tags.get(POLICY_MARK, ""))
-        elif settings.said and POLICY_MARK in standing.tags:
-            await self._revoke_policy(standing.tags[POLICY_MARK])
+            await self._set_policy(settings, mark)
+        elif mark is not None and (settings.said or mark.is_of(settings.properties)):
+            await self._revoke_policy(mark)
         await self._replicas(standing, settings)
         return self._changed
+
+    async def release_policy(self, standing: Standing, properties: frozenset[str]) -> None:
+        """Revoke our policy if the entry that set it is being deleted."""
+        mark = PolicyMark.of(standing)
+        if mark is not None and mark.is_of(properties):
+            await self._revoke_policy(mark)
 
     async def put_policy(self, settings: Settings) -> None:
         """Set the policy that the metadata names."""
@@ -49,19 +61,19 @@ class Alignment:
         asked = {} if block is None else {"BlockPublicPolicy": block}
         await self._write("PutResourcePolicy", ResourcePolicy=(settings.policy or b"").decode(), **asked)
 
-    async def _set_policy(self, settings: Settings, mark: str) -> None:
+    async def _set_policy(self, settings: Settings, mark: PolicyMark | None) -> None:
         """Set the policy that the metadata names, unless it is in place."""
         wanted = policy_mark(settings)
         present = await self._policy()
-        if present is not None and _digest(present) == wanted[POLICY_MARK]:
+        if present is not None and _digest(present) == _digest(settings.policy or b""):
             return
-        if mark != wanted[POLICY_MARK]:
+        if str(mark) != wanted[POLICY_MARK]:
             await self._write("TagResource", Tags=tag_list(wanted))
         await self.put_policy(settings)
 
-    async def _revoke_policy(self, mark: str) -> None:
+    async def _revoke_policy(self, mark: PolicyMark) -> None:
         present = await self._policy()
-        if present is not None and _digest(present) == mark:
+        if present is not None and _digest(present) == mark.policy:
             await self._write("DeleteResourcePolicy")
         await self._write("UntagResource", TagKeys=[POLICY_MARK])
 
@@ -94,9 +106,34 @@ class Alignment:
         self._changed = True
 
 
+@dataclass(frozen=True, slots=True)
+class PolicyMark:
+    """The value of our tag: the digest of the policy, and that of the property whose entry set it."""
+
+    policy: str
+    property: str = ""
+    """Empty in tags that hold the digest of the policy alone: earlier versions wrote them."""
+
+    @staticmethod
+    def of(standing: Standing) -> PolicyMark | None:
+        told = standing.tags.get(POLICY_MARK)
+        return None if told is None else PolicyMark(*told.split(_BETWEEN, 1))
+
+    def is_of(self, properties: frozenset[str]) -> bool:
+        """Return whether an entry of one of these properties set the policy."""
+        if not self.property:
+            return "" in properties
+        return self.property in {_short_digest(name) for name in properties}
+
+    def __str__(self) -> str:
+        return f"{self.policy}{_BETWEEN}{self.property}" if self.property else self.policy
+
+
 def policy_mark(settings: Settings) -> dict[str, str]:
-    """Return the tag with the digest of the policy that we set."""
-    return {} if settings.policy is None else {POLICY_MARK: _digest(settings.policy)}
+    """Return the tag of the policy that we set."""
+    if settings.policy is None:
+        return {}
+    return {POLICY_MARK: str(PolicyMark(_digest(settings.policy), _short_digest(settings.policy_property)))}
 
 
 def tag_list(tags: dict[str, str]) -> list[dict[str, str]]:
@@ -107,6 +144,10 @@ def replica_list(regions: list[str], settings: Settings) -> list[dict[str, str]]
     """Return the replicas. They are encrypted with the key of the metadata, if it names one."""
     key = settings.metadata.kms_key_id
     return [{"Region": region, **({"KmsKeyId": key} if key else {})} for region in regions]
+
+
+def _short_digest(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()[:16]
 
 
 def _digest(policy: bytes) -> str:

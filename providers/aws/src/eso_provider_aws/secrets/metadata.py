@@ -19,7 +19,7 @@ from eso_sdk.pushmetadata import Envelope, Told
 from eso_wire.values import PushItem
 
 POLICY_MARK: Final = "external-secrets-resource-policy"
-"""Tag with the digest of the resource policy that we set. A policy with another digest is not ours."""
+"""Tag of a secret whose resource policy we set; `alignment.PolicyMark` is its value."""
 
 _POLICY: Final = "/spec/resourcePolicy/policySourceRef"
 _REFERENCE: Final = frozenset({"kind", "name", "key", "namespace"})
@@ -61,20 +61,25 @@ class Settings:
     metadata: SecretMetadata = field(default_factory=SecretMetadata)
     policy: bytes | None = field(default=None, repr=False)
     """The resource policy, as its source has it."""
+    policy_property: str = ""
+    """The property of the item that names the policy."""
+    properties: frozenset[str] = frozenset()
+    """The properties of all items; the empty one is the whole value."""
     said: bool = False
-    """True if the push has metadata: without it, the policy stays unchanged."""
+    """True if the push has metadata."""
 
 
 def settings_of(item: PushItem) -> Settings:
     """Decode the metadata of one item, with the policy that it refers to."""
     key = item.remote.key
+    properties = frozenset({item.remote.property})
     if not item.provider_metadata:
-        return Settings()
+        return Settings(properties=properties)
     metadata = decoded(item.provider_metadata, SecretMetadata, key)
     if POLICY_MARK in (metadata.tags or ()):
         raise invalid_request(f'metadata of "{key}": tag {POLICY_MARK} is set by External Secrets; remove it')
     policy = _policy(item, item.provider_metadata) if metadata.resource_policy else None
-    return Settings(metadata=metadata, policy=policy, said=True)
+    return Settings(metadata, policy, item.remote.property, properties, said=True)
 
 
 def merged(settings: Iterable[Settings]) -> Settings:
@@ -86,6 +91,8 @@ def merged(settings: Iterable[Settings]) -> Settings:
         result = Settings(
             metadata=msgspec.structs.replace(result.metadata, **named),
             policy=result.policy if each.policy is None else each.policy,
+            policy_property=result.policy_property if each.policy is None else each.policy_property,
+            properties=result.properties | each.properties,
             said=result.said or each.said,
         )
     return result

@@ -14,6 +14,7 @@ from weakref import WeakValueDictionary
 from eso_api.stores.aws import SecretsManagerDeletion
 from eso_provider_aws.api import Api
 from eso_provider_aws.ownership import OWNER
+from eso_provider_aws.secrets.alignment import Alignment
 from eso_provider_aws.secrets.metadata import Settings
 from eso_provider_aws.secrets.pushing import Push
 from eso_provider_aws.secrets.reading import Reader, about
@@ -77,6 +78,8 @@ class Writer:
             if draft.value is None:
                 await self._remove(secret_id, standing)
             else:
+                gone = frozenset(item.remote.property for item in items)
+                await Alignment(self._api, secret_id, standing.arn).release_policy(standing, gone)
                 form = form_of(draft.value, standing, Settings())
                 await put_version(self._api, secret_id, standing, form, call_key)
         return outcomes

@@ -97,7 +97,7 @@ class WorkloadIdentity:
         if answer.status in _REFUSED:
             account = f'service account "{token.namespace}/{token.name}"'
             raise rejected(
-                f"{subject} refuses {account}: status {answer.status}; check clusterProjectID, clusterLocation and"
+                f"{subject} refuses {account}: HTTP {answer.status}; check clusterProjectID, clusterLocation and"
                 f" clusterName, and grant it roles/iam.workloadIdentityUser on the account of its annotation"
                 f" {ACCOUNT_ANNOTATION}",
                 backend_code=str(answer.status),

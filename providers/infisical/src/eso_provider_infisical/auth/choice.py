@@ -95,7 +95,7 @@ def _logged_in(store: Backend[InfisicalProvider], settings: RestSettings, form: 
         body = dict(await form.body()) | ({"organizationSlug": organization} if organization else {})
         answer = await rest.send(RestRequest("POST", form.path, form.call, json=body, allowed=_REFUSED))
         if answer.status in _REFUSED:
-            words = f"{settings.subject} refuses the login of /auth/{form.name}: status {answer.status}; {form.advice}"
+            words = f"{settings.subject} refuses the login of /auth/{form.name}: HTTP {answer.status}; {form.advice}"
             raise rejected(words, backend_code=str(answer.status))
         granted: _Granted = answer.read(_Granted)
         if not granted.access_token:

@@ -65,7 +65,7 @@ class Google:
         answer = await ask_cloud(request, subject, self.clock)
         if answer.status in (400, 401, 403, 404):
             raise rejected(
-                f"{subject} refuses the workload identity of {_PLACE}: status {answer.status}; check the names of the"
+                f"{subject} refuses the workload identity of {_PLACE}: HTTP {answer.status}; check the names of the"
                 " cluster, and that the service account allows roles/iam.workloadIdentityUser and signJwt",
                 backend_code=str(answer.status),
             )

@@ -1,6 +1,6 @@
 """The providers of this project and what they serve of v1, so that a missing package differs from a missing provider.
 
-A provider package that is installed beside the CLI speaks for itself; this table is for those that are not.
+An installed provider announces what it serves; these tables are for messages about those that are not installed.
 """
 
 from __future__ import annotations
@@ -49,3 +49,6 @@ GENERATORS: Final[Mapping[str, str]] = {
     "Webhook": "webhook",
 }
 """Kinds of v1 generators, and the provider of each."""
+
+REMOVED_UPSTREAM: Final = frozenset({"alibaba", "device42"})
+"""Keys of v1beta1 whose backends upstream has removed. The CRDs keep them, so that old manifests get a message."""
