@@ -126,6 +126,7 @@ def test_a_port_in_use_is_named_in_the_error(up: Up, tmp_path: Path, eso: Eso) -
     ("arguments", "problem"),
     [
         pytest.param(["-f", "missing"], "missing: no such file or folder", id="manifests that are not there"),
+        pytest.param(["-f", "folder"], "folder: holds no manifest", id="a folder without manifests"),
         pytest.param(["stray"], "unrecognized arguments: stray", id="a word too many"),
         pytest.param(["--", "--concurrent=many"], "argument --concurrent: 'many'", id="a flag the operator refuses"),
         pytest.param(["--", "--live-addr=0"], "--live-addr: give an address", id="no probes to ask"),
