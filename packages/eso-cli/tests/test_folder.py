@@ -87,6 +87,11 @@ async def test_subfolders_are_followed_and_hidden_ones_are_not(followed: Followe
             "apiVersion: a.b/v1\nkind: Foo\nmetadata: {name: a}\n", ":1: a.b/v1 Foo is not", id="no such kind"
         ),
         pytest.param(f"---\n{GOOD}data: [{HUSH}]\n".replace("NAME", "x"), ":2: ConfigMap x was refused", id="refused"),
+        pytest.param(
+            f"---\n{GOOD}dta: {{a: {HUSH}}}\n".replace("NAME", "x"),
+            ":5: dta: there is no such field; did you mean data?",
+            id="a field that does not exist",
+        ),
     ],
 )
 async def test_an_invalid_document_is_reported_and_the_others_are_applied(

@@ -104,6 +104,18 @@ def test_files_are_read_and_written_without_a_cluster(eso_inside: Any, tmp_path:
     assert eso_inside("migrate", "-f", str(tmp_path / "none.yaml")).returncode == 2
 
 
+def test_a_folder_without_manifests_is_an_error_of_every_command_that_reads_files(
+    eso_inside: Any, tmp_path: Path
+) -> None:
+    place = str(tmp_path)
+    commands = (["migrate"], ["plan", "--offline"], ["preflight"], ["render"], ["provider", "list", "--needed"])
+
+    answers = [eso_inside(*command, "-f", place) for command in commands]
+
+    assert [answer.returncode for answer in answers] == [2] * len(commands)
+    assert all(f"{place}: holds no manifest" in answer.stderr for answer in answers)
+
+
 async def test_of_files_a_rollback_names_the_objects_to_delete(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

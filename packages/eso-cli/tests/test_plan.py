@@ -321,8 +321,94 @@ def test_a_replay_of_changed_manifests_shows_the_change_and_what_it_cannot_know(
 def test_a_manifest_that_the_api_refuses_is_bad_input_with_its_line(tmp_path: Path) -> None:
     folder = written(tmp_path / "bad", (external_secret("bad", {"token": "a"}, refreshPolicy="Sometimes"),))
 
-    with pytest.raises(InputError, match=r"all\.yaml:1: ExternalSecret bad was refused: .*refreshPolicy"):
+    with pytest.raises(InputError, match=r"all\.yaml:[1-9]\d*: ExternalSecret bad was refused: .*refreshPolicy"):
         asyncio.run(planned(Options((folder,), offline=True)))
+
+
+MISSPELLED = """\
+apiVersion: external-secrets.io/v1
+kind: ExternalSecret
+metadata: {name: misspelled, labls: {}}
+spec:
+  refreshIntervall: 1h
+  secretStoreRef: {name: backend}
+  data: [{secretKey: a, remoteRef: {key: a}}]
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: values}
+dat: {a: b}
+data: {a: b}
+data: {a: c}
+---
+apiVersion: external-secrets.io/v1
+kind: ExternalSecrets
+metadata: {name: plural}
+---
+apiVersion: external-secrets.io/v1
+kind: ExternalSecret
+metadata: {name: astray, namespace: [app]}
+"""
+UNSUPPORTED = """\
+apiVersion: external-secrets.io/v1
+kind: ExternalSecret
+metadata: {name: unsupported}
+spec:
+  secretStoreRef: {name: backend}
+  target:
+    creationPolicy: CreateOrMerg
+  data: [{secretKey: a, remoteRef: {key: Merge}}]
+"""
+NOT_KNOWN = (
+    "external-secrets.io/v1 ExternalSecrets is not known: correct apiVersion or kind, or install the provider that"
+    " defines it"
+)
+REFUSED = (
+    'ExternalSecret unsupported was refused: ExternalSecret.external-secrets.io "unsupported" is invalid:'
+    ' [spec.target.creationPolicy: Unsupported value: "CreateOrMerg": supported values: "Owner", "Orphan",'
+    ' "Merge", "None", "CreateOrMerge", <nil>: Invalid value: null: some validation rules were not checked'
+    " because the object was invalid; correct the existing errors to complete validation]"
+)
+
+
+def test_every_file_and_document_that_kubectl_apply_would_refuse_is_named_with_its_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = {"no-yaml": "a: [", "misspelled": MISSPELLED, "unsupported": UNSUPPORTED}
+    for name, text in texts.items():
+        (tmp_path / f"{name}.yaml").write_text(text)
+    (tmp_path / "empty").mkdir()
+
+    code = run_plan(Options((tmp_path, tmp_path / "empty"), offline=True))
+
+    said = capsys.readouterr().err
+    assert code == UNUSABLE
+    assert [line.removeprefix(f"eso plan: {tmp_path}/").partition(": ")[::2] for line in said.splitlines()] == [
+        ("no-yaml.yaml:2", "did not find expected node content"),
+        ("empty", "holds no manifest; name a YAML or JSON file with objects, or a folder of such files"),
+        ("misspelled.yaml:3", "metadata.labls: there is no such field; did you mean labels?"),
+        ("misspelled.yaml:5", "spec.refreshIntervall: there is no such field; did you mean refreshInterval?"),
+        ("misspelled.yaml:12", "dat: there is no such field; did you mean data?"),
+        ("misspelled.yaml:14", "data: the field is set twice"),
+        (
+            "misspelled.yaml:16",
+            NOT_KNOWN,
+        ),
+        ("misspelled.yaml:22", "metadata.namespace must be text"),
+        (
+            "unsupported.yaml:7",
+            REFUSED,
+        ),
+    ]
+
+
+@pytest.mark.parametrize("kind", ["ExternalSecret", "SecretStore", "ConfigMap"])
+def test_a_namespace_that_cannot_exist_is_bad_input_with_the_line_of_its_object(tmp_path: Path, kind: str) -> None:
+    version = "v1" if kind == "ConfigMap" else "external-secrets.io/v1"
+    (tmp_path / "it.yaml").write_text(f"apiVersion: {version}\nkind: {kind}\nmetadata: {{name: it, namespace: a b}}\n")
+
+    with pytest.raises(InputError, match=r'it\.yaml:3: metadata.namespace "a b" cannot be the name of a namespace'):
+        asyncio.run(planned(Options((tmp_path,), offline=True)))
 
 
 KEY = {change: KeyChange("key", change) for change in Change}
@@ -382,6 +468,11 @@ def test_exit_code_and_summary(plan: Plan, code: int, summary: str) -> None:
             Options((DEMO,), record=GONE / "file"), "its folder does not exist", id="a recording in no folder"
         ),
         pytest.param(Options((DEMO,), kubeconfig=GONE), "gone", id="a missing kubeconfig"),
+        pytest.param(
+            Options((DEMO,), namespace="bad ns", offline=True),
+            '--namespace "bad ns" cannot be the name of a namespace: a lowercase RFC 1123 label',
+            id="a namespace that cannot exist",
+        ),
     ],
 )
 def test_bad_input_exits_with_2(options: Options, complaint: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -436,9 +436,10 @@ async def test_manifests_are_judged_without_a_cluster(tmp_path: Path, capsys: Pr
 async def test_values_of_a_file_are_judged(tmp_path: Path, capsys: Printed) -> None:
     values = tmp_path / "values.yaml"
     values.write_text(f"webhook: {{port: 1}}\nextraEnv: [{{name: a, value: {CANARY}}}]\n")
-    (tmp_path / "empty").mkdir()
+    manifests = tmp_path / "app.yaml"
+    manifests.write_text("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}")
 
-    code = await run(Options(files=(tmp_path / "empty",), values=values))
+    code = await run(Options(files=(manifests,), values=values))
 
     told = capsys.readouterr().out
     assert code == READY
@@ -454,12 +455,15 @@ async def test_values_of_a_file_are_judged(tmp_path: Path, capsys: Printed) -> N
         pytest.param("a: [", {"values": "given"}, id="values that are not YAML"),
         pytest.param("- a", {"values": "given"}, id="values that are not a map"),
         pytest.param("a: [", {"files": "given"}, id="a manifest that is not YAML"),
+        pytest.param("", {"files": "given"}, id="a file without manifests"),
+        pytest.param("", {"files": "empty"}, id="a folder without manifests"),
     ],
 )
 async def test_input_that_cannot_be_used_exits_with_2(
     content: str, fields: dict[str, str], tmp_path: Path, capsys: Printed
 ) -> None:
     (tmp_path / "given").write_text(content)
+    (tmp_path / "empty").mkdir()
     (name, file), *_ = fields.items()
     given: Any = (tmp_path / file,) if name == "files" else tmp_path / file
 

@@ -450,8 +450,8 @@ def test_an_unknown_field_is_named_with_its_line(write: Write, capsys: Printed) 
     assert code == UNUSABLE
     assert printed.out == ""
     assert printed.err.splitlines() == [
-        f"{path}:6: spec.target.tempalte: there is no such field",
-        f"{path}:13: spec.data[0].secretKye: there is no such field",
+        f"{path}:6: spec.target.tempalte: there is no such field; did you mean template?",
+        f"{path}:13: spec.data[0].secretKye: there is no such field; did you mean secretKey?",
     ]
 
 

@@ -59,6 +59,20 @@ async def test_a_component_that_exits_is_reported_and_restarted() -> None:
     assert "ended with 3" in told[0]["msg"]
 
 
+async def test_files_of_a_component_are_private(tmp_path: Path) -> None:
+    heard, file = Heard(), tmp_path / "ready.json"
+
+    async with supervised(
+        [component("writer", f"open({str(file)!r}, 'w'); print('written', flush=True); input()")],
+        SystemClock(),
+        heard.log,
+        backoff=QUICK,
+    ):
+        await heard.until("written")
+
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
 async def test_a_component_that_joins_later_is_kept_running_and_stopped_with_the_others(tmp_path: Path) -> None:
     heard = Heard()
     stopped = tmp_path / "stopped"

@@ -163,10 +163,16 @@ def test_a_port_in_use_is_named_in_the_error(up: Up, tmp_path: Path, eso: Eso) -
     ("arguments", "problem"),
     [
         pytest.param(["-f", "missing"], "missing: no such file or folder", id="manifests that are not there"),
+        pytest.param(["-f", "folder"], "folder: holds no manifest", id="a folder without manifests"),
         pytest.param(["stray"], "unrecognized arguments: stray", id="a word too many"),
         pytest.param(["--", "--concurrent=many"], "argument --concurrent: 'many'", id="a flag the operator refuses"),
         pytest.param(["--", "--live-addr=0"], "--live-addr: give an address", id="no probes to ask"),
         pytest.param(["--no-operator", "--", "--concurrent=2"], "no operator runs", id="a flag for no operator"),
+        pytest.param(
+            ["--data-dir", "shared"],
+            "data directory shared is not safe: other users can write to shared",
+            id="a data directory that others can write to",
+        ),
         pytest.param(["--data-dir", "file"], "file: File exists; choose", id="a file instead of a folder"),
         pytest.param(["--ready-file", "folder"], "folder: Is a directory; choose", id="a folder instead of a file"),
     ],
@@ -176,6 +182,8 @@ def test_options_that_cannot_work_are_rejected_before_anything_runs(
 ) -> None:
     (tmp_path / "file").write_text("mine")
     (tmp_path / "folder").mkdir()
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared").chmod(0o777)
     monkeypatch.chdir(tmp_path)
 
     refused = eso_inside("up", *arguments)
@@ -183,7 +191,7 @@ def test_options_that_cannot_work_are_rejected_before_anything_runs(
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr.startswith(f"eso up: {problem}")
     assert len(refused.stderr.splitlines()) == 1
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder", "shared"]
 
 
 @pytest.mark.parametrize(

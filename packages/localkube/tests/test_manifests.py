@@ -7,7 +7,7 @@ import pytest
 
 from kubebase.clock import SystemClock
 from localkube.cluster import Cluster
-from localkube.manifests import ManifestError, install, load
+from localkube.manifests import ManifestError, install, load, without_values
 
 HUSH = "hunter2hunter2"
 OBJECT = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}}
@@ -83,3 +83,64 @@ async def test_a_refused_definition_among_others_is_named() -> None:
     async with Cluster(None, clock=SystemClock()) as cluster:
         with pytest.raises(ManifestError, match=r"CustomResourceDefinition chairs\.example\.com was refused"):
             await install(cluster, [definition("lamps"), wrong, definition("tables")])
+
+
+SCHEMA = {
+    "properties": {
+        "spec": {
+            "properties": {
+                "policy": {"type": "string", "enum": ["Merge", "CreateOrMerge"]},
+                "password": {"type": "string"},
+                "note": {"type": "string"},
+            }
+        }
+    }
+}
+UNSUPPORTED = 'spec.policy: Unsupported value: "%s": supported values: "Merge", "CreateOrMerge"'
+
+
+@pytest.mark.parametrize(
+    ("spec", "message", "shown"),
+    [
+        pytest.param(
+            {"policy": "CreateOrMerg"},
+            UNSUPPORTED % "CreateOrMerg",
+            UNSUPPORTED % "CreateOrMerg",
+            id="a mistake in a field with few values, and the remedy, stay",
+        ),
+        pytest.param(
+            {"policy": "Merged", "password": "Merge"},
+            UNSUPPORTED % "Merged",
+            UNSUPPORTED % "Merged",
+            id="a value that is also a word of the schema masks no such word",
+        ),
+        pytest.param(
+            {"policy": HUSH, "password": HUSH},
+            UNSUPPORTED % HUSH,
+            UNSUPPORTED % "***",
+            id="a text that another field has too is a value",
+        ),
+        pytest.param(
+            {"password": f"my-Merge-{HUSH}"},
+            f"spec.password: Invalid value: my-Merge-{HUSH}",
+            "spec.password: Invalid value: ***",
+            id="a value that contains a word of the schema",
+        ),
+        pytest.param(
+            {"note": "password"},
+            'spec.note: Invalid value: "password": it is weak',
+            'spec.note: Invalid value: "***": it is weak',
+            id="a rejected value that is also a name of a field",
+        ),
+        pytest.param(
+            {"note": HUSH, "password": HUSH[4:] + "-more"},
+            f"{HUSH}-more",
+            "***",
+            id="values that overlap",
+        ),
+    ],
+)
+def test_a_message_keeps_the_words_of_the_schema_and_loses_values(
+    spec: dict[str, str], message: str, shown: str
+) -> None:
+    assert without_values(message, {"kind": "Lamp", "spec": spec}, SCHEMA) == shown

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import sqlite3
 import stat
@@ -193,6 +194,44 @@ class TestRestart:
 
 
 class TestDirectory:
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only the administrator can give a file to another user")
+    @pytest.mark.parametrize("planted", [".", "admin.token", "pki", "pki/ca.key", "localkube.db", "link"])
+    async def test_what_belongs_to_another_user_is_refused_and_not_changed(self, tmp_path: Path, planted: str) -> None:
+        place = tmp_path / "data"
+        (place / "pki").mkdir(parents=True)
+        (place / "link").symlink_to("/nonexistent")
+        for name in ("admin.token", "pki/ca.key", "localkube.db"):
+            (place / name).write_bytes(b"")
+            (place / name).chmod(0o600)
+        os.lchown(place / planted, 65534, 65534)
+
+        with pytest.raises(StorageError) as refused:
+            opened(place)
+
+        assert f"{place / planted} belongs to another user (uid 65534)" in str(refused.value)
+        assert not (place / "lock").exists()
+        assert (place / "localkube.db").read_bytes() == b""
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only the administrator can give a file to another user")
+    async def test_a_link_to_a_directory_of_another_user_is_refused(self, tmp_path: Path) -> None:
+        (tmp_path / "theirs").mkdir()
+        os.chown(tmp_path / "theirs", 65534, 65534)
+        (tmp_path / "data").symlink_to("theirs")
+
+        with pytest.raises(StorageError, match="belongs to another user"):
+            opened(tmp_path / "data")
+
+    @pytest.mark.parametrize("mode", [0o770, 0o707])
+    @pytest.mark.parametrize("planted", [".", "admin.token"])
+    async def test_what_other_users_can_write_is_refused(self, tmp_path: Path, planted: str, mode: int) -> None:
+        place = tmp_path / "data"
+        place.mkdir(mode=0o700)
+        (place / "admin.token").touch(mode=0o600)
+        (place / planted).chmod(mode)
+
+        with pytest.raises(StorageError, match=r"other users can write to .*; if its content is yours, run chmod -R"):
+            opened(place)
+
     async def test_everything_is_private_to_the_owner(self, tmp_path: Path) -> None:
         store = opened(tmp_path / "d")
         await put(store, "a")

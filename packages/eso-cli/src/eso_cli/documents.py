@@ -9,7 +9,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -30,7 +30,7 @@ _STEP = re.compile(r"\.([A-Za-z0-9_]+)|\[([0-9]+)\]")
 
 
 class InputError(Exception):
-    """A file cannot be used. The message begins with the file, and with the line if there is one."""
+    """Files cannot be used. Each line of the message begins with the file, and with the line if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +102,35 @@ def read_manifests(path: str) -> list[Document]:
     return [each for each in found if isinstance(each.content, dict) and "kind" in each.content]
 
 
+def read_places(places: Sequence[Path]) -> tuple[list[Document], list[str]]:
+    """Return the objects of files and folders, and one message for each file or place that cannot be used.
+
+    A place without any object cannot be used either: most likely, the path is wrong.
+    """
+    found: list[Document] = []
+    problems: list[str] = []
+    for place in places:
+        try:
+            files = listed(place)
+        except OSError as error:
+            problems.append(f"{error.filename}: {error.strerror}")
+            continue
+        before = len(found) + len(problems)
+        for file in files:
+            try:
+                found += read_manifests(str(file))
+            except InputError as problem:
+                problems.append(str(problem))
+        if len(found) + len(problems) == before:
+            problems.append(without_manifests(place))
+    return found, problems
+
+
+def without_manifests(place: Path | str) -> str:
+    """Return the message about a place that has no object."""
+    return f"{named(str(place))}: holds no manifest; name a YAML or JSON file with objects, or a folder of such files"
+
+
 def manifest_files(folder: Path) -> list[Path]:
     """Return the YAML and JSON files in a folder and below it, without hidden folders. Raises OSError."""
     found: list[Path] = []
@@ -134,8 +163,14 @@ def typed(document: Document, kind: type[T]) -> T:
         return msgspec.convert(document.content, kind)
     except msgspec.ValidationError as error:
         message, _, where = str(error).partition(" - at `")
-        path = tuple(int(index) if index else name for name, index in _STEP.findall(where))
-        raise document.problem(path, f"{where.rstrip('`').removeprefix('$.') or 'manifest'}: {message}") from None
+        raise document.problem(
+            path_of(where), f"{where.rstrip('`').removeprefix('$.') or 'manifest'}: {message}"
+        ) from None
+
+
+def path_of(field: str) -> Field:
+    """Return the steps of a field such as `$.spec.data[0].secretKey`, or `spec.data[0].secretKey` of an API server."""
+    return tuple(int(index) if index else name for name, index in _STEP.findall(f".{field.removeprefix('$.')}"))
 
 
 def _spread(document: Document) -> Iterator[Document]:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from eso_cli.documents import Document, InputError, listed, read_manifests
+from eso_cli.documents import Document, InputError, listed, path_of, read_manifests, read_places, without_manifests
+from eso_cli.fields import field_problems
 from kubebase.clock import Clock
 from kubebase.meta import JsonObject
 from localkube.cluster import Cluster
@@ -109,11 +110,13 @@ class Folder:
         refused: list[Refused] = []
         for one in tried:
             try:
-                await install(self._cluster, [_object(one.document)])
+                obj = _object(one.document)
+                self._check_fields(one.document)
+                await install(self._cluster, [obj])
             except InputError as problem:
                 self._unusable(problem)
             except ManifestError as problem:
-                why = f"{one.document.at(())}: {problem}"
+                why = f"{one.document.at(path_of(problem.field))}: {problem}"
                 if why != one.why:
                     self._voice.warn(f"{why}; it is tried again until it works or a file changes")
                 refused.append(Refused(one.document, why))
@@ -136,13 +139,25 @@ class Folder:
         self._unseen = unseen
         return files
 
+    def _check_fields(self, document: Document) -> None:
+        """Refuse fields that the kind does not have, as `kubectl apply` does."""
+        kind = self._cluster.catalog.find_kind(document.content["apiVersion"], document.content["kind"])
+        if kind is not None and (wrong := field_problems(document, kind.schema.openapi)):
+            raise InputError("\n".join(wrong))
+
     def _unusable(self, problem: InputError) -> None:
-        self._voice.warn(f"{problem}; it is tried again when a file changes")
+        for line in str(problem).splitlines():
+            self._voice.warn(f"{line}; it is tried again when a file changes")
 
 
 def missing(places: Sequence[Path]) -> Path | None:
     """Return the first place that does not exist; None if all exist."""
     return next((place for place in places if not place.exists()), None)
+
+
+def empty(places: Sequence[Path]) -> Path | None:
+    """Return the first place without any manifest; None if each has one, or a file that cannot be read."""
+    return next((place for place in places if read_places([place]) == ([], [without_manifests(place)])), None)
 
 
 def _object(document: Document) -> JsonObject:

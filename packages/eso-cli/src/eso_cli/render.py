@@ -24,7 +24,7 @@ from eso_api.references import CORE_GROUP
 from eso_api.template import Template, TemplateMetadata
 from eso_cli.documents import Document, Field, InputError, named, read_documents, read_manifests, typed
 from eso_cli.failures import failures
-from eso_cli.fields import unknown_fields
+from eso_cli.fields import field_problems, schema_of
 from eso_cli.printing import Clear, Masked, View, as_yaml, manifest_fields, secret_fields
 from eso_cli.standins import Kept, Values, kept, template_objects, values_of
 from eso_render.engine import render_text
@@ -91,7 +91,7 @@ def _read(options: Options) -> Inputs:
     ours = [document for document in manifests if _kind(document) in SUBJECTS and _ours(document)]
     if not ours:
         raise InputError(f"{named(options.file)}: holds no manifest of a kind with templates: {', '.join(SUBJECTS)}")
-    if problems := [problem for document in ours for problem in unknown_fields(document)]:
+    if problems := [problem for document in ours for problem in field_problems(document, schema_of(document))]:
         raise InputError("\n".join(problems))
     return Inputs(
         subjects=[SUBJECTS[_kind(document)](document) for document in ours],

@@ -97,6 +97,7 @@ class _Keeper:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
                 limit=LINE_BYTES,
+                umask=0o077,  # what it writes into the data directory is for this user alone
             )
         except OSError as problem:
             return f"cannot be started: {problem.strerror}"

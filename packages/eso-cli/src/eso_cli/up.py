@@ -25,7 +25,8 @@ from typing import Final
 from eso_api.crd import crds
 from eso_api.kinds import installed_kinds
 from eso_cli.demand import Demand
-from eso_cli.folder import Folder, Voice, missing
+from eso_cli.documents import without_manifests
+from eso_cli.folder import Folder, Voice, empty, missing
 from eso_cli.loglines import LogFile, LogFormat, LogLines, Shown
 from eso_cli.progress import Progress
 from eso_cli.providers import (
@@ -186,6 +187,8 @@ class Site:
         """Check the options before anything starts. Raises an error for options that cannot work."""
         if (place := missing(self._options.manifests)) is not None:
             raise StartError(f"{place}: no such file or folder; --file names manifests")
+        if (place := empty(self._options.manifests)) is not None:
+            raise StartError(without_manifests(place))
         if self._options.operator:
             if parse(self._operator_flags(self._options.kubeconfig), os.environ).live.disabled:
                 raise StartError(

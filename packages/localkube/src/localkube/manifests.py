@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
@@ -14,7 +15,7 @@ from kubebase.yamlvalues import MAX_BYTES, YamlError, read_all
 from localkube.access.rbac import MASTERS
 from localkube.cluster import Cluster
 from localkube.errors import StatusError
-from localkube.model import DeleteOptions, ListQuery, User, WriteOptions
+from localkube.model import DeleteOptions, ListQuery, ServedKind, User, WriteOptions
 from localkube.wire.yamlbody import RULES
 
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
@@ -23,10 +24,19 @@ _MANAGER: Final = "localkube"
 _DEFINITION: Final = "CustomResourceDefinition"
 _MASK: Final = "***"
 _SHORTEST_VALUE: Final = 4
+_ECHOES: Final = ("Invalid value", "Unsupported value", "Duplicate value", "Not found")
+"""What the server repeats after these is a value, even if it is also a word of the schema."""
 
 
 class ManifestError(ValueError):
-    """A file cannot be read as Kubernetes objects, or one of them is refused; the message says which and why."""
+    """A file cannot be read as Kubernetes objects, or one of them is refused; the message says which and why.
+
+    `field` is the path of the first field that is wrong; empty if none is named.
+    """
+
+    def __init__(self, message: str, field: str = "") -> None:
+        super().__init__(message)
+        self.field = field
 
 
 def load(places: Iterable[Path]) -> list[JsonObject]:
@@ -75,8 +85,16 @@ async def _apply(cluster: Cluster, obj: JsonObject) -> None:
     try:
         await cluster.patch(kind, namespace, metadata["name"], "apply", obj, options)
     except StatusError as problem:
-        why = problem.reason if kind.storage_key == "secrets" else without_values(problem.message, obj)
-        raise ManifestError(f"{obj['kind']} {metadata['name']} was refused: {why}") from None
+        raise refusal(kind, obj, problem) from None
+
+
+def refusal(kind: ServedKind, obj: JsonObject, problem: StatusError) -> ManifestError:
+    """Return why the API refused an object, without any of its values; of a Secret, the reason alone."""
+    secret = kind.storage_key == "secrets"
+    why = problem.reason if secret else without_values(problem.message, obj, kind.schema.openapi)
+    causes = problem.details.get("causes") or [{}]
+    field = "" if secret else str(causes[0].get("field", ""))
+    return ManifestError(f"{obj['kind']} {obj['metadata']['name']} was refused: {why}", field)
 
 
 async def remove(cluster: Cluster, api_version: str, kind_name: str, query: ListQuery) -> None:
@@ -86,25 +104,87 @@ async def remove(cluster: Cluster, api_version: str, kind_name: str, query: List
         await cluster.delete_collection(kind, query, DeleteOptions(_INSTALLER))
 
 
-def without_values(text: str, obj: JsonObject) -> str:
-    """Remove field values from a server message: it is logged, and specs of many kinds contain secrets."""
-    parts = [value for name, value in obj.items() if name not in ("apiVersion", "kind", "metadata")]
-    for value in sorted(set(_texts(parts)), key=len, reverse=True):
-        for form in (value, json.dumps(value)[1:-1]):
-            text = text.replace(form, _MASK)
-    return text
+def without_values(text: str, obj: JsonObject, schema: JsonObject) -> str:
+    """Remove field values from a server message: it is logged, and specs of many kinds contain secrets.
+
+    Words of the schema stay: names of fields, and the values that a field may have. What was written in a field that
+    allows only certain values stays too: it is a typing mistake, unless another field has the same text.
+    """
+    parts = {name: value for name, value in obj.items() if name not in ("apiVersion", "kind", "metadata")}
+    values, chosen = set(_texts(parts, schema)), set(_texts(parts, schema, chosen=True))
+    vocabulary = set(_schema_words(schema))
+    words = _words_in(text, vocabulary)
+    mistakes = [span for wrong in chosen - values for span in _places(text, wrong)]
+    masked: list[tuple[int, int]] = []
+    for value in values:
+        kept = [*words, *mistakes] if value in vocabulary else words
+        for form in {value, json.dumps(value)[1:-1]}:
+            masked += [span for span in _places(text, form) if not any(_is_within(span, each) for each in kept)]
+    return _with_masks(text, masked)
 
 
-def _texts(node: Any) -> Iterator[str]:
-    """Collect every text in a document that is long enough to be searched for."""
+def _words_in(text: str, vocabulary: Iterable[str]) -> list[tuple[int, int]]:
+    """Return where the text has whole words of the schema."""
+    present = sorted((re.escape(word) for word in vocabulary if word and word in text), key=len, reverse=True)
+    if not present:
+        return []
+    not_echoed = "".join(f'(?<!{echo}: ")' for echo in _ECHOES)
+    pattern = re.compile(rf"{not_echoed}(?<![\w-])(?:{'|'.join(present)})(?![\w-])")
+    return [match.span() for match in pattern.finditer(text)]
+
+
+def _places(text: str, form: str) -> Iterator[tuple[int, int]]:
+    start = text.find(form)
+    while start >= 0:
+        yield start, start + len(form)
+        start = text.find(form, start + 1)
+
+
+def _is_within(span: tuple[int, int], word: tuple[int, int]) -> bool:
+    return word[0] <= span[0] and span[1] <= word[1]
+
+
+def _with_masks(text: str, spans: Iterable[tuple[int, int]]) -> str:
+    """Replace these parts of a text, which may overlap, by masks."""
+    parts: list[str] = []
+    position = 0
+    for start, end in sorted(spans):
+        if start >= position:
+            parts += [text[position:start], _MASK]
+        position = max(position, end)
+    return "".join((*parts, text[position:]))
+
+
+def _schema_words(schema: Any) -> Iterator[str]:
+    """Yield the names of all fields, and the values of fields that allow only certain ones."""
+    pending, seen = [schema], set()
+    while pending:
+        part = pending.pop()
+        if not isinstance(part, dict) or id(part) in seen:
+            continue
+        seen.add(id(part))  # a schema may contain itself
+        yield from (str(each) for each in part.get("enum") or ())
+        properties = part.get("properties") or {}
+        yield from properties
+        pending += [*properties.values(), part.get("items"), part.get("additionalProperties")]
+
+
+def _texts(node: Any, schema: Any, *, chosen: bool = False) -> Iterator[str]:
+    """Collect every text in a document that is long enough to be searched for.
+
+    Texts of fields that allow only certain values are left out; with `chosen`, only they are collected.
+    """
+    part = schema if isinstance(schema, dict) else {}
     match node:
-        case str() if len(node) >= _SHORTEST_VALUE:
+        case str() if len(node) >= _SHORTEST_VALUE and ("enum" in part) is chosen:
             yield node
         case dict():
-            yield from _texts(list(node.values()))
+            properties, others = part.get("properties") or {}, part.get("additionalProperties")
+            for name, value in node.items():
+                yield from _texts(value, properties.get(name, others), chosen=chosen)
         case list():
             for child in node:
-                yield from _texts(child)
+                yield from _texts(child, part.get("items"), chosen=chosen)
         case _:
             return
 

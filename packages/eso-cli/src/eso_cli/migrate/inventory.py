@@ -19,7 +19,7 @@ from eso_api.v2.clustergenerator import CLUSTER_GENERATOR_V2
 from eso_api.v2.clustersecretstore import CLUSTER_SECRET_STORE_V2
 from eso_api.v2.generator import GENERATOR
 from eso_api.v2.secretstore import SECRET_STORE_V2
-from eso_cli.documents import STDIN, InputError, read_manifests
+from eso_cli.documents import STDIN, InputError, read_manifests, without_manifests
 from kubebase.meta import JsonObject
 
 V1_STORES: Final[tuple[AnyKind, ...]] = (SECRET_STORE, CLUSTER_SECRET_STORE)
@@ -83,8 +83,11 @@ class Inventory:
 def read_files(places: Iterable[str]) -> Inventory:
     """Return the objects of files and folders; `-` is standard input. Raises InputError."""
     inventory = Inventory()
-    for file in _files(places):
-        for document in read_manifests(file):
+    for place in places:
+        documents = [document for file in _files(place) for document in read_manifests(file)]
+        if not documents:
+            raise InputError(without_manifests(place))
+        for document in documents:
             match document.content:
                 case {"apiVersion": str(), "kind": str(), "metadata": {"name": str()}}:
                     inventory.add(document.content)
@@ -97,15 +100,13 @@ def read_files(places: Iterable[str]) -> Inventory:
     return inventory
 
 
-def _files(places: Iterable[str]) -> Iterator[str]:
-    for place in places:
-        path = Path(place)
-        if place != STDIN and not path.exists():
-            raise InputError(f"{place}: no such file or folder")
-        if place == STDIN or not path.is_dir():
-            yield place
-            continue
-        yield from (str(file) for file in sorted(path.rglob("*")) if file.suffix in _SUFFIXES and file.is_file())
+def _files(place: str) -> list[str]:
+    path = Path(place)
+    if place != STDIN and not path.exists():
+        raise InputError(f"{place}: no such file or folder")
+    if place == STDIN or not path.is_dir():
+        return [place]
+    return [str(file) for file in sorted(path.rglob("*")) if file.suffix in _SUFFIXES and file.is_file()]
 
 
 def owned_by(obj: JsonObject, *kinds: AnyKind) -> bool:

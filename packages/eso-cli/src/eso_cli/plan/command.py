@@ -19,12 +19,13 @@ import structlog
 import typer
 
 from eso_cli.connecting import load, unanswered
-from eso_cli.documents import Document, InputError, listed, read_manifests
+from eso_cli.documents import Document, InputError, read_places
 from eso_cli.folder import missing
 from eso_cli.plan.backends import Backend, Processes, Replayed
 from eso_cli.plan.live import Live, LiveCluster, Nothing, ReadOnlyTransport, RecordedObjects, Remembering, object_names
 from eso_cli.plan.page import as_json, lines
 from eso_cli.plan.planning import Plan, Recorded, plan_of, recorded_outcome
+from eso_cli.plan.seeding import namespace_problem
 from eso_cli.plan.simulation import Order, Simulation, simulate
 from eso_cli.terminal import printable
 from eso_operator.planning.answers import Recorder, Replay
@@ -71,7 +72,8 @@ def run(options: Options) -> int:
     except asyncio.CancelledError:
         return TERMINATED
     except (InputError, RecordingError, SettingsError, KubeError) as problem:
-        typer.echo(f"eso plan: {printable(str(problem))}", err=True)
+        for line in str(problem).splitlines():
+            typer.echo(f"eso plan: {printable(line)}", err=True)
         return UNUSABLE
     code = code_of(plan)
     typer.echo(json.dumps(as_json(plan, code), indent=2) if options.as_json else "\n".join(lines(plan)))
@@ -87,12 +89,15 @@ async def _until_terminated(options: Options) -> Plan:
 
 async def planned(options: Options) -> Plan:
     """Return the plan. Raises an error for input that cannot be used."""
-    documents = _documents(options)
+    _check(options)
+    documents, problems = read_places(options.files)
+    if problems and not documents:
+        raise InputError("\n".join(problems))
     recording = read(options.recorded) if options.recorded is not None else None
     clock = SystemClock()
     with Progress(clock) as progress:
         async with _Cluster.of(options) as cluster:
-            planner = _Planner(options, documents, cluster, clock, progress.tell)
+            planner = _Planner(options, (documents, problems), cluster, clock, progress.tell)
             return await (planner.plan() if recording is None else planner.replay(recording))
 
 
@@ -104,26 +109,29 @@ def code_of(plan: Plan) -> int:
     return CHANGES if plan.changes else NOTHING_CHANGES
 
 
-def _documents(options: Options) -> list[Document]:
+def _check(options: Options) -> None:
+    """Raise an InputError for options that cannot be used."""
     if options.record is not None and options.recorded is not None:
         raise InputError("--record needs a cluster and providers; leave out --recorded")
     if options.record is not None and not options.record.absolute().parent.is_dir():
         raise InputError(f"{options.record}: its folder does not exist; create it, or choose another --record")
     if (place := missing(options.files)) is not None:
         raise InputError(f"{place}: no such file or folder; --file names manifests")
-    try:
-        files = [file for place in options.files for file in listed(place)]
-    except OSError as problem:
-        raise InputError(f"{problem.filename}: {problem.strerror}") from None
-    return [document for file in files for document in read_manifests(str(file))]
+    if problem := namespace_problem(options.namespace):
+        raise InputError(f"--namespace {problem}")
 
 
 class _Planner:
     def __init__(
-        self, options: Options, documents: list[Document], cluster: _Cluster, clock: Clock, tell: Callable[[str], None]
+        self,
+        options: Options,
+        inputs: tuple[list[Document], list[str]],
+        cluster: _Cluster,
+        clock: Clock,
+        tell: Callable[[str], None],
     ) -> None:
         self._options = options
-        self._documents = documents
+        self._documents, self._problems = inputs
         self._cluster = cluster
         self._clock = clock
         self._tell = tell
@@ -169,6 +177,7 @@ class _Planner:
             options.operator_flags,
             options.timeout,
             None if isinstance(live, RecordedObjects) else self._cluster.tokens,
+            self._problems,
         )
         return await simulate(order, backend, self._clock, self._tell)
 

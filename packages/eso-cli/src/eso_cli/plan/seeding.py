@@ -15,7 +15,8 @@ from typing import Any, Final
 import msgspec
 
 from eso_api import durations
-from eso_cli.documents import Document, InputError
+from eso_cli.documents import Document, InputError, path_of
+from eso_cli.fields import field_problems
 from eso_cli.folder import rank
 from eso_cli.plan.live import Live, place_of
 from eso_operator.certs.secrets import PART_LABEL
@@ -25,8 +26,9 @@ from kubebase.meta import JsonObject
 from localkube.cluster import Cluster
 from localkube.cluster.target import Target
 from localkube.errors import StatusError
-from localkube.manifests import ManifestError, install, without_values
+from localkube.manifests import ManifestError, install, refusal
 from localkube.model import ServedKind, User, WriteOptions
+from localkube.schema.names import dns_label
 
 _OURS: Final = "external-secrets.io"
 _KEPT: Final = {
@@ -56,14 +58,19 @@ class Seeder:
         self._namespace = namespace
         self._given: set[Place] = set()
         self._asked: set[Need] = set()
+        self._problems: list[str] = []
         self.before: dict[Place, JsonObject] = {}
         """The live objects."""
         self.skipped: dict[str, int] = {}
         """Kinds that do not matter for a plan, with the number of their objects."""
 
-    async def prepare(self, documents: Iterable[Document]) -> list[Planned]:
-        """Apply every manifest that others need; return the ExternalSecrets, PushSecrets and their parents."""
-        wanted = [document for document in sorted(documents, key=rank) if self._is_served(document)]
+    async def prepare(self, documents: Iterable[Document], unread: Iterable[str] = ()) -> list[Planned]:
+        """Apply every manifest that others need; return the ExternalSecrets, PushSecrets and their parents.
+
+        Raises an InputError that names every document that cannot be used, after the files that cannot be read.
+        """
+        self._problems = list(unread)
+        wanted = [document for document in sorted(documents, key=rank) if self._is_usable(document)]
         self._given |= {self._place(document.content) for document in wanted}
         if any(identity(document.content) in FANS_OUT or _selects_namespaces(document) for document in wanted):
             for namespace in await self._live.namespaces():
@@ -71,28 +78,37 @@ class Seeder:
         others = [document for document in wanted if identity(document.content) not in SYNCED]
         for document in others:
             await self._apply(document)
+        synced = [document for document in wanted if identity(document.content) in SYNCED]
+        accepted = [(document, await self._accepted(document)) for document in synced]
+        if self._problems:
+            raise InputError("\n".join(self._problems))
         for document in wanted:
             await self.fetch_needs(document.content, self._home(document.content))
-        return [await self._planned_object(document) for document in wanted if identity(document.content) in SYNCED]
+        return [await self._planned_object(document, obj) for document, obj in accepted if obj is not None]
 
     async def put(self, planned: Planned) -> None:
         """Put an object whose refresh is planned."""
         await self._store(planned.kind, planned.obj)
 
-    async def _planned_object(self, document: Document) -> Planned:
-        """Return the object as the API server accepts it: an update of the live one if there is one."""
+    async def _accepted(self, document: Document) -> JsonObject | None:
+        """Return the object as the API server would store it; None if it is refused."""
         content, namespace = copy.deepcopy(document.content), self._home(document.content)
         kind = self._kind(content)
-        await self._make_namespace(namespace)
         try:
+            await self._make_namespace(namespace)
             options = WriteOptions(_USER, field_manager="eso-plan", dry_run=True)
-            made = (await self._cluster.create(kind, namespace, content, options)).object
+            return (await self._cluster.create(kind, namespace, content, options)).object
         except StatusError as problem:
-            why = without_values(problem.message, document.content)
-            raise document.problem((), f"{_named(content)} was refused: {why}") from None
-        (group, name), metadata = identity(content), content["metadata"]
-        found = await self._live.find(Need(group, name, namespace, str(metadata["name"])))
-        return Planned(kind, updated(made, found[0]) if found else made)
+            self._refuse(document, refusal(kind, document.content, problem))
+        except ManifestError as problem:
+            self._refuse(document, problem)
+        return None
+
+    async def _planned_object(self, document: Document, made: JsonObject) -> Planned:
+        """Return the object to store: an update of the live one if there is one."""
+        (group, name), metadata = identity(document.content), document.content["metadata"]
+        found = await self._live.find(Need(group, name, self._home(document.content), str(metadata["name"])))
+        return Planned(self._kind(document.content), updated(made, found[0]) if found else made)
 
     async def fetch_needs(self, obj: JsonObject, namespace: str) -> None:
         """Copy the live objects that an object refers to, and those that they refer to."""
@@ -120,28 +136,43 @@ class Seeder:
 
     # --- objects ------------------------------------------------------------------------------------------------------
 
-    def _is_served(self, document: Document) -> bool:
+    def _is_usable(self, document: Document) -> bool:
+        """Return whether the document is planned, and note why it cannot be: `kubectl apply` would refuse it too."""
         match document.content:
-            case {"apiVersion": str(version), "kind": str(kind), "metadata": {"name": str()}}:
-                if self._cluster.catalog.find_kind(version, kind) is not None:
-                    return True
-                if version.partition("/")[0].endswith(_OURS):
-                    raise document.problem((), f"{version} {kind} is not known: install the provider that defines it")
-                self._skip(kind)
-                return False
+            case {"apiVersion": str(version), "kind": str(kind), "metadata": {"name": str(), **more}}:
+                if problem := namespace_problem(more.get("namespace") or ""):
+                    self._note(document.problem(("metadata", "namespace"), f"metadata.namespace {problem}"))
+                    return False
             case _:
-                raise document.problem((), "an object needs apiVersion, kind and metadata.name")
+                self._note(document.problem((), "an object needs apiVersion, kind and metadata.name"))
+                return False
+        served = self._cluster.catalog.find_kind(version, kind)
+        if served is not None:
+            wrong = field_problems(document, served.schema.openapi) if _is_strict(document) else []
+            self._problems += wrong
+            return not wrong
+        if version.partition("/")[0].endswith(_OURS):
+            what = f"{version} {kind} is not known: correct apiVersion or kind, or install the provider that defines it"
+            self._note(document.problem((), what))
+        else:
+            self._skip(kind)
+        return False
 
     async def _apply(self, document: Document) -> None:
-        await self._make_namespace(self._home(document.content))
         try:
+            await self._make_namespace(self._home(document.content))
             await self._install(document.content)
         except ManifestError as problem:
-            group, kind = identity(document.content)
-            if group and not group.endswith(_OURS):
-                self._skip(kind)  # it may be valid in the cluster, whose version of the kind is not known here
-                return
-            raise document.problem((), str(problem)) from None
+            if _is_strict(document):
+                self._refuse(document, problem)
+            else:  # it may be valid in the cluster, whose version of the kind is not known here
+                self._skip(identity(document.content)[1])
+
+    def _refuse(self, document: Document, problem: ManifestError) -> None:
+        self._note(document.problem(path_of(problem.field), str(problem)))
+
+    def _note(self, problem: InputError) -> None:
+        self._problems.append(str(problem))
 
     def _skip(self, kind: str) -> None:
         self.skipped[kind] = self.skipped.get(kind, 0) + 1
@@ -247,9 +278,19 @@ def _selects_namespaces(document: Document) -> bool:
     return isinstance(spec, dict) and bool(spec.get("conditions"))
 
 
+def namespace_problem(name: Any) -> str:
+    """Return why a namespace cannot have this name; empty if it can, and for no name."""
+    if not isinstance(name, str):
+        return "must be text"
+    wrong = dns_label(name) if name else []
+    return f'"{name}" cannot be the name of a namespace: {wrong[0]}' if wrong else ""
+
+
 def namespace_object(name: str) -> JsonObject:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 
-def _named(content: JsonObject) -> str:
-    return f"{content['kind']} {content['metadata']['name']}"
+def _is_strict(document: Document) -> bool:
+    """Return whether the kind is ours or Kubernetes' own core: of other kinds, the cluster may have another version."""
+    group, _ = identity(document.content)
+    return not group or group.endswith(_OURS)

@@ -76,6 +76,8 @@ class Order:
     seconds: float = 60.0
     tokens: Transport | None = None
     """Where tokens of service accounts are requested; None for the private API server."""
+    problems: Sequence[str] = ()
+    """Why files could not be read; reported together with the problems of the documents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,7 @@ class _Run:
         self._tell("reading live objects")
         await install(self._cluster, crds(installed_kinds(lambda _name, _problem: None)))
         await install(self._cluster, [namespace_object(CORE_NAMESPACE)])
-        planned = await self._seeder.prepare(self._order.documents)
+        planned = await self._seeder.prepare(self._order.documents, self._order.problems)
         plain = AiohttpTransport(config.load(self._kubeconfig))
         own = frozenset(
             key for service in self._backend.services() for _, key in keys_of(service, CORE_NAMESPACE).parts()

@@ -13,7 +13,7 @@ import typer
 from eso_api.kinds import KINDS, AnyKind
 from eso_cli.connecting import connected
 from eso_cli.demand import offers
-from eso_cli.documents import STDIN, InputError, read_documents, read_manifests
+from eso_cli.documents import STDIN, InputError, read_documents, read_manifests, without_manifests
 from eso_cli.preflight.checks import judge
 from eso_cli.preflight.gathering import Gatherer
 from eso_cli.preflight.page import as_json, lines
@@ -83,21 +83,26 @@ def stored_in(places: Sequence[Path], unread: list[str]) -> Iterator[Stored]:
 
     A folder may hold templates of charts, which are not YAML: they are added to `unread`.
     """
-    for place, file in ((each, file) for each in places for file in _files(each)):
-        try:
-            documents = read_manifests(str(file))
-        except InputError as problem:
-            if file == place:
-                raise
-            unread.append(str(problem))
-            continue
-        for document in documents:
-            match document.content:
-                case {"apiVersion": str(api_version), "kind": str(kind), "metadata": dict()}:
-                    if (custom := _custom(api_version, kind)) is not None:
-                        yield Stored(custom, document.content, document.at(()))
-                case _:
-                    continue
+    for place in places:
+        before, objects = len(unread), 0
+        for file in _files(place):
+            try:
+                documents = read_manifests(str(file))
+            except InputError as problem:
+                if file == place:
+                    raise
+                unread.append(str(problem))
+                continue
+            for document in documents:
+                match document.content:
+                    case {"apiVersion": str(api_version), "kind": str(kind), "metadata": dict()}:
+                        objects += 1
+                        if (custom := _custom(api_version, kind)) is not None:
+                            yield Stored(custom, document.content, document.at(()))
+                    case _:
+                        continue
+        if not objects and len(unread) == before:
+            raise InputError(without_manifests(place))
 
 
 def _files(place: Path) -> list[Path]:
