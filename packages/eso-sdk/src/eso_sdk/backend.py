@@ -25,7 +25,7 @@ from eso_api.values import SecretBytes
 from eso_sdk.accounts import ServiceAccount
 from eso_sdk.addresses import ORDINARY, AddressPolicy
 from eso_sdk.credentials import Credentials
-from eso_sdk.processidentity import STRICT, ProcessIdentityPolicy
+from eso_sdk.processidentity import STRICT, ProcessIdentity, ProcessIdentityPolicy
 from eso_wire.values import Credential, ObjectRef, Operation, SecretMap, Token, Validation, ValidationState
 from kubebase.clock import Clock
 
@@ -101,7 +101,7 @@ class Backend(Generic[C]):
         self._credentials = opening.credentials
         self._api_calls = opening.api_calls
         self.addresses = opening.addresses
-        self.process_identity = opening.process_identity
+        self.process_identity = ProcessIdentity(opening.process_identity, opening.holder)
 
     # --- what an author may override ---------------------------------------------------------------------------------
 

@@ -79,7 +79,9 @@ def serve_options(chosen: argparse.Namespace, environment: Mapping[str, str]) ->
     try:
         tokens = call_auth(chosen, environment)
         addresses = AddressPolicy.parse(chosen.allow_address)
-        process_identity = ProcessIdentityPolicy.parse(chosen.ambient_identity, chosen.identity_host)
+        process_identity = ProcessIdentityPolicy.parse(
+            chosen.ambient_identity, chosen.identity_host, chosen.identity_file
+        )
     except (CallAuthError, AddressPolicyError, ProcessIdentityError) as exc:
         raise UsageError(str(exc)) from exc
     return ServeOptions(
@@ -173,7 +175,14 @@ def _add_identity(parser: argparse.ArgumentParser, from_environment: Callable[[s
         default=[entry for entry in from_environment("IDENTITY_HOST", "").split(",") if entry],
         metavar="HOST",
         help="server that may receive proofs of that identity, besides the vendor's own; .example.com means all hosts"
-        " below it; may be repeated",
+        " below it, http://HOST a server without TLS; may be repeated",
+    )
+    parser.add_argument(
+        "--identity-file",
+        action="append",
+        default=[entry for entry in from_environment("IDENTITY_FILE", "").split(",") if entry],
+        metavar="PATH",
+        help="file of the container that specs may name, such as a mounted token; may be repeated",
     )
 
 

@@ -20,6 +20,7 @@ from eso_provider_vault.store import KvStore, OpenBaoStore, VaultStore
 from eso_sdk.addresses import LOOPBACK, AddressPolicy
 from eso_sdk.backend import Backend, Opening
 from eso_sdk.credentials import Credentials
+from eso_sdk.processidentity import STRICT, ProcessIdentityPolicy
 from eso_wire.values import Credential, ObjectRef, Token
 from kubebase.clock import Clock, SystemClock
 
@@ -49,6 +50,7 @@ def make(
     *,
     clock: Clock | None = None,
     counts: CallCounts | None = None,
+    process_identity: ProcessIdentityPolicy = STRICT,
 ) -> B:
     """Construct a session as the server does, without opening it."""
     config = msgspec.json.decode(msgspec.json.encode(spec), type=config_type)
@@ -62,6 +64,7 @@ def make(
             clock or CLOCK,
             counts or CallCounts(),
             AddressPolicy.parse((LOOPBACK,)),
+            process_identity,
         )
     )
 
@@ -73,9 +76,18 @@ async def opened(
     *,
     clock: Clock | None = None,
     counts: CallCounts | None = None,
+    process_identity: ProcessIdentityPolicy = STRICT,
 ) -> AsyncIterator[VaultStore]:
     """Open a store of the vault block."""
-    store = make(VaultStore, VaultProvider, spec, credentials, clock=clock, counts=counts)
+    store = make(
+        VaultStore,
+        VaultProvider,
+        spec,
+        credentials,
+        clock=clock,
+        counts=counts,
+        process_identity=process_identity,
+    )
     async with _running(store):
         yield store
 
