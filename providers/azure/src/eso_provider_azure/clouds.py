@@ -63,7 +63,7 @@ CLOUDS: Final = {
 AUTHORITY_HOSTS: Final = tuple(urlsplit(cloud.authority).hostname or "" for cloud in CLOUDS.values())
 VAULT_HOSTS: Final = tuple(f".{urlsplit(cloud.vaults).hostname}" for cloud in CLOUDS.values())
 REGISTRY_HOSTS: Final = (".azurecr.io", ".azurecr.us", ".azurecr.cn", ".azurecr.de")
-"""Hosts of Microsoft, which receive proofs of the provider's own identity; others only if the administrator lists them."""
+"""Hosts of Microsoft. Proofs of the provider's own identity go to others only if the administrator lists them."""
 
 
 def cloud_of(config: AzureProvider) -> Cloud:
