@@ -27,6 +27,9 @@ from kubebase.clock import Clock, SystemClock
 CLOCK: Final = SystemClock()
 """Sessions of one process share its clock, and with it their tokens."""
 
+TRUSTED: Final = ProcessIdentityPolicy.parse("namespaced", ["http://127.0.0.1"])
+"""The policy of an administrator who lets stores of namespaces prove the provider's identity to this machine."""
+
 Sent = Mapping[str, str | bytes | Token]
 B = TypeVar("B", bound=Backend[Any])
 
