@@ -198,7 +198,7 @@ async def metadata() -> AsyncIterator[Front]:
         yield endpoint
 
 
-@pytest.mark.parametrize("spec", [{}, {"role": "admin"}], ids=["without a role", "with a role"])
+@pytest.mark.parametrize("spec", [{}, {"role": f"{ARN}admin"}], ids=["without a role", "with a role"])
 async def test_a_store_of_a_namespace_does_not_use_the_identity_of_the_provider(
     front: Front, provider: InMemory, monkeypatch: pytest.MonkeyPatch, spec: dict[str, Any]
 ) -> None:
