@@ -44,7 +44,7 @@ class ReviewSettings:
     def of_pod(
         cls, environment: Mapping[str, str], folders: Sequence[Path] = (REVIEW_FOLDER, POD_FOLDER)
     ) -> ReviewSettings | None:
-        """Find the API server as every pod does, and credentials in the first folder that exists; None outside a pod."""
+        """Find the API server, and credentials in the first folder that exists; None outside a pod."""
         host, port = environment.get("KUBERNETES_SERVICE_HOST", ""), environment.get("KUBERNETES_SERVICE_PORT", "443")
         if not host:
             return None
