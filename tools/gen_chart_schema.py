@@ -39,6 +39,7 @@ WORDS: Final[dict[str, list[str]]] = {
     "prometheusRule.renderMode": ["skipIfMissing", "failIfMissing", "alwaysRender"],
     "callTokens.verify": ["", "review", "jwks"],
     "callTokens.policy": ["required", "optional"],
+    "identity.usedBy": ["", "cluster", "namespaced"],
 }
 """Choices by the last two parts of a path."""
 

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import pytest
 
+from eso_sdk.tokenreview import REVIEW_FOLDER
 from kubebase.meta import JsonObject, Resource
 from kuberun.testing.rawapi import RawApi
 
@@ -162,13 +163,31 @@ def test_the_flags_are_those_of_the_command(rendered: Rendered) -> None:
     assert arguments[-1] == "--drain=5"
 
 
+def test_the_chart_says_who_may_use_the_identity_of_the_provider(rendered: Rendered) -> None:
+    identity = {"usedBy": "namespaced", "hosts": ["vault.example.com"], "files": ["/mnt/token"]}
+
+    arguments = container(rendered(identity=identity))["args"]
+
+    assert arguments[-3:] == [
+        "--ambient-identity=namespaced",
+        "--identity-host=vault.example.com",
+        "--identity-file=/mnt/token",
+    ]
+    assert not [each for each in container(rendered())["args"] if "identity" in each]
+
+
 def test_a_provider_that_asks_about_tokens_may_do_only_that(rendered: Rendered) -> None:
     """R100: the one right it has, for an account of its own."""
     objects = rendered(callTokens={"verify": "review", "audiences": ["vault"]})
     pod = objects["Deployment"]["spec"]["template"]["spec"]
     arguments = container(objects)["args"]
 
-    assert pod["automountServiceAccountToken"] is True
+    assert pod["automountServiceAccountToken"] is False
+    assert {"name": "token-review", "mountPath": str(REVIEW_FOLDER), "readOnly": True} in container(objects)[
+        "volumeMounts"
+    ]
+    (volume,) = (each for each in pod["volumes"] if each["name"] == "token-review")
+    assert [*volume["projected"]["sources"][0]] == ["serviceAccountToken"]
     assert pod["serviceAccountName"] == objects["ServiceAccount"]["metadata"]["name"] == NAME
     assert objects["ClusterRole"]["rules"] == [
         {"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]}

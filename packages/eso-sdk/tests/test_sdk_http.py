@@ -145,6 +145,27 @@ async def test_a_closed_port_is_unavailable_and_says_what_to_check() -> None:
     assert "check /server" in error.message
 
 
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_a_redirect_of_a_websocket_is_not_followed(status: int) -> None:
+    reached: list[str] = []
+
+    async def elsewhere(request: web.Request) -> web.StreamResponse:
+        reached.append(request.headers.get("Authorization", ""))
+        return web.Response(status=404)
+
+    async with serving(elsewhere) as other:
+
+        async def away(_: web.Request) -> web.StreamResponse:
+            return web.Response(status=status, headers={"Location": str(other)})
+
+        async with serving(away) as url, client() as http:
+            with pytest.raises(ProviderError, match="redirects a websocket"):
+                async with http.websocket(url, {"Authorization": "Bearer token"}):
+                    pass
+
+    assert reached == []
+
+
 async def test_a_websocket_echoes_and_a_refused_upgrade_tells_the_status() -> None:
     async def socket(request: web.Request) -> web.StreamResponse:
         if request.path == "/missing":

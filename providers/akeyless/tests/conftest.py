@@ -10,6 +10,7 @@ from eso_provider_akeyless.provider import PROVIDER
 from eso_provider_akeyless.testing.contract import api
 from eso_provider_akeyless.testing.server import AkeylessServer
 from eso_sdk.addresses import AddressPolicy
+from eso_sdk.processidentity import ProcessIdentityPolicy
 from eso_sdk.testing import InMemory
 from kubebase.clock import SystemClock
 from kubebase.testing.clock import VirtualClock
@@ -31,6 +32,8 @@ def clock() -> VirtualClock:
 
 @pytest.fixture
 async def provider(clock: VirtualClock) -> AsyncIterator[InMemory]:
-    """The provider, whose administrator allows addresses on this machine."""
-    async with InMemory(PROVIDER, clock, addresses=AddressPolicy.parse(["loopback"])) as made:
+    """The provider, whose administrator allows addresses on this machine, and proofs of its identity to them."""
+    identity = ProcessIdentityPolicy.parse("namespaced", ["http://127.0.0.1"])
+    addresses = AddressPolicy.parse(["loopback"])
+    async with InMemory(PROVIDER, clock, addresses=addresses, process_identity=identity) as made:
         yield made

@@ -14,12 +14,14 @@ import pytest
 from yarl import URL
 
 from eso_api.values import SecretBytes
-from eso_provider_akeyless.auth import cloud
 from eso_provider_akeyless.auth.session import UNKNOWN_LIFE, seconds_left
 from eso_provider_akeyless.gateways import api_url, prefixes
+from eso_provider_akeyless.provider import PROVIDER
 from eso_provider_akeyless.testing.contract import api
 from eso_provider_akeyless.testing.server import ACCESS_ID, ACCESS_KEY, AkeylessServer, Identity
 from eso_provider_akeyless.testing.sessions import PLACE, store, with_auth, with_login
+from eso_sdk.addresses import AddressPolicy
+from eso_sdk.processidentity import ProcessIdentityPolicy
 from eso_sdk.sigv4 import AwsCredentials, Scope, SignableRequest, signed_headers
 from eso_sdk.testing import InMemory
 from eso_sdk.testing.calls import read
@@ -63,7 +65,6 @@ def clouds(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clouds]:
         for name in ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "AZURE_TENANT_ID",
                      "AZURE_CLIENT_ID", "AZURE_FEDERATED_TOKEN_FILE", "AZURE_ENVIRONMENT", "AZURE_CLOUD"):  # fmt: skip
             monkeypatch.delenv(name, raising=False)
-        monkeypatch.setenv(cloud.HOSTS, "127.0.0.1")
         yield running
 
 
@@ -227,16 +228,24 @@ async def test_the_token_of_a_universal_identity_has_its_own_member(provider: In
 # --- what is refused -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("scope", "remedy"),
+    [
+        pytest.param("namespaced", "--identity-host=http://127.0.0.1", id="the host is not listed"),
+        pytest.param("cluster", "--ambient-identity=namespaced", id="the store is namespaced"),
+    ],
+)
 @pytest.mark.parametrize("kind", ["aws_iam", "gcp", "azure_ad"])
-async def test_the_identity_of_the_provider_is_not_shown_to_unlisted_hosts(
-    provider: InMemory, server: AkeylessServer, clouds: Clouds, monkeypatch: pytest.MonkeyPatch, kind: str
+async def test_the_identity_of_the_provider_is_not_shown_to_servers_of_tenants(
+    server: AkeylessServer, clouds: Clouds, kind: str, scope: str, remedy: str
 ) -> None:
-    monkeypatch.setenv(cloud.HOSTS, "gateway.example.com")
+    identity = ProcessIdentityPolicy.parse(scope, ["gateway.example.com"])
 
-    refused = await refusal(provider, by_cloud(server, kind, ""))
+    async with InMemory(PROVIDER, addresses=AddressPolicy.parse(["loopback"]), process_identity=identity) as provider:
+        refused = await refusal(provider, by_cloud(server, kind, ""))
 
     assert refused.reason is ErrorReason.CONFIG_INVALID
-    assert cloud.HOSTS in refused.message
+    assert remedy in refused.message
     assert (clouds.calls, server.calls) == ([], [])
 
 

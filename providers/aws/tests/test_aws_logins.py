@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from eso_api.values import SecretBytes
+from eso_provider_aws.generators.registry import ECRAuthorizationTokenGenerator
+from eso_provider_aws.generators.sessiontoken import STSSessionTokenGenerator
 from eso_provider_aws.provider import SecretsManager
 from eso_provider_aws.testing.front import Asked, Front, Said, refused
 from eso_provider_aws.testing.logins import TOKEN_POINTER, token, whoami, with_keys, with_own, with_token
@@ -194,6 +196,33 @@ async def metadata() -> AsyncIterator[Front]:
     async with Front.before("") as endpoint:
         endpoint.answer("*", Metadata())
         yield endpoint
+
+
+@pytest.mark.parametrize("spec", [{}, {"role": f"{ARN}admin"}], ids=["without a role", "with a role"])
+async def test_a_store_of_a_namespace_does_not_use_the_identity_of_the_provider(
+    front: Front, provider: InMemory, monkeypatch: pytest.MonkeyPatch, spec: dict[str, Any]
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAOFTHEPROCESS")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+
+    failed = await _refusal(provider, call_context(SecretsManager, {"region": REGION, **spec}))
+
+    assert failed.reason is ErrorReason.CONFIG_INVALID
+    assert "--ambient-identity=namespaced" in failed.message
+    assert front.asked == []
+
+
+@pytest.mark.parametrize("kind", [ECRAuthorizationTokenGenerator, STSSessionTokenGenerator])
+async def test_a_generator_of_a_namespace_gives_nothing_of_the_providers_identity(
+    front: Front, provider: InMemory, monkeypatch: pytest.MonkeyPatch, kind: type[Any]
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAOFTHEPROCESS")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+
+    with pytest.raises(ProviderError, match="--ambient-identity=namespaced"):
+        await provider.generate(call_context(kind, {"region": REGION}))
+
+    assert front.asked == []
 
 
 @pytest.mark.usefixtures("sts")

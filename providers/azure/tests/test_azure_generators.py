@@ -25,9 +25,10 @@ PRINCIPAL = {
 SENT = {f"{PLACE}/clientId": f"{CLIENT}\n", f"{PLACE}/clientSecret": f"{SECRET}\n"}
 
 
-def login(auth: Any = None, credentials: Any = None, **spec: Any) -> Context:
+def login(auth: Any = None, credentials: Any = None, *, cluster_scoped: bool = False, **spec: Any) -> Context:
     config = {"registry": "images.azurecr.io", "tenantId": TENANT, "auth": auth or PRINCIPAL} | spec
-    return call_context(ACRAccessTokenGenerator, config, SENT if credentials is None else credentials)
+    sent = SENT if credentials is None else credentials
+    return call_context(ACRAccessTokenGenerator, config, sent, cluster_scoped=cluster_scoped)
 
 
 async def test_a_refresh_token_is_exchanged_for_the_token_of_entra_id(azure: AzureServer, provider: InMemory) -> None:
@@ -62,9 +63,30 @@ async def test_managed_identities_may_have_a_resource_id(azure: AzureServer, pro
     azure.entra.identities = {resource}
     azure.registry("images").pullers.add(resource)
 
-    made = await provider.generate(login({"managedIdentity": {"identityId": resource}}, {}))
+    made = await provider.generate(login({"managedIdentity": {"identityId": resource}}, {}, cluster_scoped=True))
 
     assert made.data["username"].reveal().decode() == USERNAME
+
+
+@pytest.mark.parametrize("auth", [{"managedIdentity": {}}, {"workloadIdentity": {}}])
+@pytest.mark.parametrize(
+    ("registry", "scoped", "remedy"),
+    [
+        pytest.param("images.azurecr.io", False, "--ambient-identity=namespaced", id="a generator of a namespace"),
+        pytest.param("evil.test", True, "--identity-host=evil.test", id="a registry that is not Microsoft's"),
+        pytest.param("azurecr.io.evil.test", True, "--identity-host=azurecr.io.evil.test", id="a lookalike"),
+    ],
+)
+async def test_no_token_of_the_providers_identity_reaches_a_tenant(
+    azure: AzureServer, provider: InMemory, auth: dict[str, Any], registry: str, *, scoped: bool, remedy: str
+) -> None:
+    azure.calls.clear()
+
+    with pytest.raises(ProviderError, match=remedy) as refused:
+        await provider.generate(login(auth, {}, cluster_scoped=scoped, registry=registry))
+
+    assert refused.value.reason is ErrorReason.CONFIG_INVALID
+    assert azure.calls == []
 
 
 async def test_a_service_account_needs_both_annotations(azure: AzureServer, provider: InMemory) -> None:

@@ -9,11 +9,14 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from eso_provider_azure.identities import RENEW_AHEAD
+from eso_provider_azure.provider import PROVIDER
 from eso_provider_azure.testing.certificates import self_signed
 from eso_provider_azure.testing.entra import JWT_BEARER, Application
 from eso_provider_azure.testing.messages import Reply
 from eso_provider_azure.testing.server import CLIENT, SECRET, TENANT, AzureServer
 from eso_provider_azure.testing.sessions import PRINCIPAL, account_token, read, store
+from eso_sdk.addresses import AddressPolicy
+from eso_sdk.processidentity import ProcessIdentityPolicy
 from eso_sdk.testing import InMemory
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Context, ValidationState
@@ -32,6 +35,13 @@ def _values(azure: AzureServer) -> None:
 
 def tokens_asked(azure: AzureServer) -> list[dict[str, str]]:
     return [call.form() for call in azure.asked("POST login.* *")]
+
+
+async def refusal(provider: InMemory, call: Context) -> ProviderError:
+    """Return the error of a store that cannot be opened."""
+    with pytest.raises(ProviderError) as refused:
+        await read(provider, call, "known")
+    return refused.value
 
 
 async def failure(provider: InMemory, call: Context) -> ProviderError:
@@ -97,7 +107,7 @@ async def test_a_managed_identity_asks_instance_metadata(
     azure.entra.identities = {"", OTHER}
     spec: dict[str, Any] = {"authType": "ManagedIdentity"} | ({"identityId": identity} if identity else {})
 
-    assert await read(provider, store(credentials={}, **spec), "known") == [b"value"]
+    assert await read(provider, store(credentials={}, cluster_scoped=True, **spec), "known") == [b"value"]
 
     (asked,) = azure.asked("GET * /metadata/identity/oauth2/token")
     assert asked.query == {"api-version": "2018-02-01", "resource": "https://vault.azure.net"} | query
@@ -107,7 +117,9 @@ async def test_a_managed_identity_asks_instance_metadata(
 async def test_a_missing_managed_identity_is_said(azure: AzureServer, provider: InMemory) -> None:
     azure.entra.identities = set()
 
-    failed = await failure(provider, store(credentials={}, authType="ManagedIdentity", identityId="none"))
+    failed = await failure(
+        provider, store(credentials={}, cluster_scoped=True, authType="ManagedIdentity", identityId="none")
+    )
 
     assert failed.reason is ErrorReason.CREDENTIALS_NOT_FOUND
     assert 'managed identity "none"' in failed.message
@@ -189,7 +201,7 @@ async def test_the_process_has_a_workload_identity_of_its_own(
     azure.entra.applications[TENANT, OTHER] = Application(subjects={"system:serviceaccount:eso:provider"})
     file = tmp_path / "token"
     file.write_bytes(account_token("provider", namespace="eso").token.reveal())
-    call = store(credentials={}, authType="WorkloadIdentity")
+    call = store(credentials={}, cluster_scoped=True, authType="WorkloadIdentity")
     with pytest.raises(ProviderError, match="has no workload identity"):
         await read(provider, call, "known")
     monkeypatch.setenv("AZURE_CLIENT_ID", OTHER)
@@ -198,6 +210,64 @@ async def test_the_process_has_a_workload_identity_of_its_own(
 
     assert await read(provider, call, "known") == [b"value"]
     assert tokens_asked(azure)[0]["client_assertion"] == file.read_text()
+
+
+@pytest.mark.parametrize("auth_type", ["ManagedIdentity", "WorkloadIdentity"])
+async def test_a_store_of_a_namespace_does_not_use_the_identity_of_the_provider(
+    azure: AzureServer, provider: InMemory, auth_type: str
+) -> None:
+    azure.calls.clear()
+
+    failed = await refusal(provider, store(credentials={}, authType=auth_type))
+
+    assert failed.reason is ErrorReason.CONFIG_INVALID
+    assert "--ambient-identity=namespaced" in failed.message
+    assert azure.calls == []
+
+
+async def test_an_authority_that_the_spec_names_does_not_get_the_token_file_of_the_provider(
+    azure: AzureServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "token").write_text("token of the pod")
+    monkeypatch.setenv("AZURE_CLIENT_ID", OTHER)
+    monkeypatch.setenv("AZURE_TENANT_ID", TENANT)
+    monkeypatch.setenv("AZURE_FEDERATED_TOKEN_FILE", str(tmp_path / "token"))
+    azure.calls.clear()
+    call = store(
+        credentials={},
+        authType="WorkloadIdentity",
+        environmentType="AzureStackCloud",
+        customCloudConfig={"activeDirectoryEndpoint": "https://evil.example"},
+        useAzureSDK=True,
+    )
+    policy = ProcessIdentityPolicy.parse("namespaced")
+
+    async with InMemory(PROVIDER, addresses=AddressPolicy.parse(["loopback"]), process_identity=policy) as provider:
+        failed = await refusal(provider, call)
+
+    assert failed.reason is ErrorReason.CONFIG_INVALID
+    assert failed.message.startswith("/customCloudConfig/activeDirectoryEndpoint: would send a proof")
+    assert azure.calls == []
+
+
+async def test_a_vault_that_the_spec_names_gets_no_token_of_the_managed_identity(azure: AzureServer) -> None:
+    azure.calls.clear()
+    custom = {"activeDirectoryEndpoint": "https://login.microsoftonline.com", "keyVaultDNSSuffix": "evil.example"}
+    call = store(
+        credentials={},
+        vaultUrl="https://kv.evil.example",
+        authType="ManagedIdentity",
+        environmentType="AzureStackCloud",
+        customCloudConfig=custom,
+        useAzureSDK=True,
+    )
+    policy = ProcessIdentityPolicy.parse("namespaced")
+
+    async with InMemory(PROVIDER, addresses=AddressPolicy.parse(["loopback"]), process_identity=policy) as provider:
+        failed = await refusal(provider, call)
+
+    assert failed.message.startswith("/customCloudConfig: would send a proof of the managed identity")
+    assert azure.calls == []
 
 
 @pytest.mark.parametrize(

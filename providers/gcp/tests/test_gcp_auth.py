@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -11,12 +12,14 @@ import pytest
 
 from eso_api.values import SecretBytes
 from eso_provider_gcp.auth.gke import ACCOUNT_ANNOTATION
+from eso_provider_gcp.generator import GCRAccessTokenGenerator
 from eso_provider_gcp.provider import PROVIDER, SecretManager
 from eso_provider_gcp.testing.google import EMAIL, PROJECT, Google
 from eso_provider_gcp.testing.sessions import AUTH, KEY, account_token, context, failure, read
 from eso_provider_gcp.testing.tokens import Answer, Asked
+from eso_sdk.processidentity import ProcessIdentityPolicy
 from eso_sdk.testing import InMemory, call_context
-from eso_wire.errors import ErrorReason
+from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Context, ValidationState
 from kubebase.testing.clock import SkippingClock
 
@@ -329,7 +332,7 @@ async def test_without_auth_the_machine_gives_a_token_and_the_project(
 ) -> None:
     google.store(name, b"value")
     google.tokens.facts["project/project-id"] = PROJECT
-    assert await read(provider, call_context(SecretManager, {}), name) == [b"value"]
+    assert await read(provider, call_context(SecretManager, {}, cluster_scoped=True), name) == [b"value"]
     assert principal(google) == "machine"
     assert google.secrets.asked == [("AccessSecretVersion", f"projects/{PROJECT}/secrets/{name}/versions/latest")]
 
@@ -345,8 +348,93 @@ async def test_a_key_file_of_the_process_is_used(
     path = tmp_path_factory.mktemp("key") / "key.json"
     path.write_text(google.key("own@my-project-1.iam.gserviceaccount.com"))
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
-    assert await read(provider, call_context(SecretManager, {"projectID": PROJECT}), name) == [b"value"]
+    call = call_context(SecretManager, {"projectID": PROJECT}, cluster_scoped=True)
+    assert await read(provider, call, name) == [b"value"]
     assert principal(google) == "own@my-project-1.iam.gserviceaccount.com"
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec"),
+    [
+        pytest.param(SecretManager, {"projectID": PROJECT}, id="a store without auth"),
+        pytest.param(SecretManager, {"projectID": PROJECT, "auth": {}}, id="a store with an empty auth"),
+    ],
+)
+async def test_a_store_of_a_namespace_does_not_use_the_identity_of_the_provider(
+    google: Google, provider: InMemory, kind: type[SecretManager], spec: dict[str, Any]
+) -> None:
+    refused = await failure(provider, call_context(kind, spec), "a")
+
+    assert refused.reason is ErrorReason.CONFIG_INVALID
+    assert "--ambient-identity=namespaced" in refused.message
+    assert not google.tokens.asked
+
+
+async def test_a_generator_of_a_namespace_gives_no_token_of_the_provider(google: Google, provider: InMemory) -> None:
+    with pytest.raises(ProviderError, match="--ambient-identity=namespaced"):
+        await provider.generate(call_context(GCRAccessTokenGenerator, {"projectID": PROJECT, "auth": {}}))
+
+    assert not google.tokens.asked
+
+
+# --- files that a configuration names --------------------------------------------------------------------------------
+
+
+def naming(google: Google, path: str, **more: Any) -> Context:
+    """Return a cluster-scoped store whose configuration reads a token from a file."""
+    told = configuration(google, credential_source={"file": path, **more})
+    config = {"credConfig": {"name": "gcp", "key": "config"}}
+    auth = {"workloadIdentityFederation": config}
+    sent = {f"{FEDERATION}/credConfig": told}
+    return call_context(SecretManager, {"projectID": PROJECT, "auth": auth}, sent, cluster_scoped=True)
+
+
+@pytest.mark.parametrize(
+    ("content", "form"),
+    [
+        pytest.param("outside-token", {}, id="text"),
+        pytest.param(
+            '{"jwt": "outside-token"}', {"format": {"type": "json", "subject_token_field_name": "jwt"}}, id="JSON"
+        ),
+    ],
+)
+async def test_a_file_that_the_administrator_lists_gives_the_token(
+    google: Google, name: str, tmp_path: Path, *, content: str, form: dict[str, Any]
+) -> None:
+    google.store(name, b"value")
+    google.tokens.subjects.add("outside-token")
+    path = tmp_path / "token"
+    path.write_text(content)
+    policy = ProcessIdentityPolicy.parse("cluster", files=[str(path)])
+
+    async with InMemory(PROVIDER, process_identity=policy) as provider:
+        found = await read(provider, naming(google, str(path), **form), name)
+
+    google.tokens.subjects.discard("outside-token")
+    assert found == [b"value"]
+
+
+@pytest.mark.parametrize(
+    "path", ["/dev/zero", "/etc/hostname", "/var/run/secrets/kubernetes.io/serviceaccount/token", "relative"]
+)
+async def test_a_file_that_the_administrator_does_not_list_is_not_read(
+    google: Google, provider: InMemory, path: str
+) -> None:
+    refused = await failure(provider, naming(google, path), "a")
+
+    assert refused.reason is ErrorReason.CONFIG_INVALID
+    assert "--identity-file" in refused.message
+    assert not google.tokens.asked
+
+
+async def test_a_device_is_not_read_even_if_the_administrator_lists_it(google: Google) -> None:
+    policy = ProcessIdentityPolicy.parse("cluster", files=["/dev/zero"])
+
+    async with InMemory(PROVIDER, process_identity=policy) as provider:
+        refused = await failure(provider, naming(google, "/dev/zero"), "a")
+
+    assert "not a regular file" in refused.message
+    assert not google.tokens.asked
 
 
 # --- sharing ----------------------------------------------------------------------------------------------------------

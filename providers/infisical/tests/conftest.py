@@ -8,6 +8,7 @@ import pytest
 from eso_provider_infisical.provider import PROVIDER
 from eso_provider_infisical.testing.server import InfisicalServer
 from eso_sdk.addresses import AddressPolicy
+from eso_sdk.processidentity import ProcessIdentityPolicy
 from eso_sdk.testing import InMemory
 from kubebase.testing.clock import VirtualClock
 
@@ -37,6 +38,9 @@ def clock() -> VirtualClock:
 
 
 @pytest.fixture
-async def provider(clock: VirtualClock) -> AsyncIterator[InMemory]:
-    async with InMemory(PROVIDER, clock, addresses=AddressPolicy.parse(["loopback"])) as client:
+async def provider(clock: VirtualClock, tmp_path: Path) -> AsyncIterator[InMemory]:
+    """The provider, whose administrator allows servers on this machine, also for proofs of its identity."""
+    identity = ProcessIdentityPolicy.parse("namespaced", ["http://127.0.0.1"], [str(tmp_path / "key.json")])
+    addresses = AddressPolicy.parse(["loopback"])
+    async with InMemory(PROVIDER, clock, addresses=addresses, process_identity=identity) as client:
         yield client

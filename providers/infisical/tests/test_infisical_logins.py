@@ -22,10 +22,13 @@ from cryptography.hazmat.primitives.serialization import (
 from yarl import URL
 
 from eso_api.values import SecretBytes
-from eso_provider_infisical.auth import files, machine
+from eso_provider_infisical.auth import files
+from eso_provider_infisical.provider import PROVIDER
 from eso_provider_infisical.testing.model import Identity
 from eso_provider_infisical.testing.server import CLIENT_ID, CLIENT_SECRET, MAIN, InfisicalServer
 from eso_provider_infisical.testing.sessions import CREDENTIALS, UNIVERSAL, store
+from eso_sdk.addresses import AddressPolicy
+from eso_sdk.processidentity import ProcessIdentityPolicy
 from eso_sdk.sigv4 import AwsCredentials, Scope, SignableRequest, signed_headers
 from eso_sdk.testing import InMemory
 from eso_sdk.testing.calls import read
@@ -69,9 +72,8 @@ def clouds(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clouds]:
         monkeypatch.setenv("GCE_METADATA_HOST", running.url.removeprefix("http://"))
         monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{running.url}/pod-identity")
         monkeypatch.setenv("AWS_REGION", "eu-central-1")
-        for name in ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", files.FILES):
+        for name in ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"):
             monkeypatch.delenv(name, raising=False)
-        monkeypatch.setenv(machine.HOSTS, "127.0.0.1")
         yield running
 
 
@@ -167,10 +169,9 @@ async def test_gcp_id_token_auth_sends_a_token_for_the_identity(provider: InMemo
 
 
 async def test_gcp_iam_auth_signs_a_jwt_with_the_key(
-    provider: InMemory, server: InfisicalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    provider: InMemory, server: InfisicalServer, tmp_path: Path
 ) -> None:
     (tmp_path / "key.json").write_text(SERVICE_ACCOUNT)
-    monkeypatch.setenv(files.FILES, f"/other:{tmp_path / 'key.json'}")
     call = form(
         server,
         "gcpIamAuthCredentials",
@@ -263,20 +264,38 @@ async def test_oci_auth_sends_a_signed_request_for_the_own_user(
 async def test_only_files_that_the_administrator_lists_are_read(
     provider: InMemory, server: InfisicalServer, name: str, method: str, *, parts: dict[str, str]
 ) -> None:
-    with pytest.raises(ProviderError, match=files.FILES) as refused:
+    with pytest.raises(ProviderError, match="--identity-file") as refused:
         await read(provider, form(server, name, method, identityId="id-1", **parts), "A")
 
     assert refused.value.reason is ErrorReason.CONFIG_INVALID
     assert server.calls == []
 
 
-async def test_azure_tokens_are_sent_only_to_hosts_that_the_administrator_lists(
-    provider: InMemory, server: InfisicalServer, clouds: Clouds, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("scope", "remedy"),
+    [
+        pytest.param("namespaced", "--identity-host=http://127.0.0.1", id="the host is not listed"),
+        pytest.param("cluster", "--ambient-identity=namespaced", id="the store is namespaced"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("name", "method"),
+    [
+        ("azureAuthCredentials", "azure-auth"),
+        ("gcpIdTokenAuthCredentials", "gcp-auth"),
+        ("awsAuthCredentials", "aws-auth"),
+        ("kubernetesAuthCredentials", "kubernetes-auth"),
+    ],
+)
+async def test_proofs_of_the_providers_identity_are_not_sent_to_servers_of_tenants(
+    server: InfisicalServer, clouds: Clouds, name: str, method: str, *, scope: str, remedy: str
 ) -> None:
-    monkeypatch.delenv(machine.HOSTS)
+    identity = ProcessIdentityPolicy.parse(scope, ["app.infisical.com"])
+    call = form(server, name, method, identityId="id-1")
 
-    with pytest.raises(ProviderError, match=machine.HOSTS) as refused:
-        await read(provider, form(server, "azureAuthCredentials", "azure-auth", identityId="id-1"), "A")
+    async with InMemory(PROVIDER, addresses=AddressPolicy.parse(["loopback"]), process_identity=identity) as provider:
+        with pytest.raises(ProviderError, match=remedy) as refused:
+            await read(provider, call, "A")
 
     assert refused.value.reason is ErrorReason.CONFIG_INVALID
     assert (server.calls, clouds.calls) == ([], [])

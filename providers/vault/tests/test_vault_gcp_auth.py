@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from eso_api.values import SecretBytes
 from eso_provider_vault.testing.cloudlogins import CloudLogins
 from eso_provider_vault.testing.openbao import OpenBao
-from eso_provider_vault.testing.sessions import opened, read
+from eso_provider_vault.testing.sessions import TRUSTED, opened, read
 from eso_provider_vault.testing.standin import Answer, Asked, standin
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Token
@@ -112,7 +112,7 @@ async def test_without_credentials_the_machine_gives_an_identity_token(
 
     with standin(metadata) as address, front(bao, mount, key, "{server}/vault/app") as server:
         monkeypatch.setenv("GCE_METADATA_HOST", address)
-        async with opened(spec(server, mount)) as store:
+        async with opened(spec(server, mount), process_identity=TRUSTED) as store:
             assert (await read(store, f"{mount}/data/app")).ok
 
     assert server.proven == ["machine"]
@@ -123,7 +123,8 @@ async def test_a_machine_without_a_service_account_says_what_to_add(
 ) -> None:
     with standin(lambda _asked: (404, b"")) as address:
         monkeypatch.setenv("GCE_METADATA_HOST", address)
-        async with opened({"server": bao.url, "path": mount, "auth": {"gcp": {"role": "app"}}}) as store:
+        config = {"server": bao.url, "path": mount, "auth": {"gcp": {"role": "app"}}}
+        async with opened(config, process_identity=TRUSTED) as store:
             with pytest.raises(ProviderError) as caught:
                 await read(store, f"{mount}/data/app")
 

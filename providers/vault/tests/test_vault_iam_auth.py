@@ -19,7 +19,7 @@ from eso_provider_vault.auth.sigv4 import AwsCredentials, Scope, SignableRequest
 from eso_provider_vault.testing.aws import Aws, elements
 from eso_provider_vault.testing.cloudlogins import CloudLogins
 from eso_provider_vault.testing.openbao import OpenBao
-from eso_provider_vault.testing.sessions import Sent, opened, read
+from eso_provider_vault.testing.sessions import TRUSTED, Sent, opened, read
 from eso_provider_vault.testing.standin import Asked, standin
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Token
@@ -150,7 +150,7 @@ async def test_the_web_identity_of_the_provider_logs_in(
         monkeypatch.setenv(name, value)
 
     with front(bao, aws, mount) as server:
-        async with opened(spec(server, mount)) as store:
+        async with opened(spec(server, mount), process_identity=TRUSTED) as store:
             assert (await read(store, f"{mount}/data/app")).ok
 
     assert server.proven == [f"arn:aws:sts::123456789012:assumed-role/pod-{mount}/external-secrets-provider-vault"]
@@ -169,7 +169,7 @@ async def test_pod_identity_of_the_provider_logs_in(
     with standin(agent) as address, front(bao, aws, mount) as server:
         monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"http://{address}/v1/credentials")
         monkeypatch.setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", str(tmp_path / "token"))
-        async with opened(spec(server, mount)) as store:
+        async with opened(spec(server, mount), process_identity=TRUSTED) as store:
             assert (await read(store, f"{mount}/data/app")).ok
 
     assert len(server.proven) == 1
@@ -217,8 +217,9 @@ async def test_without_any_identity_the_error_says_what_to_add(
     for name in ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_FULL_URI"):
         monkeypatch.delenv(name, raising=False)
 
+    config = {"server": bao.url, "path": mount, "auth": {"iam": {"vaultRole": "app"}}}
     with pytest.raises(ProviderError) as caught:
-        async with opened({"server": bao.url, "path": mount, "auth": {"iam": {"vaultRole": "app"}}}):
+        async with opened(config, process_identity=TRUSTED):
             pass
 
     assert caught.value.reason is ErrorReason.CREDENTIALS_NOT_FOUND

@@ -12,7 +12,7 @@ import pytest
 from eso_api.values import SecretBytes
 from eso_provider_vault.auth import accounts
 from eso_provider_vault.testing.openbao import OpenBao
-from eso_provider_vault.testing.sessions import opened, read
+from eso_provider_vault.testing.sessions import TRUSTED, opened, read
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Token
 from kubebase.testing.servers import ApiServer
@@ -101,12 +101,12 @@ async def test_the_token_of_the_providers_own_pod_logs_in(
     file.write_text(await cluster.token("app"))
     monkeypatch.setattr(accounts, "POD_TOKEN", file)
 
-    async with opened(cluster.spec()) as store:
+    async with opened(cluster.spec(), process_identity=TRUSTED) as store:
         assert (await read(store, f"{cluster.mount}/data/app")).ok
 
 
 async def test_without_any_token_the_error_names_what_to_add(cluster: Cluster) -> None:
-    async with opened(cluster.spec()) as store:
+    async with opened(cluster.spec(), process_identity=TRUSTED) as store:
         with pytest.raises(ProviderError) as caught:
             await read(store, f"{cluster.mount}/data/app")
 

@@ -143,9 +143,9 @@ spec:
 {{- with $account }}
       serviceAccountName: {{ . }}
 {{- end }}
-      # A provider has no business with the API server, except to ask whether tokens are good: the operator sends what it
-      # needs with every call.
-      automountServiceAccountToken: {{ or (eq (include "eso.unit.reviews" .) "true") (dig "automount" false $settings.serviceAccount) }}
+      # The operator sends what a provider needs with every call. A provider that asks the API server whether tokens are good
+      # has a token for that in a folder of its own, where no login of a store reads it.
+      automountServiceAccountToken: {{ dig "automount" false $settings.serviceAccount }}
 {{- with include "eso.podSpec" (dict "root" .root "settings" $settings "selector" (include "eso.unit.selector" .)) }}
       {{- . | nindent 6 }}
 {{- end }}
@@ -161,6 +161,13 @@ spec:
 {{- range .members }}
         - name: {{ .name }}-tls
           secret: {secretName: provider-{{ .name }}-provider-tls}
+{{- end }}
+{{- if include "eso.unit.reviews" . }}
+        - name: token-review
+          projected:
+            sources:
+              - serviceAccountToken: {path: token, expirationSeconds: 3607}
+              - configMap: {name: kube-root-ca.crt, items: [{key: ca.crt, path: ca.crt}]}
 {{- end }}
 {{- with $settings.extraVolumes }}
         {{- toYaml . | nindent 8 }}
@@ -195,6 +202,9 @@ spec:
 {{- with include "eso.unit.tokenFlags" (list $unit .member "--") | trim }}
     {{- . | nindent 4 }}
 {{- end }}
+{{- with include "eso.unit.identityFlags" (list .member "--") | trim }}
+    {{- . | nindent 4 }}
+{{- end }}
 {{- with $settings.extraArgs }}
     {{- include "eso.extraArgs" . | trim | nindent 4 }}
 {{- end }}
@@ -222,6 +232,9 @@ spec:
 {{- end }}
   volumeMounts:
     - {name: {{ .member.name }}-tls, mountPath: /tls, readOnly: true}
+{{- if include "eso.unit.reviews" (dict "members" (list .member)) }}
+    - {name: token-review, mountPath: /var/run/secrets/external-secrets.io/token-review, readOnly: true}
+{{- end }}
 {{- with $settings.extraVolumeMounts }}
     {{- toYaml . | nindent 4 }}
 {{- end }}
@@ -249,6 +262,21 @@ spec:
 {{- end }}
 {{- end }}
 
+{{/* The flags that say who may use the identity of a member, and who may receive a proof of it: list MEMBER PREFIX. */}}
+{{- define "eso.unit.identityFlags" -}}
+{{- $prefix := index . 1 }}
+{{- $identity := default dict (index . 0).settings.identity }}
+{{- if $identity.usedBy }}
+- {{ $prefix }}ambient-identity={{ $identity.usedBy }}
+{{- end }}
+{{- range $identity.hosts }}
+- {{ printf "%sidentity-host=%s" $prefix . | quote }}
+{{- end }}
+{{- range $identity.files }}
+- {{ printf "%sidentity-file=%s" $prefix . | quote }}
+{{- end }}
+{{- end }}
+
 {{/* One container for all members: a port, a folder of certificates and token audiences for each. */}}
 {{- define "eso.unit.sharedContainer" -}}
 {{- $unit := . }}
@@ -271,6 +299,9 @@ spec:
 {{- range $index, $member := .members }}
     - --{{ .name }}.listen=0.0.0.0:{{ include "eso.unit.port" (list "grpc" $index) }}
 {{- with include "eso.unit.tokenFlags" (list $unit $member (printf "--%s." .name)) | trim }}
+    {{- . | nindent 4 }}
+{{- end }}
+{{- with include "eso.unit.identityFlags" (list $member (printf "--%s." .name)) | trim }}
     {{- . | nindent 4 }}
 {{- end }}
 {{- $flags := dict }}
@@ -309,6 +340,9 @@ spec:
   volumeMounts:
 {{- range .members }}
     - {name: {{ .name }}-tls, mountPath: /tls/{{ .name }}, readOnly: true}
+{{- end }}
+{{- if include "eso.unit.reviews" . }}
+    - {name: token-review, mountPath: /var/run/secrets/external-secrets.io/token-review, readOnly: true}
 {{- end }}
 {{- with $settings.extraVolumeMounts }}
     {{- toYaml . | nindent 4 }}

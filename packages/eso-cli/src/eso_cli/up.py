@@ -60,6 +60,7 @@ _LATE_SECONDS: Final = 0.25
 _AGAIN_SECONDS: Final = 5.0
 _COMPONENT: Final = "up"
 _ALLOW_ADDRESS: Final = "ESO_PROVIDER_ALLOW_ADDRESS"
+_AMBIENT_IDENTITY: Final = "ESO_PROVIDER_AMBIENT_IDENTITY"
 
 
 @dataclass(frozen=True, slots=True)
@@ -424,8 +425,9 @@ def shared_component(providers: Collection[Supervised]) -> Component:
 
 
 def _provider_environment() -> Mapping[str, str]:
-    # In a trial, backends run on this machine. On a cluster, an administrator has to permit loopback addresses.
-    return {_ALLOW_ADDRESS: "loopback", **_environment()}
+    # In a trial, backends run on this machine, and its user is the administrator of the providers. On a cluster, an
+    # administrator has to permit loopback addresses, and stores of namespaces to use the identity of a provider.
+    return {_ALLOW_ADDRESS: "loopback", _AMBIENT_IDENTITY: "namespaced", **_environment()}
 
 
 def _environment() -> Mapping[str, str]:

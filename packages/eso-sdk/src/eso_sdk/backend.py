@@ -25,6 +25,7 @@ from eso_api.values import SecretBytes
 from eso_sdk.accounts import ServiceAccount
 from eso_sdk.addresses import ORDINARY, AddressPolicy
 from eso_sdk.credentials import Credentials
+from eso_sdk.processidentity import STRICT, ProcessIdentity, ProcessIdentityPolicy
 from eso_wire.values import Credential, ObjectRef, Operation, SecretMap, Token, Validation, ValidationState
 from kubebase.clock import Clock
 
@@ -78,6 +79,8 @@ class Opening(Generic[C]):
     api_calls: ApiCalls
     addresses: AddressPolicy = ORDINARY
     """The addresses of a spec to which connections are allowed."""
+    process_identity: ProcessIdentityPolicy = STRICT
+    """Who may use the identity of the provider's own process, and who may receive a proof of it."""
 
 
 CURRENT_CALL: ContextVar[Call] = ContextVar("current_call")
@@ -98,6 +101,7 @@ class Backend(Generic[C]):
         self._credentials = opening.credentials
         self._api_calls = opening.api_calls
         self.addresses = opening.addresses
+        self.process_identity = ProcessIdentity(opening.process_identity, opening.holder)
 
     # --- what an author may override ---------------------------------------------------------------------------------
 

@@ -157,8 +157,25 @@ class HttpClient:
                 skip_auto_headers=("Content-Type",),
                 headers={"User-Agent": "external-secrets"},
                 timeout=_NO_LIMIT,
+                trace_configs=[self._no_hidden_redirects()],
             )
         return self._session
+
+    def _no_hidden_redirects(self) -> aiohttp.TraceConfig:
+        """Return the hook that fails before the library follows a redirect: it would send the headers along.
+
+        Only the upgrade to a websocket follows redirects by itself, and cannot be told otherwise.
+        """
+
+        async def refuse(*_: object) -> None:
+            raise backend_error(
+                f"{self._settings.subject} redirects a websocket, which is not followed; set {self._settings.field} to"
+                " the place that it names"
+            )
+
+        hook = aiohttp.TraceConfig()
+        hook.on_request_redirect.append(refuse)
+        return hook
 
     def _socket(self, info: tuple[Any, ...]) -> socket.socket:
         """Create a socket after checking the exact address to be dialled."""

@@ -70,6 +70,7 @@ def serve_options(chosen: argparse.Namespace, environment: Mapping[str, str]) ->
     """Return how the flags want a provider to be served. Raises `UsageError`."""
     from eso_sdk.addresses import AddressPolicy, AddressPolicyError
     from eso_sdk.callauth import CallAuthError, call_auth
+    from eso_sdk.processidentity import ProcessIdentityError, ProcessIdentityPolicy
     from eso_sdk.server import ServeOptions
 
     if chosen.tls_dir is None or not chosen.allowed_client:
@@ -78,7 +79,10 @@ def serve_options(chosen: argparse.Namespace, environment: Mapping[str, str]) ->
     try:
         tokens = call_auth(chosen, environment)
         addresses = AddressPolicy.parse(chosen.allow_address)
-    except (CallAuthError, AddressPolicyError) as exc:
+        process_identity = ProcessIdentityPolicy.parse(
+            chosen.ambient_identity, chosen.identity_host, chosen.identity_file
+        )
+    except (CallAuthError, AddressPolicyError, ProcessIdentityError) as exc:
         raise UsageError(str(exc)) from exc
     return ServeOptions(
         tls_dir=chosen.tls_dir,
@@ -91,6 +95,7 @@ def serve_options(chosen: argparse.Namespace, environment: Mapping[str, str]) ->
         tls_wait_seconds=chosen.tls_wait,
         call_auth=tokens,
         addresses=addresses,
+        process_identity=process_identity,
     )
 
 
@@ -138,6 +143,7 @@ def add_serve_flags(parser: argparse.ArgumentParser, environment: Mapping[str, s
         help="address that specs may name although it is refused otherwise: loopback, link-local, an IP address or a"
         " network; may be repeated",
     )
+    _add_identity(parser, from_environment)
     parser.add_argument(
         "--ready-file",
         type=Path,
@@ -152,6 +158,32 @@ def add_serve_flags(parser: argparse.ArgumentParser, environment: Mapping[str, s
     )
     ours = {key.removeprefix(_PREFIX): text for key, text in environment.items() if key.startswith(_PREFIX)}
     add_flags(parser, ours)
+
+
+def _add_identity(parser: argparse.ArgumentParser, from_environment: Callable[[str, str], str]) -> None:
+    """Add the flags for the identity of the process itself."""
+    parser.add_argument(
+        "--ambient-identity",
+        choices=["cluster", "namespaced"],
+        default=from_environment("AMBIENT_IDENTITY", "cluster"),
+        help="whose stores and generators may use the identity of this process (the role, token or metadata service of"
+        " its pod): only cluster-scoped ones, or those of every namespace too",
+    )
+    parser.add_argument(
+        "--identity-host",
+        action="append",
+        default=[entry for entry in from_environment("IDENTITY_HOST", "").split(",") if entry],
+        metavar="HOST",
+        help="server that may receive proofs of that identity, besides the vendor's own; .example.com means all hosts"
+        " below it, http://HOST a server without TLS; may be repeated",
+    )
+    parser.add_argument(
+        "--identity-file",
+        action="append",
+        default=[entry for entry in from_environment("IDENTITY_FILE", "").split(",") if entry],
+        metavar="PATH",
+        help="file of the container that specs may name, such as a mounted token; may be repeated",
+    )
 
 
 def _add_addresses(parser: argparse.ArgumentParser, from_environment: Callable[[str, str], str]) -> None:

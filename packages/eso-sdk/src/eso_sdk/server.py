@@ -29,6 +29,7 @@ from eso_sdk.health import Health
 from eso_sdk.logs import loop_exception_handler
 from eso_sdk.metrics import Metrics
 from eso_sdk.probes import Probes
+from eso_sdk.processidentity import STRICT, ProcessIdentityPolicy
 from eso_sdk.provider import Provider
 from eso_sdk.service import Service
 from eso_sdk.session import Sessions
@@ -71,6 +72,8 @@ class ServeOptions:
     """How tokens of calls are verified; None means not at all."""
     addresses: AddressPolicy = ORDINARY
     """The special addresses to which specs may refer."""
+    process_identity: ProcessIdentityPolicy = STRICT
+    """Who may use the identity of this process, and who may receive a proof of it."""
     heartbeat_seconds: float = HEARTBEAT_SECONDS
     max_connection_age: float | None = None
     """Seconds; None for the protocol's default. It limits for how long a connection outlives its certificate."""
@@ -98,6 +101,7 @@ class Server:
             protocols=options.protocols,
             heartbeat_seconds=options.heartbeat_seconds,
             addresses=options.addresses,
+            process_identity=options.process_identity,
         )
         gate = token_gate(options.call_auth, self.clock)
         self.frame = Frame(service, self.metrics, frozenset(options.allowed_clients), gate)

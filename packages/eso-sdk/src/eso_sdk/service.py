@@ -25,6 +25,7 @@ from eso_sdk.errors import invalid_request
 from eso_sdk.generator import Generator
 from eso_sdk.identity import identity_of
 from eso_sdk.kinds import ServedKind
+from eso_sdk.processidentity import STRICT, ProcessIdentityPolicy
 from eso_sdk.provider import Provider
 from eso_sdk.reading import Reading, find_operations, missing
 from eso_sdk.redaction import Redactor, secrets_of
@@ -81,6 +82,7 @@ class Service:
     beat: Beat = field(init=False)
     heartbeat_seconds: float = 30.0
     addresses: AddressPolicy = ORDINARY
+    process_identity: ProcessIdentityPolicy = STRICT
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "beat", Beat(self.clock, self.heartbeat_seconds))
@@ -233,7 +235,15 @@ class Service:
         served.backend.check_config(config)
         credentials = Credentials(config, context.config.credentials)
         backend = served.backend(
-            Opening(config, context.config.ref, credentials, self.clock, self.api_calls, self.addresses)
+            Opening(
+                config,
+                context.config.ref,
+                credentials,
+                self.clock,
+                self.api_calls,
+                self.addresses,
+                self.process_identity,
+            )
         )
         return Session(key, backend, asyncio.Semaphore(served.concurrency))
 

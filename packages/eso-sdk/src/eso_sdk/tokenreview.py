@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +21,8 @@ from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.bounded import ExpiringDict
 from kubebase.clock import Clock
 
+REVIEW_FOLDER: Final = Path("/var/run/secrets/external-secrets.io/token-review")
+"""Where the chart mounts a token for reviews only. No login of a store reads it."""
 POD_FOLDER: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 ACCEPTED_SECONDS: Final = 60.0
 REFUSED_SECONDS: Final = 10.0
@@ -39,12 +41,15 @@ class ReviewSettings:
     ca_file: Path
 
     @classmethod
-    def of_pod(cls, environment: Mapping[str, str], folder: Path = POD_FOLDER) -> ReviewSettings | None:
-        """Find the API server as every pod does; None outside a pod."""
+    def of_pod(
+        cls, environment: Mapping[str, str], folders: Sequence[Path] = (REVIEW_FOLDER, POD_FOLDER)
+    ) -> ReviewSettings | None:
+        """Find the API server, and credentials in the first folder that exists; None outside a pod."""
         host, port = environment.get("KUBERNETES_SERVICE_HOST", ""), environment.get("KUBERNETES_SERVICE_PORT", "443")
         if not host:
             return None
         shown = f"[{host}]" if ":" in host else host
+        folder = next((each for each in folders if each.is_dir()), folders[-1])
         return cls(f"https://{shown}:{port}", folder / "token", folder / "ca.crt")
 
 

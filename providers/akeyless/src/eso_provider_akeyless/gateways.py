@@ -20,7 +20,8 @@ from eso_sdk.http import HttpAnswer
 
 DEFAULT_URL: Final = "https://api.akeyless.io"
 FIELD: Final = "/akeylessGWApiURL"
-_OWN_DOMAIN: Final = "akeyless.io"
+OWN_HOSTS: Final = ("akeyless.io", ".akeyless.io")
+"""Hosts of Akeyless; an entry that begins with a dot means all hosts below it."""
 UNKNOWN_PATH: Final = "unknown command"
 """What the API answers to paths that it does not have."""
 _V2_PORT: Final = 8081
@@ -41,7 +42,7 @@ def api_url(text: str) -> URL:
 def is_own(url: URL) -> bool:
     """Return whether Akeyless itself serves an address."""
     host = url.host or ""
-    return host == _OWN_DOMAIN or host.endswith(f".{_OWN_DOMAIN}")
+    return host == OWN_HOSTS[0] or host.endswith(OWN_HOSTS[1])
 
 
 def prefixes(url: URL) -> tuple[str, ...]:

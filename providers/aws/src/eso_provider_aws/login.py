@@ -4,7 +4,7 @@
 |---|---|
 | `jwt` | a token of the service account, for the role that its annotation names |
 | `secretRef` | keys of a Secret |
-| neither | those of the provider process |
+| neither | those of the provider process, for cluster-scoped objects unless the administrator allows more |
 """
 
 from __future__ import annotations
@@ -50,6 +50,9 @@ def log_in(
     elif keys is not None:
         login = Login(_by_keys(backend, runtime, keys))
     else:
+        backend.process_identity.use(
+            "AWS identity", place="/auth", instead="set auth.secretRef or auth.jwt.serviceAccountRef"
+        )
         login = Login(runtime.identities.own)
     for role in roles:
         login.identity = runtime.identities.assumed(login.identity, role, region)

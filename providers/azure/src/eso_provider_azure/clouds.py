@@ -60,6 +60,11 @@ CLOUDS: Final = {
     ),
 }
 
+AUTHORITY_HOSTS: Final = tuple(urlsplit(cloud.authority).hostname or "" for cloud in CLOUDS.values())
+VAULT_HOSTS: Final = tuple(f".{urlsplit(cloud.vaults).hostname}" for cloud in CLOUDS.values())
+REGISTRY_HOSTS: Final = (".azurecr.io", ".azurecr.us", ".azurecr.cn", ".azurecr.de")
+"""Hosts of Microsoft. Proofs of the provider's own identity go to others only if the administrator lists them."""
+
 
 def cloud_of(config: AzureProvider) -> Cloud:
     """Return the cloud of a store."""

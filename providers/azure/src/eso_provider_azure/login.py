@@ -24,10 +24,11 @@ from azure.identity.aio import (
     ManagedIdentityCredential,
     WorkloadIdentityCredential,
 )
+from yarl import URL
 
 from eso_api.references import SecretKeySelector, ServiceAccountSelector
 from eso_api.stores.azurekv import AzureProvider, AzureSecretRef
-from eso_provider_azure.clouds import CUSTOM, Cloud, cloud_of
+from eso_provider_azure.clouds import AUTHORITY_HOSTS, CUSTOM, VAULT_HOSTS, Cloud, cloud_of
 from eso_provider_azure.identities import AccountIdentity, AccountToken, Credential, Identity
 from eso_provider_azure.runtime import Runtime
 from eso_provider_azure.transport import KitTransport
@@ -70,7 +71,7 @@ def log_in(backend: Backend[Any], runtime: Runtime, config: AzureProvider) -> Lo
     where = _Where(backend, runtime, cloud_of(config), custom=config.environment_type == CUSTOM)
     match config.auth_type:
         case "ManagedIdentity":
-            return Login(where.managed(config.identity_id))
+            return Login(where.managed(config.identity_id, _vault_of(config)))
         case "WorkloadIdentity" if config.service_account_ref is not None:
             token = backend.token(config.service_account_ref)
             secret_id = where.text(named.client_id, "/authSecretRef/clientId")
@@ -80,11 +81,22 @@ def log_in(backend: Backend[Any], runtime: Runtime, config: AzureProvider) -> Lo
                 config.service_account_ref, client, _tenant_of(token, secret_tenant or config.tenant_id)
             )
         case "WorkloadIdentity":
-            return Login(where.process(config.tenant_id))
+            return Login(where.process(config.tenant_id, _vault_of(config)))
         case _:
             check_auth(config)
             client = where.text(named.client_id, "/authSecretRef/clientId")
             return Login(where.principal(config.tenant_id, client, named))
+
+
+@dataclass(frozen=True, slots=True)
+class Receiver:
+    """The server that receives the tokens of an identity, and the fields of the spec that name it and the identity."""
+
+    url: str
+    field: str
+    vendor: tuple[str, ...]
+    """Hosts of the vendor."""
+    auth: str
 
 
 class _Where:
@@ -96,6 +108,11 @@ class _Where:
         self._runtime = runtime
         self._authority = cloud.authority
         self._entra = _Entra(runtime, cloud.authority, field, backend.addresses)
+
+    def _use_process_identity(self, own: str, to: Receiver) -> None:
+        instead = "use a service principal or a serviceAccountRef"
+        self._backend.process_identity.use(own, place=to.auth, instead=instead)
+        self._backend.process_identity.prove(own, URL(to.url), place=to.field, vendor=to.vendor)
 
     def principal(self, tenant: str, client: str, named: AzureSecretRef) -> Identity:
         """Return an application with a credential of its own."""
@@ -112,8 +129,9 @@ class _Where:
         key = ("secret", self._authority, tenant, client, hashlib.sha256(secret.encode()).digest())
         return self._shared(key, client, tenant, lambda **more: ClientSecretCredential(tenant, client, secret, **more))
 
-    def managed(self, identity: str) -> Identity:
+    def managed(self, identity: str, to: Receiver) -> Identity:
         """Return the identity of the node: its only one, or one by client id or, with a slash, by resource id."""
+        self._use_process_identity("managed identity", to)
         chosen: dict[str, Any] = {"client_id": identity or None}
         if "/" in identity:
             chosen = {"identity_config": {"msi_res_id": identity}}  # as instance metadata names it
@@ -127,8 +145,12 @@ class _Where:
         subject = f'managed identity "{identity}"' if identity else "the managed identity of the node"
         return self._runtime.logins.shared(Identity(("managed", identity), subject, opens))
 
-    def process(self, tenant: str) -> Identity:
+    def process(self, tenant: str, to: Receiver) -> Identity:
         """Return the workload identity of the provider process."""
+        own = "workload identity"
+        self._use_process_identity(own, to)
+        # The token file goes to the authority, and its receiver could log in with it.
+        self._backend.process_identity.prove(own, URL(self._authority), place=self._entra.field, vendor=AUTHORITY_HOSTS)
         client, own_tenant, path = (os.environ.get(name, "") for name in _ENVIRONMENT)
         if not client or not path or not (tenant or own_tenant):
             raise credentials_not_found(
@@ -202,6 +224,11 @@ class _Entra:
             yield make(transport=KitTransport(client), authority=self.authority, retry_total=0)
         finally:
             await client.close()
+
+
+def _vault_of(config: AzureProvider) -> Receiver:
+    field = "/vaultUrl" if config.environment_type != CUSTOM else "/customCloudConfig"
+    return Receiver(config.vault_url, field, VAULT_HOSTS, "/authType")
 
 
 def where(backend: Backend[Any], runtime: Runtime, cloud: Cloud) -> _Where:

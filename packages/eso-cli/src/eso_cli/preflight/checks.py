@@ -9,6 +9,7 @@ from eso_cli.preflight.clustercheck import api_server, permissions, stored_versi
 from eso_cli.preflight.findings import Findings, Level, Report
 from eso_cli.preflight.flagcheck import flags
 from eso_cli.preflight.helmcheck import helm_ownership, operators, selectors, webhooks
+from eso_cli.preflight.identitycheck import process_identities
 from eso_cli.preflight.objectcheck import dropped_fields, refused_objects
 from eso_cli.preflight.providercheck import providers
 from eso_cli.preflight.snapshot import Snapshot
@@ -22,6 +23,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     webhooks,
     stored_versions,
     providers,
+    process_identities,
     refused_objects,
     dropped_fields,
     flags,

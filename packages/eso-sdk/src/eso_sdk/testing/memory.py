@@ -19,6 +19,7 @@ from eso_sdk.errors import unsupported
 from eso_sdk.frame import Frame
 from eso_sdk.methods import FIND_PATH, UNARY
 from eso_sdk.metrics import Metrics
+from eso_sdk.processidentity import STRICT, ProcessIdentityPolicy
 from eso_sdk.provider import Provider
 from eso_sdk.service import Service
 from eso_sdk.session import Sessions
@@ -117,6 +118,7 @@ class InMemory(Client):
         protocols: tuple[ProtocolVersion, ...] = SUPPORTED,
         *,
         addresses: AddressPolicy = ORDINARY,
+        process_identity: ProcessIdentityPolicy = STRICT,
     ) -> None:
         self.clock: Clock = clock or SystemClock()
         self.metrics = Metrics(provider.api_name or provider.name)
@@ -129,6 +131,7 @@ class InMemory(Client):
             instance_id="memory",
             protocols=protocols,
             addresses=addresses,
+            process_identity=process_identity,
         )
         self.frame = Frame(service, self.metrics, frozenset({IDENTITY}))
         super().__init__(MemoryTransport(self.frame))

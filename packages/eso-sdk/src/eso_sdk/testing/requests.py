@@ -21,14 +21,24 @@ def call_context(
     credentials: Mapping[str, str | bytes | Token | SecretMap] | None = None,
     *,
     namespace: str = "team",
+    cluster_scoped: bool = False,
     **changes: Any,
 ) -> Context:
-    """Build a call to one kind with this configuration; `credentials` by pointer. `changes` go to the `Context`."""
+    """Build a call to one kind with this configuration; `credentials` by pointer. `changes` go to the `Context`.
+
+    A cluster-scoped store has no namespace; its caller has one.
+    """
     kind = served_kind(backend).infos[0].kind
-    ref = ObjectRef(kind.api_version, kind.kind, namespace, "config", uid="uid-1", generation=1)
+    home = "" if cluster_scoped else namespace
+    ref = ObjectRef(kind.api_version, kind.kind, home, "config", uid="uid-1", generation=1)
     caller = ObjectRef("external-secrets.io/v1", "ExternalSecret", namespace, "caller", uid="uid-2", generation=1)
     store = ObjectRef(
-        "secretstore.external-secrets.io/v2alpha1", "SecretStore", namespace, "store", uid="uid-3", generation=1
+        "secretstore.external-secrets.io/v2alpha1",
+        "ClusterSecretStore" if cluster_scoped else "SecretStore",
+        home,
+        "store",
+        uid="uid-3",
+        generation=1,
     )
     sent = tuple(Credential(pointer, _value(value)) for pointer, value in (credentials or {}).items())
     given: dict[str, Any] = {

@@ -102,7 +102,7 @@ def azure(cloud: Cloud) -> Form:
     account = cloud.store.config.auth_secret_ref.service_account_ref
     if account is not None:
         return _of_account(cloud, account)
-    cloud.check_host("azure_ad")
+    cloud.use_own_identity("managed identity")
     path = cloud.environment.get("AZURE_FEDERATED_TOKEN_FILE", "")
     if path and not cloud.parameter:
         return _of_pod(cloud, path)

@@ -16,7 +16,7 @@ import msgspec
 from yarl import URL
 
 from eso_provider_akeyless.auth.form import Form, Opened
-from eso_provider_akeyless.gateways import api_url, is_own
+from eso_provider_akeyless.gateways import OWN_HOSTS, api_url
 from eso_sdk.awsidentity import CALLER_IDENTITY, Sts, process_source, sts_url
 from eso_sdk.cloudservices import ask_cloud
 from eso_sdk.errors import credentials_not_found, invalid_config
@@ -25,12 +25,11 @@ from eso_sdk.loginbodies import Body
 from eso_sdk.sigv4 import Scope, SignableRequest, signed_headers
 from kubebase.clock import Clock
 
-HOSTS: Final = "ESO_PROVIDER_AKEYLESS_HOSTS"
-"""Environment variable with the gateways that may receive proofs of the provider's identity; separated by commas."""
 SESSION_NAME: Final = "external-secrets-provider-akeyless"
 DEFAULT_REGION: Final = "us-east-1"
 DEFAULT_AUDIENCE: Final = "akeyless.io"
 
+_PLACE: Final = "/authSecretRef/secretRef"
 _GOOGLE: Final = "metadata.google.internal"
 _IDENTITY: Final = "/computeMetadata/v1/instance/service-accounts/default/identity"
 
@@ -45,15 +44,11 @@ class Cloud:
     """Content of accessTypeParam."""
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
 
-    def check_host(self, access_type: str) -> None:
-        """Refuse to prove the provider's identity to a host that the administrator does not list."""
-        url = api_url(self.store.config.akeyless_gw_api_url)
-        if not is_own(url) and url.host not in self.environment.get(HOSTS, "").split(","):
-            raise invalid_config(
-                "/akeylessGWApiURL",
-                f"{access_type} would send a proof of the provider's own identity to {url.host}; let the administrator"
-                f" of the provider list this host in the environment variable {HOSTS}",
-            )
+    def use_own_identity(self, own: str) -> None:
+        """Refuse a proof of the provider's own identity, unless its administrator allows it for this gateway."""
+        identity, url = self.store.process_identity, api_url(self.store.config.akeyless_gw_api_url)
+        identity.use(own, place=_PLACE, instead="use an access key or kubernetesAuth")
+        identity.prove(own, url, place="/akeylessGWApiURL", vendor=OWN_HOSTS)
 
     def body(self, access_type: str, cloud_id: bytes) -> Body:
         return {
@@ -65,7 +60,7 @@ class Cloud:
 
 def amazon(cloud: Cloud) -> Form:
     """Prove the AWS role of the provider's pod with a signed request that Akeyless sends to AWS itself."""
-    cloud.check_host("aws_iam")
+    cloud.use_own_identity("AWS role")
     environment, clock = cloud.environment, cloud.store.clock
     region = environment.get("AWS_REGION", "") or environment.get("AWS_DEFAULT_REGION", "") or DEFAULT_REGION
     if not region.replace("-", "").isalnum():
@@ -105,7 +100,7 @@ def amazon(cloud: Cloud) -> Form:
 
 def google(cloud: Cloud) -> Form:
     """Prove the Google service account of the provider's pod with an identity token of the metadata server."""
-    cloud.check_host("gcp")
+    cloud.use_own_identity("Google identity")
     audience = cloud.parameter or DEFAULT_AUDIENCE
 
     async def body() -> Body:

@@ -31,8 +31,8 @@ def with_keys(keys: tuple[str, str] = KEYS, **spec: Any) -> Context:
 
 
 def with_own(**spec: Any) -> Context:
-    """Return a store that uses the identity of the process."""
-    return call_context(SecretsManager, {"region": REGION, **_roles(spec)})
+    """Return a cluster-scoped store that uses the identity of the process."""
+    return call_context(SecretsManager, {"region": REGION, **_roles(spec)}, cluster_scoped=True)
 
 
 def with_token(token: Token, **spec: Any) -> Context:

@@ -21,8 +21,8 @@ from eso_api.generators.acraccesstoken import ACRAccessTokenSpec
 from eso_api.references import ServiceAccountSelector
 from eso_api.values import SecretBytes
 from eso_provider_azure.acraccesstoken import ACR_ACCESS_TOKEN
-from eso_provider_azure.clouds import registry_cloud
-from eso_provider_azure.login import CLIENT_ANNOTATION, TENANT_ANNOTATION, Login, where
+from eso_provider_azure.clouds import REGISTRY_HOSTS, registry_cloud
+from eso_provider_azure.login import CLIENT_ANNOTATION, TENANT_ANNOTATION, Login, Receiver, where
 from eso_provider_azure.runtime import runtime_of
 from eso_sdk.errors import backend_error, credentials_not_found, error_for_status, invalid_config
 from eso_sdk.http import HttpRequest, retry_after
@@ -99,12 +99,16 @@ class ACRAccessTokenGenerator(Generator[ACRAccessTokenSpec]):
                 raise invalid_config("/auth/servicePrincipal/secretRef", "name clientId and clientSecret")
             return Login(identities.secret(config.tenant_id, client, secret))
         if (managed := config.auth.managed_identity) is not None:
-            return Login(identities.managed(managed.identity_id))
+            return Login(identities.managed(managed.identity_id, self._receiver()))
         workload = config.auth.workload_identity
         reference = workload.service_account_ref if workload is not None else None
         if reference is None:
-            return Login(identities.process(config.tenant_id))
+            return Login(identities.process(config.tenant_id, self._receiver()))
         return identities.account(reference, *self._annotated(reference))
+
+    def _receiver(self) -> Receiver:
+        """Return the registry, which receives a token that the management API accepts too."""
+        return Receiver(f"https://{self.config.registry}", "/registry", REGISTRY_HOSTS, "/auth")
 
     def _annotated(self, reference: ServiceAccountSelector) -> tuple[str, str]:
         """Return client and tenant of a service account; both annotations are required here."""

@@ -32,13 +32,19 @@ OWNED: Final = {MARK: OWNER}
 
 
 def store(
-    vault: str = "kv-one", credentials: Mapping[str, Any] | None = None, *, namespace: str = "team", **spec: Any
+    vault: str = "kv-one",
+    credentials: Mapping[str, Any] | None = None,
+    *,
+    namespace: str = "team",
+    cluster_scoped: bool = False,
+    **spec: Any,
 ) -> Context:
     """Return the context of a call to a store; without settings, it is a service principal with a secret."""
     config = {"vaultUrl": f"https://{vault}.vault.azure.net"} | spec
     if "authType" not in spec:
         config = {"tenantId": TENANT, "authSecretRef": PRINCIPAL} | config
-    return call_context(KeyVault, config, CREDENTIALS if credentials is None else credentials, namespace=namespace)
+    sent = CREDENTIALS if credentials is None else credentials
+    return call_context(KeyVault, config, sent, namespace=namespace, cluster_scoped=cluster_scoped)
 
 
 async def read(provider: InMemory, call: Context, *refs: RemoteRef | str) -> list[bytes | ProviderError]:

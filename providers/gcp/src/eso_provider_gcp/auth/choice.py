@@ -52,6 +52,9 @@ def source_of(backend: Backend[Any], auth: GcpAuth | None, project: str) -> Sour
         return Source(("gke", *cluster, *account), identity.fetch)
     if auth is not None and auth.workload_identity_federation is not None:
         return federation.federated(backend, auth.workload_identity_federation, outside)
+    backend.process_identity.use(
+        "Google identity", place="/auth", instead="set auth.secretRef, workloadIdentity or workloadIdentityFederation"
+    )
     return _own(replace(outside, policy=OWN, field="/auth"))
 
 

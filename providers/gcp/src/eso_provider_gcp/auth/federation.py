@@ -6,8 +6,8 @@
 | `awsSecurityCredentials` | a signed GetCallerIdentity request, with the AWS keys of a Secret |
 | `credConfig` | as an external_account configuration in a ConfigMap says |
 
-A configuration is written by a user, but runs in the provider's pod. It may therefore start no program, read no token
-of the pod, send tokens to Google only, and ask only the URL that `externalTokenEndpoint` repeats.
+A configuration is written by a user, but runs in the provider's pod. It may therefore start no program, read only files
+that the administrator lists, send tokens to Google only, and ask only the URL that `externalTokenEndpoint` repeats.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from google.auth import aws, identity_pool
@@ -30,6 +29,7 @@ from eso_provider_gcp.identities import Source
 from eso_sdk.addresses import ForbiddenAddressError
 from eso_sdk.backend import Backend
 from eso_sdk.errors import credentials_not_found, invalid_config
+from eso_sdk.processidentity import ProcessIdentity
 from eso_wire.values import SecretMap
 
 PLACE: Final = "/auth/workloadIdentityFederation"
@@ -54,7 +54,7 @@ _IMPERSONATION: Final = re.compile(
     r"(/v1/projects/-/serviceAccounts/[A-Za-z0-9.-]+@[A-Za-z0-9.-]+:generateAccessToken)"
 )
 _IMPERSONATION_PATH: Final = re.compile(r"/v1/projects/-/serviceAccounts/[A-Za-z0-9.@-]+:generateAccessToken")
-_POD_TOKENS: Final = "kubernetes.io/serviceaccount"
+_FILE: Final = f"{PLACE}/credConfig: credential_source.file"
 _AWS_URL: Final = re.compile(r"http://(?:169\.254\.169\.254|\[fd00:ec2::254\])/[A-Za-z0-9/._-]+")
 
 
@@ -154,7 +154,15 @@ def _by_config(
         "token_url": told.get("token_url") or f"{base_of(STS)}/v1/token",
         "service_account_impersonation_url": account,
     }
-    vendor = _AWS if _is_aws(told["credential_source"]) else _POOL
+    source = told["credential_source"]
+    path = source.get("file")
+    if path:
+        # google-auth would read any file, of any size, and a device without end.
+        del info["credential_source"]
+        info["subject_token_supplier"] = _FileToken(backend.process_identity, path, source.get("format"))
+    elif _is_aws(source):
+        backend.process_identity.use("AWS identity", place=place, instead="use awsSecurityCredentials")
+    vendor = _AWS if _is_aws(source) and not path else _POOL
 
     def make(_: Bridge) -> Any:
         return vendor.from_info(info, scopes=SCOPES)
@@ -181,7 +189,8 @@ def check_configuration(told: Mapping[str, Any], config: GcpWorkloadIdentityFede
     url = told.get("service_account_impersonation_url")
     check(_is_google(url, IAM_CREDENTIALS, _IMPERSONATION), "service_account_impersonation_url", "must be Google's")
     if path := source.get("file"):
-        check(isinstance(path, str) and not _is_pod_token(path), "credential_source.file", "must not be a pod's token")
+        check(isinstance(path, str), "credential_source.file", "must be a path")
+        check(not _is_aws(source), "credential_source.file", "does not fit environment_id")
     if _is_aws(source):
         _check_aws(source, outside, check)
     elif address := source.get("url"):
@@ -212,6 +221,28 @@ class _Token(identity_pool.SubjectTokenSupplier):
     def get_subject_token(self, context: Any, request: Any) -> str:
         del context, request
         return self._token()
+
+
+class _FileToken(identity_pool.SubjectTokenSupplier):
+    """Gives the token in a file that the administrator lists: its whole text, or a member of a JSON object."""
+
+    def __init__(self, identity: ProcessIdentity, path: str, form: object) -> None:
+        told = form if isinstance(form, Mapping) else {}
+        self._identity = identity
+        self._path = path
+        self._member = str(told.get("subject_token_field_name", "")) if told.get("type") == "json" else ""
+        identity.check_file(path, place=_FILE)
+
+    def get_subject_token(self, context: Any, request: Any) -> str:
+        del context, request
+        content = self._identity.read_file(self._path, place=_FILE).reveal()
+        try:
+            found = json.loads(content)[self._member] if self._member else content.decode()
+        except (ValueError, KeyError, TypeError):
+            found = None
+        if not isinstance(found, str) or not found:
+            raise invalid_config(_FILE, "names a file without a token in the form that credential_source.format says")
+        return found
 
 
 class _AwsKeys(aws.AwsSecurityCredentialsSupplier):
@@ -251,11 +282,6 @@ def _is_google(url: object, service: str, published: re.Pattern[str]) -> bool:
 
 def _is_aws(source: Mapping[str, Any]) -> bool:
     return str(source.get("environment_id", "")).startswith("aws")
-
-
-def _is_pod_token(path: str) -> bool:
-    """Return whether a file is a token of the pod, also by another spelling or through a link."""
-    return _POD_TOKENS in path or _POD_TOKENS in str(Path(path).resolve())
 
 
 def _key(secret: SecretMap, name: str, place: str) -> str:

@@ -14,7 +14,7 @@ import msgspec
 from yarl import URL
 
 from eso_api.stores.infisical import InfisicalAwsAuth
-from eso_provider_infisical.auth.form import Form, Opened
+from eso_provider_infisical.auth.form import Form, Opened, prove_own_identity
 from eso_sdk.awsidentity import CALLER_IDENTITY, Sts, process_source, sts_url
 from eso_sdk.errors import credentials_not_found, invalid_config
 from eso_sdk.loginbodies import Body, text
@@ -27,6 +27,7 @@ _FORM: Final = "application/x-www-form-urlencoded; charset=utf-8"
 def amazon(config: InfisicalAwsAuth, store: Opened, environment: Mapping[str, str] = os.environ) -> Form:
     place = "/auth/awsAuthCredentials"
     identity = text(store, config.identity_id, f"{place}/identityId")
+    prove_own_identity(store, "AWS role", place)
     region = environment.get("AWS_REGION", "") or environment.get("AWS_DEFAULT_REGION", "")
     if not region.replace("-", "").isalnum():
         raise invalid_config(place, "needs the region in the environment variable AWS_REGION of the provider")

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from yarl import URL
+
 from eso_api.references import SecretKeySelector
 from eso_api.stores.infisical import InfisicalProvider
 from eso_api.values import SecretBytes
 from eso_sdk.loginbodies import MakeBody
+from eso_sdk.processidentity import ProcessIdentity
 from kubebase.clock import Clock
 
 
@@ -17,8 +20,16 @@ class Opened(Protocol):
 
     config: InfisicalProvider
     clock: Clock
+    process_identity: ProcessIdentity
 
     def secret(self, reference: SecretKeySelector) -> SecretBytes: ...
+
+
+def prove_own_identity(store: Opened, own: str, place: str) -> None:
+    """Refuse a proof of the provider's own identity, unless its administrator allows it for this server."""
+    instead = "use universalAuthCredentials or another form that names its own credentials"
+    store.process_identity.use(own, place=place, instead=instead)
+    store.process_identity.prove(own, URL(store.config.host_api), place="/hostAPI")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,7 @@
 """Forms that prove the provider's own machine with a token of its metadata server: azure, gcpIdToken.
 
-A token of Azure is valid for every server that accepts its resource, and the author of a store chooses the server that
-receives it. Therefore it is sent only to Infisical's own hosts and to those that the administrator lists. A token of
-Google is valid for one machine identity only.
+The author of a store chooses the server that receives the token and what the token is valid for. Therefore it is sent
+only to hosts that the administrator lists.
 """
 
 from __future__ import annotations
@@ -15,16 +14,13 @@ import msgspec
 from yarl import URL
 
 from eso_api.stores.infisical import InfisicalAzureAuth, InfisicalGcpIdTokenAuth
-from eso_provider_infisical.auth.form import Form, Opened
+from eso_provider_infisical.auth.form import Form, Opened, prove_own_identity
 from eso_sdk.cloudservices import ask_cloud
-from eso_sdk.errors import backend_error, credentials_not_found, invalid_config
+from eso_sdk.errors import backend_error, credentials_not_found
 from eso_sdk.http import HttpRequest, status_error
 from eso_sdk.loginbodies import Body, optional_text, text
 from kubebase.clock import Clock
 
-HOSTS: Final = "ESO_PROVIDER_INFISICAL_HOSTS"
-"""Environment variable with the hosts, besides Infisical's own, that may receive Azure tokens; separated by commas."""
-OWN_HOSTS: Final = frozenset({"app.infisical.com", "us.infisical.com", "eu.infisical.com"})
 RESOURCE: Final = "https://management.azure.com/"
 
 _AZURE: Final = "http://169.254.169.254"
@@ -36,13 +32,7 @@ def azure(config: InfisicalAzureAuth, store: Opened, environment: Mapping[str, s
     place = "/auth/azureAuthCredentials"
     identity = text(store, config.identity_id, f"{place}/identityId")
     resource = optional_text(store, config.resource, f"{place}/resource") or RESOURCE
-    host = URL(store.config.host_api).host or ""
-    if host not in OWN_HOSTS and host not in environment.get(HOSTS, "").split(","):
-        raise invalid_config(
-            place,
-            f"would send a token of the provider's machine to {host}; let the administrator of the provider list this"
-            f" host in the environment variable {HOSTS}",
-        )
+    prove_own_identity(store, "managed identity", place)
 
     async def body() -> Body:
         base = environment.get("AZURE_POD_IDENTITY_AUTHORITY_HOST", "") or _AZURE
@@ -65,6 +55,7 @@ def azure(config: InfisicalAzureAuth, store: Opened, environment: Mapping[str, s
 def gcp_id_token(config: InfisicalGcpIdTokenAuth, store: Opened, environment: Mapping[str, str] = os.environ) -> Form:
     place = "/auth/gcpIdTokenAuthCredentials"
     identity = text(store, config.identity_id, f"{place}/identityId")
+    prove_own_identity(store, "Google identity", place)
 
     async def body() -> Body:
         host = environment.get("GCE_METADATA_HOST", "") or _GOOGLE

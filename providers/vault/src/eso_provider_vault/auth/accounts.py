@@ -20,6 +20,7 @@ from eso_provider_vault.auth.method import (
     mount_of,
     named,
     needed,
+    own_identity,
 )
 from eso_sdk.errors import credentials_not_found, invalid_config
 
@@ -27,7 +28,7 @@ POD_TOKEN: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 """The token of the provider's own pod."""
 
 
-def kubernetes(config: VaultKubernetes, secrets: Secrets) -> Method:
+def kubernetes(config: VaultKubernetes, secrets: Secrets, *, server: str) -> Method:
     place = "/auth/kubernetes"
     role = named(config.role, f"{place}/role", "the role of the auth method that the account may use")
     mount = mount_of(config.mount_path, "kubernetes", f"{place}/mountPath")
@@ -39,6 +40,8 @@ def kubernetes(config: VaultKubernetes, secrets: Secrets) -> Method:
     if config.secret_ref is not None:
         value = secrets.secret(config.secret_ref)
         return _with_jwt("kubernetes", mount, role, line(value, f"{place}/secretRef"), advice)
+
+    own_identity(secrets, "ServiceAccount token", server, place, "set serviceAccountRef or secretRef")
 
     async def body() -> Body:
         return {"role": role, "jwt": await asyncio.to_thread(_own_token, POD_TOKEN)}

@@ -15,7 +15,7 @@ from typing import Final
 from eso_api.references import ServiceAccountSelector
 from eso_api.stores.vault import VaultIam
 from eso_api.values import SecretBytes
-from eso_provider_vault.auth.method import Secrets, account_proof, digest, line, needed
+from eso_provider_vault.auth.method import Secrets, account_proof, digest, line, needed, own_identity
 from eso_provider_vault.auth.sigv4 import AwsCredentials
 from eso_sdk.awsidentity import CredentialSource, Sts, process_source, sts_url
 from eso_sdk.errors import credentials_not_found, invalid_config
@@ -26,12 +26,15 @@ SESSION_NAME: Final = "external-secrets-provider-vault"
 ROLE_ANNOTATION: Final = "eks.amazonaws.com/role-arn"
 
 
-def credential_source(config: VaultIam, secrets: Secrets, environment: Mapping[str, str]) -> CredentialSource:
+def credential_source(
+    config: VaultIam, secrets: Secrets, server: str, environment: Mapping[str, str]
+) -> CredentialSource:
     """Pick the source: the account, then the keys, then the provider's own identity."""
     if config.jwt is not None and config.jwt.service_account_ref is not None:
         return _of_account(secrets, config.jwt.service_account_ref)
     if config.secret_ref is not None:
         return _of_keys(config, secrets)
+    own_identity(secrets, "AWS role", server, "/auth/iam", "set jwt.serviceAccountRef or secretRef")
     if (own := process_source(environment, secrets.clock)) is not None:
         return own
     raise credentials_not_found(

@@ -79,7 +79,7 @@ def _method(backend: Opened, config: Config, auth: VaultAuth | OpenBaoAuth) -> M
         return app_role(auth.app_role, backend)
     if isinstance(auth, VaultAuth):
         if auth.kubernetes is not None:
-            return kubernetes(auth.kubernetes, backend)
+            return kubernetes(auth.kubernetes, backend, server=config.server)
         if auth.ldap is not None:
             return ldap(auth.ldap, backend)
     if auth.user_pass is not None:
@@ -90,7 +90,7 @@ def _method(backend: Opened, config: Config, auth: VaultAuth | OpenBaoAuth) -> M
         if auth.cert is not None:
             return cert(auth.cert, backend)
         if auth.iam is not None:
-            return iam(auth.iam, backend)
+            return iam(auth.iam, backend, server=config.server)
         if auth.gcp is not None:
             return gcp(auth.gcp, backend, server=config.server.rstrip("/"))
     raise invalid_config("/auth", "names no login method")

@@ -31,6 +31,7 @@ from eso_provider_vault.auth.method import (
     mount_of,
     named,
     needed,
+    own_identity,
 )
 from eso_provider_vault.auth.outside import ask_cloud
 from eso_sdk.errors import credentials_not_found, invalid_config
@@ -64,6 +65,8 @@ def gcp(config: VaultGcp, secrets: Secrets, *, server: str, environment: Mapping
             return {"role": role, "jwt": await federated_jwt(identity, project, secrets.token(account), claims, google)}
 
         return _method(role, mount, exchange, account_proof(secrets.token(account)))
+
+    own_identity(secrets, "Google identity", server, place, "set secretRef or workloadIdentity")
 
     async def ask_machine() -> Body:
         return {"role": role, "jwt": await _machine_token(f"{server}/vault/{role}", environment, clock)}

@@ -22,13 +22,13 @@ from kubebase.clock import Clock
 _SERVER_ID: Final = "X-Vault-AWS-IAM-Server-ID"
 
 
-def iam(config: VaultIam, secrets: Secrets, environment: Mapping[str, str] = os.environ) -> Method:
+def iam(config: VaultIam, secrets: Secrets, *, server: str, environment: Mapping[str, str] = os.environ) -> Method:
     place = "/auth/iam"
     role = named(config.vault_role, f"{place}/vaultRole", "the role of the auth method")
     region = config.region.strip() or "us-east-1"
     if not region.replace("-", "").isalnum():
         raise invalid_config(f"{place}/region", "is not the name of an AWS region, such as eu-central-1")
-    source = credential_source(config, secrets, environment)
+    source = credential_source(config, secrets, server, environment)
     sts = Sts(sts_url(region, environment), Scope(region, "sts"), secrets.clock, SESSION_NAME, place)
 
     async def body() -> Body:

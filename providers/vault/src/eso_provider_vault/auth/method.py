@@ -7,9 +7,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from yarl import URL
+
 from eso_api.references import SecretKeySelector, ServiceAccountSelector
 from eso_api.values import SecretBytes
 from eso_sdk.errors import invalid_config
+from eso_sdk.processidentity import ProcessIdentity
 from eso_sdk.refusals import Pauses
 from eso_wire.values import Token
 from kubebase.clock import Clock
@@ -22,6 +25,7 @@ class Secrets(Protocol):
     """The part of a session that login methods need."""
 
     clock: Clock
+    process_identity: ProcessIdentity
 
     def secret(self, reference: SecretKeySelector) -> SecretBytes: ...
 
@@ -111,6 +115,12 @@ def line(value: SecretBytes, place: str) -> str:
     if not (found := text(value, place).strip("\r\n")):
         raise invalid_config(place, "names an empty value")
     return found
+
+
+def own_identity(secrets: Secrets, own: str, server: str, place: str, instead: str) -> None:
+    """Refuse to log in with the identity of the provider itself, unless its administrator allows it for this server."""
+    secrets.process_identity.use(own, place=place, instead=instead)
+    secrets.process_identity.prove(own, URL(server), place="/server")
 
 
 def fixed(body: Body) -> MakeBody:

@@ -20,11 +20,15 @@ from eso_provider_vault.store import KvStore, OpenBaoStore, VaultStore
 from eso_sdk.addresses import LOOPBACK, AddressPolicy
 from eso_sdk.backend import Backend, Opening
 from eso_sdk.credentials import Credentials
+from eso_sdk.processidentity import STRICT, ProcessIdentityPolicy
 from eso_wire.values import Credential, ObjectRef, Token
 from kubebase.clock import Clock, SystemClock
 
 CLOCK: Final = SystemClock()
 """Sessions of one process share its clock, and with it their tokens."""
+
+TRUSTED: Final = ProcessIdentityPolicy.parse("namespaced", ["http://127.0.0.1"])
+"""The policy of an administrator who lets stores of namespaces prove the provider's identity to this machine."""
 
 Sent = Mapping[str, str | bytes | Token]
 B = TypeVar("B", bound=Backend[Any])
@@ -49,6 +53,7 @@ def make(
     *,
     clock: Clock | None = None,
     counts: CallCounts | None = None,
+    process_identity: ProcessIdentityPolicy = STRICT,
 ) -> B:
     """Construct a session as the server does, without opening it."""
     config = msgspec.json.decode(msgspec.json.encode(spec), type=config_type)
@@ -62,6 +67,7 @@ def make(
             clock or CLOCK,
             counts or CallCounts(),
             AddressPolicy.parse((LOOPBACK,)),
+            process_identity,
         )
     )
 
@@ -73,9 +79,18 @@ async def opened(
     *,
     clock: Clock | None = None,
     counts: CallCounts | None = None,
+    process_identity: ProcessIdentityPolicy = STRICT,
 ) -> AsyncIterator[VaultStore]:
     """Open a store of the vault block."""
-    store = make(VaultStore, VaultProvider, spec, credentials, clock=clock, counts=counts)
+    store = make(
+        VaultStore,
+        VaultProvider,
+        spec,
+        credentials,
+        clock=clock,
+        counts=counts,
+        process_identity=process_identity,
+    )
     async with _running(store):
         yield store
 
