@@ -102,8 +102,9 @@ class User(msgspec.Struct):
 LINKS: Final = (
     "archive", "assignees", "blobs", "branches", "collaborators", "comments", "commits", "compare", "contents",
     "contributors", "deployments", "downloads", "events", "forks", "git_commits", "git_refs", "git_tags", "hooks",
-    "html", "issue_comment", "issue_events", "issues", "keys", "labels", "languages", "merges", "milestones", "notifications",
-    "pulls", "releases", "stargazers", "statuses", "subscribers", "subscription", "tags", "teams", "trees",
+    "html", "issue_comment", "issue_events", "issues", "keys", "labels", "languages", "merges", "milestones",
+    "notifications", "pulls", "releases", "stargazers", "statuses", "subscribers", "subscription", "tags",
+    "teams", "trees",
 )  # fmt: skip
 """The links that a repository has, each as a member NAME_url."""
 
