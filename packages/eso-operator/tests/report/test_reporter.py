@@ -110,11 +110,11 @@ class Desk:
 
     live: SecretStore = field(default_factory=lambda: store(2))
     subject: Subject = SUBJECT
-    server: Server | None = None
+    given: Server | None = None
 
     def __post_init__(self) -> None:
         self.clock, self.series = VirtualClock(), ObjectSeries()
-        self.server = self.server or Server(self.live)
+        self.server = self.given or Server(self.live)
         client = Client(self.server)
         self.events = NotedEvents(client, self.clock)
         self.memory = Memory(Record)
@@ -236,7 +236,7 @@ async def test_nothing_of_a_forgotten_object_stays() -> None:
 
 async def test_the_status_of_an_object_that_is_touched_meanwhile_is_written_to_its_new_state() -> None:
     server = Touching(store(1), touches=3)
-    desk = Desk(server=server)
+    desk = Desk(given=server)
     versions: list[str] = []
 
     def report_of(live: SecretStore) -> Report:
@@ -259,7 +259,7 @@ async def test_the_status_of_an_object_that_is_touched_meanwhile_is_written_to_i
 )
 async def test_a_status_that_keeps_colliding_is_left_to_the_next_reconcile(touches: int, *, edits: bool) -> None:
     server = Touching(store(1), touches=touches, edits=edits)
-    desk = Desk(server=server)
+    desk = Desk(given=server)
 
     told = await desk.reporter.tell(store(1), lambda _: Report(says("False"), THEN))
 
@@ -271,7 +271,7 @@ async def test_a_status_that_keeps_colliding_is_left_to_the_next_reconcile(touch
 
 async def test_a_status_that_another_writer_changed_is_not_overwritten() -> None:
     server = Touching(store(2, ready="Unknown"), touches=1)
-    desk = Desk(server=server)
+    desk = Desk(given=server)
     server.live = store(3, ready="Unknown")
 
     told = await desk.reporter.tell(store(1, ready="False"), lambda _: Report(says("True"), THEN))
