@@ -2,7 +2,8 @@
 
 A seed chooses the user of the value (an ExternalSecret or a PushSecret) and a call at which the operator is killed in
 each phase: the first value, a new one, the deletion. After that one operator keeps running. The value in use is valid
-and recorded, and every generated value is recorded until it is cleaned up.
+and recorded, every generated value is recorded until it is cleaned up, and a value that reached its target or store
+before the kill stays there.
 
 A kill between the generation of a value and the record of its state loses nothing: the call is recorded before it is
 made, and the value is cleaned up by its idempotency key.
@@ -107,11 +108,15 @@ class Scene:
     async def survive(self, holds: Any) -> None:
         """One operator dies at some call, or comes to an end; the next one gets there."""
         side, number = self.draw.choice(("before", "after")), self.draw.randint(1, LAST_CALL)
+        before = await self.visible()
         async with self.nursery.life(self.namespace, f"{side} {number}") as life:
             await life.until(holds)
+        new = await self.visible()
         async with self.nursery.life(self.namespace) as survivor:
             assert await survivor.until(holds)
             await survivor.until_quiet()
+        if new not in (None, before) and (now := await self.visible()) is not None:
+            assert now == new, f"a value that was in use was replaced after a kill {side} call {number}: {life.calls}"
 
     async def is_ready(self) -> bool:
         found = await self.find(self.owner, NAME) or {}
@@ -136,6 +141,13 @@ class Scene:
             return self.provider.values[self.namespace]
         found = await self.find(SECRETS, NAME) or {}
         return base64.b64decode(found["data"]["password"])
+
+    async def visible(self) -> bytes | None:
+        """Return the value that users see, if there is one."""
+        if self.owner == PUSH_SECRET.resource():
+            return self.provider.values.get(self.namespace)
+        found = await self.find(SECRETS, NAME)
+        return None if found is None else base64.b64decode(found["data"]["password"])
 
     async def check(self) -> None:
         """Check that the value in use is valid, and that every generated value is recorded by state or by call."""

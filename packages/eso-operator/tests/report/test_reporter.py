@@ -72,6 +72,29 @@ class Server:
         """Nothing is open."""
 
 
+@dataclass
+class Touching(Server):
+    """Users touch the object as often as it is written."""
+
+    touches: int = 0
+    edits: bool = False
+    """Whether the last touch edits the spec."""
+    written: list[str] = field(default_factory=list)
+    """The version that each accepted status was compared with."""
+
+    async def request(self, request: Request) -> bytes:
+        self.asked.append(request.method)
+        if request.method == "GET":
+            return msgspec.json.encode(self.live)
+        if self.touches:
+            self.touches -= 1
+            generation = 2 if self.edits and not self.touches else 1
+            self.live = store(int(self.live.metadata.resource_version) + 1, generation=generation)
+            raise Conflict(409, "Conflict", "the object has been modified")
+        self.written.append(msgspec.json.decode(request.body or b"")["metadata"]["resourceVersion"])
+        return msgspec.json.encode(self.live)
+
+
 class NotedEvents(EventRecorder):
     def __init__(self, client: Client, clock: VirtualClock) -> None:
         super().__init__(client, clock, component="test")
@@ -87,9 +110,11 @@ class Desk:
 
     live: SecretStore = field(default_factory=lambda: store(2))
     subject: Subject = SUBJECT
+    given: Server | None = None
 
     def __post_init__(self) -> None:
-        self.server, self.clock, self.series = Server(self.live), VirtualClock(), ObjectSeries()
+        self.clock, self.series = VirtualClock(), ObjectSeries()
+        self.server = self.given or Server(self.live)
         client = Client(self.server)
         self.events = NotedEvents(client, self.clock)
         self.memory = Memory(Record)
@@ -207,3 +232,49 @@ async def test_nothing_of_a_forgotten_object_stays() -> None:
 
     assert desk.shown() == {}
     assert not desk.reporter.is_behind(cached)
+
+
+async def test_the_status_of_an_object_that_is_touched_meanwhile_is_written_to_its_new_state() -> None:
+    server = Touching(store(1), touches=3)
+    desk = Desk(given=server)
+    versions: list[str] = []
+
+    def report_of(live: SecretStore) -> Report:
+        versions.append(live.metadata.resource_version)
+        return Report(says("False"), THEN)
+
+    told = await desk.reporter.tell(store(1), report_of)
+
+    assert (told.problem, told.then) == (None, THEN)
+    assert server.written == ["4"]
+    assert versions[-1] == "4"
+
+
+@pytest.mark.parametrize(
+    ("touches", "edits"),
+    [
+        pytest.param(2, True, id="an edit of the spec needs another reconcile"),
+        pytest.param(50, False, id="an object that is always touched gets another reconcile"),
+    ],
+)
+async def test_a_status_that_keeps_colliding_is_left_to_the_next_reconcile(touches: int, *, edits: bool) -> None:
+    server = Touching(store(1), touches=touches, edits=edits)
+    desk = Desk(given=server)
+
+    told = await desk.reporter.tell(store(1), lambda _: Report(says("False"), THEN))
+
+    assert isinstance(told.problem, Conflict)
+    assert isinstance(told.then, Retry)
+    assert server.written == []
+    assert len(server.asked) <= 10
+
+
+async def test_a_status_that_another_writer_changed_is_not_overwritten() -> None:
+    server = Touching(store(2, ready="Unknown"), touches=1)
+    desk = Desk(given=server)
+    server.live = store(3, ready="Unknown")
+
+    told = await desk.reporter.tell(store(1, ready="False"), lambda _: Report(says("True"), THEN))
+
+    assert isinstance(told.problem, Conflict)
+    assert server.written == []

@@ -20,7 +20,7 @@ MANAGED_LABEL: Final = "reconcile.external-secrets.io/managed"
 MANAGED: Final = "true"
 CREATED_BY_LABEL: Final = "reconcile.external-secrets.io/created-by"
 HASH_ANNOTATION: Final = "reconcile.external-secrets.io/data-hash"
-GENERATED_PREFIX: Final = "generated.reconcile.external-secrets.io/"
+GENERATED_PREFIX: Final = "reconcile.external-secrets.io/generated-"
 """Followed by the uid of an ExternalSecret: several may write to one target, each with an annotation of its own."""
 FINALIZER: Final = "externalsecrets.external-secrets.io/externalsecret-cleanup"
 

@@ -1,5 +1,6 @@
 """Whether a reconcile goes on to read the backend: every policy, every state of the target, every objection."""
 
+import dataclasses
 import itertools
 from collections.abc import Iterator
 from datetime import timedelta
@@ -22,11 +23,14 @@ from eso_operator.controllers.externalsecret.decide import (
     target_taken,
 )
 from eso_operator.controllers.externalsecret.outcome import Ignored, Intact, Outcome, Stalled, refused_target
+from eso_operator.controllers.externalsecret.schedule import LastSync, current_version
 from eso_operator.controllers.externalsecret.snapshot import Rules, Snapshot
 from eso_operator.report.steps import Step
 from eso_operator.targets.changes import Refusal, Refuse
+from eso_operator.targets.marks import GeneratedMark, controller_reference_of
 from eso_operator.targets.target import Look
 from eso_operator.testing.externalsecrets import ABSENT, edited, entry, external_secret, intact, snapshot, synced
+from kubebase.clock import rfc3339
 from kubebase.meta import Condition, OwnerReference
 from kubebase.testing.clock import START
 
@@ -273,3 +277,77 @@ def test_only_checks_that_say_nothing_may_change_places() -> None:
             assert [type(stop) for stop in stops(order)] == expected
         else:
             assert not same_words, [check.__name__ for check in order]
+
+
+# --- generated values whose status was lost ---------------------------------------------------------------------------
+
+MARK = GeneratedMark(time=rfc3339(START), version="1-abc")
+
+
+def lost(es: ExternalSecret, **fields: Any) -> Snapshot:
+    """The target has values that were generated for it, and no status says so."""
+    made = {"generated": MARK, "unreported": True, "last": LastSync(START, current_version(es))}
+    return snapshot(es, SOON, **{"look": ours(es), **made, **fields})
+
+
+def ours(es: ExternalSecret) -> Look:
+    return intact(owner_references=(controller_reference_of(es),))
+
+
+@pytest.mark.parametrize("policy", ["Owner", "Orphan", "Merge", "CreateOrMerge"])
+@pytest.mark.parametrize(
+    ("refresh", "after"),
+    [
+        pytest.param({"refreshInterval": "0"}, None, id="interval 0"),
+        pytest.param({"refreshPolicy": "CreatedOnce"}, None, id="created once"),
+        pytest.param({"refreshPolicy": "OnChange"}, None, id="on change"),
+        pytest.param({"refreshInterval": "1h"}, 3000.0, id="periodic"),
+    ],
+)
+def test_a_lost_status_of_generated_values_is_written_again(
+    policy: str, refresh: dict[str, str], after: float | None
+) -> None:
+    es = external_secret(target={"creationPolicy": policy}, **refresh)
+
+    assert still_fresh(lost(es)) == Intact(after)
+
+
+@pytest.mark.parametrize(
+    ("spec", "fields"),
+    [
+        pytest.param({"refreshInterval": "0"}, {"look": ABSENT}, id="the target is gone"),
+        pytest.param({"refreshInterval": "0"}, {"look": edited()}, id="the target was edited"),
+        pytest.param({"refreshInterval": "0"}, {"look": intact()}, id="somebody else controls the target"),
+        pytest.param({"refreshInterval": "1h"}, {"last": LastSync(START, "0-before")}, id="the object was edited"),
+        pytest.param({"refreshInterval": "1h"}, {"now": LATER}, id="the interval has passed"),
+    ],
+)
+def test_a_lost_status_does_not_hide_that_new_values_are_due(spec: dict[str, str], fields: dict[str, Any]) -> None:
+    es = external_secret(**spec)
+
+    assert still_fresh(dataclasses.replace(lost(es), **fields)) is None
+
+
+def test_a_target_that_appeared_after_it_was_reported_missing_is_not_written_twice() -> None:
+    """The status that says that it is missing is older than the values in it."""
+    es = external_secret(refreshInterval="0", target={"creationPolicy": "Merge"})
+    missing = Condition(type="Ready", status="True", reason="SecretMissing")
+
+    assert isinstance(still_fresh(lost(synced(es, conditions=[missing]))), Intact)
+
+
+@pytest.mark.parametrize(
+    ("generated", "expected"),
+    [
+        pytest.param(MARK, Intact(3000.0), id="generated values stay while their former target is removed"),
+        pytest.param(None, None, id="other values are read again"),
+    ],
+)
+def test_a_former_target_that_stays_does_not_cost_new_generated_values(
+    generated: GeneratedMark | None, expected: Outcome | None
+) -> None:
+    failed = Condition(type="Ready", status="False", reason="SecretSyncedError")
+    left = KeyOutcome(path="spec.target", reason="ApiServer", step=Step.REMOVE_FORMER.code)
+    es = synced(external_secret(refreshInterval="1h"), conditions=[failed], outcomes=[left])
+
+    assert still_fresh(snapshot(es, SOON, look=ours(es), generated=generated)) == expected

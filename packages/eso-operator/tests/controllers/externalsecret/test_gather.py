@@ -1,8 +1,10 @@
 """The inputs of one reconcile, and the record that is kept between two."""
 
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
 
+import msgspec
 import pytest
 
 from eso_api.externalsecret import ExternalSecret
@@ -16,13 +18,14 @@ from eso_operator.memory import Memory
 from eso_operator.reading.references import references_of
 from eso_operator.reading.templates import TemplateVersion
 from eso_operator.targets.changes import Change, Create, Update
-from eso_operator.targets.marks import GeneratedMark
-from eso_operator.targets.target import Absent, Applied, Look
+from eso_operator.targets.marks import GeneratedMark, marked
+from eso_operator.targets.target import Absent, Applied, Look, Present
 from eso_operator.testing.externalsecrets import external_secret, intact, synced
 from eso_operator.waking.dependencies import OnObject
 from eso_render.secret import Values
 from eso_render.sources import TemplateObjects
-from kubebase.meta import ObjectKey
+from kubebase.clock import rfc3339
+from kubebase.meta import ObjectKey, ObjectMeta
 from kubebase.testing.clock import START
 from kuberun.cache import Cache
 from kuberun.errors import Unreachable
@@ -244,3 +247,93 @@ async def test_an_announced_change_is_part_of_the_snapshot() -> None:
     gatherer, es = Cluster(told={"db": 7.0}).gatherer(), synced(external_secret(), START)
 
     assert (await gatherer.gather(es, Looked(), START)).told_at == 7.0
+
+
+# --- generated values -------------------------------------------------------------------------------------------------
+
+
+class Holding(Looked):
+    """A target with generated values. The cache may lack them."""
+
+    def __init__(self, mark: GeneratedMark, *, cached: bool = True, valid: bool = True) -> None:
+        super().__init__()
+        self.mark, self.cached, self.valid = mark, cached, valid
+
+    async def look(self, es: ExternalSecret, *, live: bool = False) -> Look:
+        if not live and not self.cached:
+            return Absent()
+        annotations = marked(es, {}, self.mark, unchanged=False)
+        return Present(ObjectMeta(name="db", namespace="default", annotations=annotations), self.valid)
+
+
+def mark(at: datetime, version: str = "", **fields: Any) -> GeneratedMark:
+    return GeneratedMark(time=rfc3339(at), version=version or current_version(external_secret()), **fields)
+
+
+async def test_a_target_that_was_generated_after_the_last_status_counts() -> None:
+    es, made = external_secret(), mark(START, renew_time=rfc3339(START + HOUR))
+
+    seen = await Cluster().gatherer().gather(es, Holding(made), START)
+
+    assert seen.last == LastSync(START, current_version(es), START + HOUR)
+    assert (seen.unreported, seen.generated) == (True, made)
+
+
+@pytest.mark.parametrize(
+    ("status_at", "made_at"),
+    [
+        pytest.param(START, START, id="of the same sync"),
+        pytest.param(START + HOUR, START, id="of a later sync"),
+    ],
+)
+async def test_a_status_that_has_the_sync_is_right(status_at: datetime, made_at: datetime) -> None:
+    es = synced(external_secret(), status_at)
+
+    seen = await Cluster().gatherer().gather(es, Holding(mark(made_at)), START + 2 * HOUR)
+
+    assert not seen.unreported
+    assert seen.last.at == status_at
+
+
+async def test_syncs_of_the_same_second_are_told_apart_by_their_version() -> None:
+    """A status has whole seconds."""
+    before = synced(external_secret(), START)
+    es = msgspec.structs.replace(external_secret(metadata={"generation": 2}), status=before.status)
+
+    seen = await Cluster().gatherer().gather(es, Holding(mark(START, current_version(es))), START)
+    other = await Cluster().gatherer().gather(es, Holding(mark(START, "0-older")), START)
+
+    assert (seen.unreported, seen.last.version) == (True, current_version(es))
+    assert (other.unreported, other.last.version) == (False, before.status.synced_resource_version)
+
+
+async def test_an_edited_target_says_nothing_of_generated_values() -> None:
+    seen = await Cluster().gatherer().gather(external_secret(), Holding(mark(START), valid=False), START)
+
+    assert (seen.unreported, seen.generated, seen.last.at) == (False, None, None)
+
+
+async def test_values_that_the_cache_lacks_are_found_before_others_are_generated() -> None:
+    gatherer, target = Cluster().gatherer(), Holding(mark(START), cached=False)
+
+    cached = await gatherer.gather(external_secret(), target, START)
+    live = await gatherer.confirmed(cached, target)
+
+    assert (cached.unreported, live.unreported) == (False, True)
+
+
+async def test_templates_and_announced_changes_of_a_lost_status_are_not_used_again() -> None:
+    """Otherwise they would be a reason to generate once more."""
+    cluster, made = Cluster(), mark(START)
+    cluster.versions["app"], cluster.told["db"] = "2", 7.0
+    gatherer, es = cluster.gatherer(), synced(external_secret(), START - HOUR)
+    gatherer.remember(es, START - HOUR, frozenset({TemplateVersion("ConfigMap", ObjectKey("default", "app"), "1")}))
+    due = await gatherer.gather(es, Looked(), START)
+    gatherer.writing(due, made, frozenset({TemplateVersion("ConfigMap", ObjectKey("default", "app"), "2")}))
+
+    lost = await gatherer.gather(es, Looked(), START)
+    found = await gatherer.gather(es, Holding(made), START)
+
+    assert (due.new_templates, due.told_at) == (True, 7.0)
+    assert (lost.new_templates, lost.told_at) == (True, 7.0)
+    assert (found.new_templates, found.told_at) == (False, None)
