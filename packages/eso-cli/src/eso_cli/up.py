@@ -40,6 +40,7 @@ from eso_cli.providers import (
 from eso_cli.supervisor import Component, supervised
 from eso_operator.process.flags import parse
 from eso_operator.process.settings import SettingsError
+from eso_operator.telemetry.settings import TimeEncoding
 from eso_sdk.installed import ProviderNameError, unloadable
 from eso_sdk.tracebacks import seat
 from kubebase.clock import Clock, SystemClock
@@ -51,12 +52,14 @@ from localkube.manifests import ManifestError, install, remove
 from localkube.model import ListQuery
 from localkube.process import Files, Prepare, StartError, run, write_ready
 from localkube.server import LocalKube
+from localkube.traces import log_lines_to
 
 _READY_SECONDS: Final = 90.0
 _POLL_SECONDS: Final = 0.05
 _LATE_SECONDS: Final = 0.25
 _AGAIN_SECONDS: Final = 5.0
 _COMPONENT: Final = "up"
+_API_SERVER: Final = "apiserver"
 _ALLOW_ADDRESS: Final = "ESO_PROVIDER_ALLOW_ADDRESS"
 
 
@@ -89,19 +92,21 @@ class Options:
 async def serve(options: Options) -> int:
     """Run until a signal arrives; return 0, or 1 if the start failed or a task ended with an error."""
     stop, progress = asyncio.Event(), Progress()
-    ports = ExitStack()
+    held = ExitStack()
     try:
         kube = LocalKube(options.data_dir, port=options.port)
         site = Site(options, kube, options.planned_providers(), stop, progress)
-        ports.callback(site.release_ports)
+        held.callback(site.release_ports)
         site.check_options()
+        log = _log_lines(options, progress)
+        held.enter_context(log_lines_to(lambda line: log.passed_on(_API_SERVER, line), SystemClock()))
         progress.show("starting the API server, the operator and the providers")
         await run(kube, site.objects(), options.files, announce=progress.echo, company=site.company, stop=stop)
     except (StartError, ProviderNameError, SettingsError, OSError, ExceptionGroup) as problem:
         progress.echo(f"eso up: {_said(problem, options)}", err=True)
         return 1
     finally:
-        ports.close()
+        held.close()
     _log_lines(options, progress).info(_COMPONENT, "stopped")
     return 0
 
@@ -325,6 +330,7 @@ class Site:
     def _operator_flags(self, kubeconfig: Path) -> list[str]:
         flags = ["--kubeconfig", str(kubeconfig), "--core-namespace", CORE_NAMESPACE]
         flags += ["--live-addr", f"127.0.0.1:{self._live_port.number}", "--metrics-addr", "0"]
+        flags += ["--zap-time-encoding", TimeEncoding.ISO8601]  # as the other processes do
         flags += ["--dashboard-addr", f"127.0.0.1:{self._dashboard_port.number}"]
         return [*flags, *(provider.trust for provider in self._providers.values()), *self._options.operator_flags]
 
