@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
 import stat
-from datetime import UTC, datetime
+import sys
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from io import StringIO
 from pathlib import Path
 
 import pytest
+import structlog
 
 from eso_cli.loglines import LogFile, LogLines, Shown
+from eso_cli.up import Options, Site
+from eso_operator.process.flags import parse
+from eso_operator.telemetry import logs as operator
+from eso_sdk import logs as sdk
 from kubebase.clock import SystemClock
+from kubebase.testing.clock import VirtualClock
+from localkube.server import LocalKube
+from localkube.traces import log_lines_to
 
 AT = datetime(2030, 1, 1, 12, 4, 11, tzinfo=UTC)
-CLOCK_TIME = f"{AT.astimezone():%H:%M:%S}"
+CLOCK_TIME = "2030-01-01T12:04:11.000Z"
 
 
 def shown(line: str, *, text: bool = False, show: Shown = Shown.ALL, colour: bool = False) -> list[str]:
@@ -38,10 +52,11 @@ def test_a_line_carries_the_name_of_its_component(line: str, expected: str) -> N
 @pytest.mark.parametrize(
     "stamp",
     [
-        pytest.param(AT.timestamp(), id="seconds, as the operator writes by default"),
+        pytest.param(AT.timestamp(), id="seconds, as an operator on a cluster writes by default"),
         pytest.param(AT.timestamp() * 1000, id="milliseconds"),
         pytest.param(int(AT.timestamp()) * 10**9, id="nanoseconds"),
-        pytest.param("2030-01-01T12:04:11Z", id="RFC 3339, as providers write"),
+        pytest.param("2030-01-01T12:04:11.000Z", id="RFC 3339, as the other processes write"),
+        pytest.param("2030-01-01T14:04:11+02:00", id="another time zone"),
     ],
 )
 def test_text_begins_with_the_time_level_and_component(stamp: object) -> None:
@@ -59,7 +74,7 @@ def test_a_terminal_gets_no_control_characters_of_others() -> None:
 
 @pytest.mark.parametrize("stamp", [None, True, "soon", [], float("inf"), 10**40])
 def test_a_strange_time_does_not_lose_the_line(stamp: object) -> None:
-    assert shown(json.dumps({"ts": stamp, "msg": "x"}), text=True) == ["--:--:-- info    fake  x"]
+    assert shown(json.dumps({"ts": stamp, "msg": "x"}), text=True) == [f"{'-' * 24} info    fake  x"]
 
 
 @pytest.mark.parametrize("show", [Shown.QUIET, Shown.USUAL])
@@ -130,3 +145,40 @@ def test_a_log_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
 
 def test_colours_only_mark_the_level() -> None:
     assert shown('{"level": "error", "msg": "x"}', text=True, colour=True)[0].startswith("\x1b[31m")
+
+
+@pytest.fixture
+def logging_restored() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    hooks = sys.excepthook, sys.unraisablehook, threading.excepthook
+    yield
+    structlog.reset_defaults()
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    sys.excepthook, sys.unraisablehook, threading.excepthook = hooks
+
+
+@pytest.mark.usefixtures("logging_restored")
+def test_every_process_of_eso_up_writes_the_time_in_one_format(tmp_path: Path) -> None:
+    clock, stream = VirtualClock(AT + timedelta(microseconds=250_999)), StringIO()
+    site = Site(Options(tmp_path, tmp_path / "kubeconfig", 0, None), LocalKube(tmp_path), (), asyncio.Event())
+    flags = site._operator_flags(tmp_path / "kubeconfig")
+    site.release_ports()
+
+    def log_line() -> None:
+        structlog.get_logger("test").warning("it happened")
+
+    operator.configure(parse(flags, {}).logs, clock, stream)
+    log_line()
+    sdk.configure(clock, stream)
+    log_line()
+    with log_lines_to(lambda line: stream.write(f"{line}\n"), clock):
+        log_line()
+    written: list[str] = []
+    LogLines(written.append, clock, text=False).warning("up", "it happened")
+
+    entries = [json.loads(line) for line in (*stream.getvalue().splitlines(), *written)]
+    assert [entry["msg"] for entry in entries] == ["it happened"] * 4
+    assert [entry["level"] for entry in entries] == ["warning"] * 4
+    assert {entry["ts"] for entry in entries} == {"2030-01-01T12:04:11.250Z"}

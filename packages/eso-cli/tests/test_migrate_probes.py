@@ -104,16 +104,25 @@ def test_files_are_read_and_written_without_a_cluster(eso_inside: Any, tmp_path:
     assert eso_inside("migrate", "-f", str(tmp_path / "none.yaml")).returncode == 2
 
 
-def test_a_folder_without_manifests_is_an_error_of_every_command_that_reads_files(
-    eso_inside: Any, tmp_path: Path
-) -> None:
+def test_a_folder_without_manifests_is_an_error_of_commands_that_read_files(eso_inside: Any, tmp_path: Path) -> None:
     place = str(tmp_path)
-    commands = (["migrate"], ["plan", "--offline"], ["preflight"], ["render"], ["provider", "list", "--needed"])
+    commands = (["migrate"], ["preflight"], ["render"], ["provider", "list", "--needed"])
 
     answers = [eso_inside(*command, "-f", place) for command in commands]
 
     assert [answer.returncode for answer in answers] == [2] * len(commands)
     assert all(f"{place}: holds no manifest" in answer.stderr for answer in answers)
+
+
+def test_a_file_that_cannot_be_written_is_named_in_one_sentence(eso_inside: Any, tmp_path: Path) -> None:
+    file, out = tmp_path / "in.yaml", tmp_path / "out" / "a" / "fake.provider.secretstore.external-secrets.io-s.yaml"
+    file.write_text(yaml.safe_dump_all([store()]))
+    out.parent.mkdir(parents=True)
+    out.symlink_to("/dev/full")
+
+    done = eso_inside("migrate", "-f", str(file), "--output-dir", str(tmp_path / "out"))
+
+    assert (done.returncode, done.stderr) == (2, f"eso migrate: {out}: No space left on device\n")
 
 
 async def test_of_files_a_rollback_names_the_objects_to_delete(

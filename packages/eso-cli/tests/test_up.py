@@ -230,6 +230,31 @@ def test_a_ready_file_that_cannot_be_written_is_named_in_one_sentence(tmp_path: 
     assert len(refused.stderr.splitlines()) == 1
 
 
+NO_TMPFS = subprocess.run(["unshare", "-rm", "true"], check=False, capture_output=True).returncode != 0
+
+
+@pytest.mark.skipif(NO_TMPFS, reason="a small file system needs unshare -rm")
+@pytest.mark.parametrize("size", ["12k", "60k", "200k", "1m"])
+def test_a_full_disk_is_named_in_one_sentence_whenever_the_start_meets_it(tmp_path: Path, size: str) -> None:
+    mounting = f"mount -t tmpfs -o size={size} none {tmp_path}"
+    starting = f"{mounting} && exec {ESO} up --no-operator --data-dir {tmp_path}/data"
+
+    refused = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", starting],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SECONDS,
+    )
+
+    said = [line for line in refused.stderr.splitlines() if not line.startswith("{")]
+    assert refused.returncode == 1
+    assert len(said) == 1
+    assert said[0].startswith("eso up: ")
+    assert "is full; free some space" in said[0] or "No space left on device" in said[0]
+    assert refused.stdout == ""
+
+
 @pytest.mark.parametrize(
     ("failure", "said"),
     [

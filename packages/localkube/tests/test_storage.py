@@ -398,7 +398,10 @@ class TestFailedCommit:
         results = await asyncio.gather(*(batch.committed() for batch in big), return_exceptions=True)
 
         assert [type(result) for result in results] == [StatusError] * 3
-        assert {result.code for result in results if isinstance(result, StatusError)} == {500}
+        said = {(result.code, result.message) for result in results if isinstance(result, StatusError)}
+        assert said == {
+            (507, f"the disk of data directory {tmp_path} is full; free some space; nothing was changed"),
+        }
         assert heard == []
         assert store.latest(key("big0")) is None
         assert names(store.scan("configmaps")) == ["default/before"]

@@ -1,7 +1,7 @@
 """Log lines of `eso up` and its child processes: JSON for collectors, one readable line for people.
 
-    {"component":"operator","level":"warning","ts":1762300000.25,"msg":"external secret reconciled","why":"…"}
-    12:04:11 warning operator  external secret reconciled  why="…"
+    {"component":"operator","level":"warning","ts":"2026-11-05T09:46:40.250Z","msg":"store became ready","why":"…"}
+    2026-11-05T09:46:40.250Z warning operator  store became ready  why="…"
 
 Every process logs one JSON object a line with `level`, `ts` and `msg`; the remaining keys are the variable parts. All
 lines go to a file. The user sees those of `eso up` itself and, of its children, errors: the state of objects is in
@@ -13,12 +13,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import Enum, StrEnum, auto
 from pathlib import Path
 from typing import Any, Final
 
-from kubebase.clock import Clock
+from kubebase.clock import Clock, log_time
 
 _ERRORS: Final = ("error", "critical", "fatal")
 _KEPT_BYTES: Final = 16 * 1024 * 1024
@@ -29,6 +29,7 @@ _UNITS: Final = (1e9, 1e3)
 """Nanoseconds and milliseconds in a second."""
 _FAR: Final = 1e8
 """A number of seconds since 1970 that every current time exceeds; it distinguishes the units of a timestamp."""
+_NO_TIME: Final = "-" * len("2026-11-05T09:46:40.250Z")
 _OWN: Final = ("component", "level", "ts", "msg")
 
 
@@ -116,7 +117,7 @@ class LogLines:
         self._own(component, "warning", text, show=True)
 
     def _own(self, component: str, level: str, text: str, *, show: bool) -> None:
-        entry = {"component": component, "level": level, "ts": self._clock.now().timestamp(), "msg": text}
+        entry = {"component": component, "level": level, "ts": log_time(self._clock.now()), "msg": text}
         self._log(entry, show=show)
 
     def _log(self, entry: dict[str, Any], *, show: bool) -> None:
@@ -128,7 +129,7 @@ class LogLines:
     def _readable(self, entry: dict[str, Any]) -> str:
         level = str(entry.get("level", "info"))
         rest = "".join(f"  {key}={_shown(value)}" for key, value in entry.items() if key not in _OWN)
-        head = f"{_local_time(entry.get('ts'))} {level:7} {entry['component']}  {entry.get('msg', '')}"
+        head = f"{_time(entry.get('ts'))} {level:7} {entry['component']}  {entry.get('msg', '')}"
         if not self._colour:
             return f"{head}{rest}"
         return f"{_COLOURS.get(level, '')}{head}{_PLAIN}\x1b[2m{rest}{_PLAIN}"
@@ -142,22 +143,22 @@ def _entry(line: str) -> dict[str, Any] | None:
     return entry if isinstance(entry, dict) else None
 
 
-def _local_time(stamp: object) -> str:
-    """Format the time of day where the reader is. `ts` has one of the encodings of `--zap-time-encoding`."""
+def _time(stamp: object) -> str:
+    """Format the time of a line. `ts` has one of the encodings of `--zap-time-encoding`."""
     try:
         match stamp:
             case str():
                 moment = datetime.fromisoformat(stamp)
             case bool() | None:
-                return "--:--:--"
+                return _NO_TIME
             case float() | int():
                 unit = next((size for size in _UNITS if stamp > size * _FAR), 1.0)
-                moment = datetime.fromtimestamp(stamp / unit).astimezone()
+                moment = datetime.fromtimestamp(stamp / unit, UTC)
             case _:
-                return "--:--:--"
+                return _NO_TIME
     except (ValueError, OverflowError, OSError):
-        return "--:--:--"
-    return f"{moment.astimezone():%H:%M:%S}"
+        return _NO_TIME
+    return log_time(moment)
 
 
 def _shown(value: object) -> str:

@@ -382,7 +382,7 @@ def new_provider(
     try:
         write(target, name)
     except (ScaffoldError, OSError) as problem:
-        said = f"{problem.filename}: {problem.strerror}" if isinstance(problem, OSError) else problem
+        said = f"{problem.filename or target}: {problem.strerror}" if isinstance(problem, OSError) else problem
         typer.echo(f"eso provider new: {said}", err=True)
         raise typer.Exit(1) from None
     typer.echo(f"{target} holds a provider that runs; its README says how to go on")

@@ -42,6 +42,7 @@ from eso_cli.providers import (
 from eso_cli.supervisor import Component, supervised
 from eso_operator.process.flags import parse
 from eso_operator.process.settings import SettingsError
+from eso_operator.telemetry.settings import TimeEncoding
 from eso_sdk.installed import ProviderNameError, unloadable
 from eso_sdk.tracebacks import seat
 from kubebase.clock import Clock, SystemClock
@@ -53,12 +54,14 @@ from localkube.manifests import ManifestError, install, remove
 from localkube.model import ListQuery
 from localkube.process import Files, Prepare, StartError, run, write_ready
 from localkube.server import LocalKube
+from localkube.traces import log_lines_to
 
 _READY_SECONDS: Final = 90.0
 _POLL_SECONDS: Final = 0.05
 _LATE_SECONDS: Final = 0.25
 _AGAIN_SECONDS: Final = 5.0
 _COMPONENT: Final = "up"
+_API_SERVER: Final = "apiserver"
 _ALLOW_ADDRESS: Final = "ESO_PROVIDER_ALLOW_ADDRESS"
 _AMBIENT_IDENTITY: Final = "ESO_PROVIDER_AMBIENT_IDENTITY"
 
@@ -96,12 +99,13 @@ class Options:
 async def serve(options: Options) -> int:
     """Run until a signal arrives; return 0, or 1 if the start failed or a task ended with an error."""
     stop, progress = asyncio.Event(), Progress()
-    ports = ExitStack()
+    held = ExitStack()
     try:
         kube = LocalKube(options.data_dir, port=options.port)
         site = Site(options, kube, options.planned_providers(), stop, progress)
-        ports.callback(site.end)
+        held.callback(site.end)
         site.check_options()
+        held.enter_context(log_lines_to(lambda line: site.log.passed_on(_API_SERVER, line), SystemClock()))
         progress.show("starting the API server, the operator and the providers")
         await run(kube, site.objects(), options.files, announce=site.announce, company=site.company, stop=stop)
         site.tell("stopped")
@@ -109,7 +113,7 @@ async def serve(options: Options) -> int:
         progress.echo(f"eso up: {_said(problem, options)}", err=True)
         return 1
     finally:
-        ports.close()
+        held.close()
     return 0
 
 
@@ -174,7 +178,7 @@ class Site:
         self._stop = stop
         self._progress = progress or Progress()
         self._log_file = LogFile(options.log_file)
-        self._log = _log_lines(options, self._progress, self._log_file)
+        self.log = _log_lines(options, self._progress, self._log_file)
         self._announced = self._said_loopback = False
 
     def end(self) -> None:
@@ -217,7 +221,7 @@ class Site:
             if self._options.shared_providers:  # certificates of an earlier run would start providers without need
                 shutil.rmtree(provider.tls_folder, ignore_errors=True)
         try:
-            async with supervised(self._components(kubeconfig), self._clock, self._log) as start, TaskGroup() as tasks:
+            async with supervised(self._components(kubeconfig), self._clock, self.log) as start, TaskGroup() as tasks:
                 await prepare()
                 demand = self._demand()
                 running = _Running(start, tasks, client, demand)
@@ -361,6 +365,7 @@ class Site:
     def _operator_flags(self, kubeconfig: Path) -> list[str]:
         flags = ["--kubeconfig", str(kubeconfig), "--core-namespace", CORE_NAMESPACE]
         flags += ["--live-addr", f"127.0.0.1:{self._live_port.number}", "--metrics-addr", "0"]
+        flags += ["--zap-time-encoding", TimeEncoding.ISO8601]  # as the other processes do
         flags += ["--dashboard-addr", f"127.0.0.1:{self._dashboard_port.number}"]
         return [*flags, *(provider.trust for provider in self._providers.values()), *self._options.operator_flags]
 
@@ -405,10 +410,10 @@ class Site:
                 return False
 
     def tell(self, text: str) -> None:
-        self._log.info(_COMPONENT, text)
+        self.log.info(_COMPONENT, text)
 
     def _warn(self, text: str) -> None:
-        self._log.warning(_COMPONENT, text)
+        self.log.warning(_COMPONENT, text)
 
 
 def provider_component(provider: Supervised) -> Component:

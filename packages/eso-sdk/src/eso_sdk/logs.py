@@ -1,6 +1,6 @@
 """Log lines of a provider process: one JSON object each, on standard error, with a constant `msg` and bound keys.
 
-    {"level":"info","ts":"2030-01-01T00:00:00Z","msg":"call handled","method":"GetSecrets","code":"OK", ...}
+    {"level":"info","ts":"2030-01-01T00:00:00.000Z","msg":"call handled","method":"GetSecrets","code":"OK", ...}
 
 Nothing else is printed. Messages of libraries and crashes are logged with type and place only: their texts may contain
 secrets. A field named `traceback` may be longer than others (`tracebacks.py`).
@@ -21,7 +21,7 @@ from typing import Any, Final, TextIO
 import structlog
 
 from eso_sdk.tracebacks import MAX_TRACEBACK, seat
-from kubebase.clock import Clock, rfc3339
+from kubebase.clock import Clock, log_time
 
 _MAX_TEXT: Final = 512
 
@@ -30,7 +30,7 @@ def configure(clock: Clock, stream: TextIO = sys.stderr) -> None:
     """Configure every logger and exception hook of the process. Call this before anything logs."""
 
     def stamped(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-        return {"level": event.pop("level", "info"), "ts": rfc3339(clock.now()), **event}
+        return {"level": event.pop("level", "info"), "ts": log_time(clock.now()), **event}
 
     structlog.configure(
         processors=[

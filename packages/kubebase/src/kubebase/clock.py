@@ -52,5 +52,11 @@ def rfc3339(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def log_time(moment: datetime) -> str:
+    """Format the time of a log line, the same in every process: RFC 3339, UTC, milliseconds."""
+    utc = moment.astimezone(UTC)
+    return f"{utc:%Y-%m-%dT%H:%M:%S}.{utc.microsecond // 1000:03d}Z"
+
+
 def parse_rfc3339(text: str) -> datetime:
     return datetime.fromisoformat(text)

@@ -7,11 +7,11 @@ import asyncio
 import sys
 from pathlib import Path
 
-import structlog
-
+from kubebase.clock import SystemClock
 from localkube.manifests import ManifestError, load
 from localkube.process import Files, StartError, run
 from localkube.server import LocalKube, UnsafeAddressError
+from localkube.traces import log_lines_to
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -19,9 +19,9 @@ def main(arguments: list[str] | None = None) -> int:
     if (options.data_dir is None) != options.memory:
         return _failed("give either --data-dir or --memory", 2)
     # Standard output gets the line `ready`; the log goes to standard error.
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     try:
-        asyncio.run(_serve(options))
+        with log_lines_to(_log, SystemClock()):
+            asyncio.run(_serve(options))
     except (ManifestError, UnsafeAddressError, StartError) as problem:
         return _failed(str(problem), 1)
     return 0
@@ -38,6 +38,10 @@ async def _serve(options: argparse.Namespace) -> None:
 def _say(text: str) -> None:
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
+
+
+def _log(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
 
 
 def _failed(why: str, code: int) -> int:

@@ -133,5 +133,9 @@ def internal(message: str) -> StatusError:
     return StatusError(500, "InternalError", message)
 
 
+def insufficient_storage(message: str) -> StatusError:
+    return StatusError(507, "InsufficientStorage", message)
+
+
 def server_timeout(message: str, retry_after: int) -> StatusError:
     return StatusError(504, "Timeout", message, details={"retryAfterSeconds": retry_after})

@@ -90,6 +90,8 @@ async def _apply(cluster: Cluster, obj: JsonObject) -> None:
 
 def refusal(kind: ServedKind, obj: JsonObject, problem: StatusError) -> ManifestError:
     """Return why the API refused an object, without any of its values; of a Secret, the reason alone."""
+    if problem.code == 507:  # the disk is full: the object is not to blame
+        return ManifestError(f"{obj['kind']} {obj['metadata']['name']} was not stored: {problem.message}")
     secret = kind.storage_key == "secrets"
     why = problem.reason if secret else without_values(problem.message, obj, kind.schema.openapi)
     causes = problem.details.get("causes") or [{}]

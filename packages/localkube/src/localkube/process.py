@@ -19,6 +19,7 @@ from typing import Final
 from kubebase.meta import JsonObject
 from kubebase.tlsbuffers import shrink_tls_buffers
 from localkube.access.files import write_private
+from localkube.errors import StatusError
 from localkube.manifests import ManifestError, install
 from localkube.server import LocalKube
 from localkube.storage import StorageError
@@ -76,7 +77,7 @@ async def run(
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     try:
         await kube.listen()
-    except (OSError, StorageError) as problem:
+    except (OSError, StorageError, StatusError) as problem:
         raise StartError(str(problem)) from problem
     try:
         _write_kubeconfig(kube, files)

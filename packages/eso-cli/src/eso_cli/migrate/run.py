@@ -116,8 +116,11 @@ def _write(folder: Path, obj: JsonObject) -> None:
     """Write one object to NAMESPACE/KIND.GROUP-NAME.yaml below the folder."""
     one = id_of(obj)
     place = folder / (one.namespace or "cluster") / f"{one.kind.lower()}.{one.group}-{one.name}.yaml"
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_text(as_yaml([obj]))
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(as_yaml([obj]))
+    except OSError as problem:
+        raise InputError(f"{problem.filename or place}: {problem.strerror}") from None
 
 
 def _bare(obj: JsonObject) -> JsonObject:

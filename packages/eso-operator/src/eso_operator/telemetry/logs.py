@@ -21,7 +21,7 @@ from typing import Any, Final, TextIO
 
 from eso_operator.telemetry.redact import printable
 from eso_operator.telemetry.settings import LogLevel, LogSettings, TimeEncoding
-from kubebase.clock import Clock
+from kubebase.clock import Clock, log_time
 from kubebase.plainlogs import structlog
 from kuberun.controller import place_of
 
@@ -74,7 +74,7 @@ def timestamp(moment: datetime, encoding: TimeEncoding) -> float | int | str:
         case TimeEncoding.NANO:
             return int(moment.timestamp()) * 1_000_000_000 + moment.microsecond * 1000
         case TimeEncoding.ISO8601:
-            return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
+            return log_time(moment)
         case TimeEncoding.RFC3339:
             return f"{moment:%Y-%m-%dT%H:%M:%S}Z"
         case TimeEncoding.RFC3339NANO:

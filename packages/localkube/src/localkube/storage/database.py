@@ -17,7 +17,7 @@ from pathlib import Path
 
 from localkube.storage.cipher import KEY_FILE, Cipher
 from localkube.storage.records import Change, Key, Record, tombstone
-from localkube.storage.trouble import StorageError
+from localkube.storage.trouble import StorageError, is_full, no_space
 
 SCHEMA_VERSION = 1
 DATABASE_FILE = "localkube.db"
@@ -66,6 +66,8 @@ class Database:
             return cls._open(directory, encrypted)
         except (sqlite3.Error, OSError) as exc:
             where = directory / DATABASE_FILE if directory else "memory"
+            if is_full(exc):
+                raise StorageError(f"database {where} cannot be opened: {no_space(directory)}") from exc
             raise StorageError(f"database {where} cannot be opened: {exc}") from exc
 
     @classmethod

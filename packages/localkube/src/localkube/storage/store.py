@@ -21,10 +21,11 @@ import structlog
 
 from kubebase.clock import Clock
 from kubebase.meta import JsonObject
-from localkube.errors import internal
+from localkube.errors import StatusError, insufficient_storage, internal
 from localkube.storage.database import Database
 from localkube.storage.directory import Directory
 from localkube.storage.records import Change, ChangeType, Key, Record, encode, tombstone
+from localkube.storage.trouble import is_full, no_space
 from localkube.storage.view import History, Objects
 from localkube.traces import report_defect
 
@@ -51,17 +52,17 @@ class Batch:
         self.changes: list[Change] = []
         self.compact_to: int | None = None
         self.done = asyncio.Event()
-        self.failure: str | None = None
+        self.failure: StatusError | None = None
 
-    def finish(self, failure: str | None) -> None:
+    def finish(self, failure: StatusError | None) -> None:
         self.failure = failure
         self.done.set()
 
     async def committed(self) -> None:
-        """Return once the batch is on disk and visible; raise a 500 if it could not be written."""
+        """Return once the batch is on disk and visible; raise a 500 if it could not be written, 507 on a full disk."""
         await self.done.wait()
         if self.failure is not None:
-            raise internal(self.failure)
+            raise StatusError(self.failure.code, self.failure.reason, self.failure.message)
 
 
 class ObjectStorage:
@@ -281,7 +282,7 @@ class ObjectStorage:
             else:
                 self._abandon(batch, failure)
 
-    async def _write(self, batch: Batch) -> str | None:
+    async def _write(self, batch: Batch) -> StatusError | None:
         try:
             self._database.stage(batch.changes, batch.compact_to)
             await asyncio.get_running_loop().run_in_executor(self._thread, self._database.commit)
@@ -290,8 +291,10 @@ class ObjectStorage:
             try:
                 self._database.rollback()
             except sqlite3.Error as also:
-                failure += f"; and the transaction could not be rolled back: {also}"
-            return failure
+                return internal(f"{failure}; and the transaction could not be rolled back: {also}")
+            if is_full(exc):
+                return insufficient_storage(f"{no_space(self.path)}; nothing was changed")
+            return internal(failure)
         return None
 
     def _trim(self, batch: Batch) -> None:
@@ -322,7 +325,7 @@ class ObjectStorage:
                     report_defect(_log, "a listener failed", exc, object=change.key.path, resource=change.key.resource)
             change.forget_objects()
 
-    def _abandon(self, batch: Batch, failure: str) -> None:
+    def _abandon(self, batch: Batch, failure: StatusError) -> None:
         """Fail every write of the batch, and every write decided on top of it."""
         waiting, self._waiting = self._waiting, Batch()
         self._overlay.clear()
