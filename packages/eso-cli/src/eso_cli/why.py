@@ -26,7 +26,7 @@ from kuberun.errors import ApiError, KubeError
 from kuberun.transport import AiohttpTransport
 
 HEALTHY, UNWELL, UNUSABLE = 0, 1, 2
-"""Exit codes: every step is good; one is not; unknown, because of an option or the API server."""
+"""Exit codes: the object is fine; it is not, or waits; unknown, because of an option or the API server."""
 
 _SUGGESTED: Final = 3
 _SIGNS: Final = {Mark.GOOD: "✓", Mark.BAD: "✗", Mark.OPEN: "?"}
@@ -74,7 +74,7 @@ async def run(options: Options, clock: Clock | None = None) -> int:
     story = story_of(evidence, now)
     story = replace(story, head=replace(story.head, notes=(*story.head.notes, *hints)))
     typer.echo(json.dumps(as_json(story), indent=2) if options.as_json else "\n".join(lines(story, now)))
-    return HEALTHY if story.healthy else UNWELL
+    return HEALTHY if story.healthy and story.head.mark is not Mark.OPEN else UNWELL
 
 
 async def _found(client: Client, kinds: list[AnyKind], key: ObjectKey) -> Evidence | Sight:
