@@ -35,6 +35,7 @@ from eso_operator.controllers.secretstore import verdict
 from eso_operator.controllers.secretstore.kinds import STORE_KINDS, Generation
 from eso_operator.reading.fetched import Failure
 from eso_operator.report.steps import Step
+from eso_operator.resolving.resolved import Reason
 from eso_operator.targets.target import Done
 from eso_operator.testing.clusters import serving
 from eso_operator.testing.externalsecrets import external_secret, snapshot
@@ -49,6 +50,7 @@ from pages.markdown import DocsError
 _REASONS: Final = (reasons.SYNCED, reasons.DELETED, reasons.MISSING)
 CAUSE: Final = "CAUSE"
 """Stands for any of the causes."""
+_STARTING: Final = Failure("path", Reason.STARTING.value, "message", waits=1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,7 @@ def _external_secret() -> Facts:
     outcomes: list[of_external_secret.Outcome] = [
         *(of_external_secret.Synced(reason=reason) for reason in _REASONS),
         of_external_secret.Synced(remarks=("why",)),
+        of_external_secret.Waiting((_STARTING,)),
         of_external_secret.Failed(Step.WRITE),
         of_external_secret.Stalled(Step.WRITE),
         *(left(CAUSE) for left in (of_external_secret.Collided, of_external_secret.Unseen, of_external_secret.Ignored)),
@@ -107,6 +110,7 @@ def _push_secret() -> Facts:
         of_push_secret.SourceDeleted(),
         NotDue(CAUSE, None),
         of_push_secret.Failed(Step.PUSH, (Failure("path", CAUSE, "message"),)),
+        of_push_secret.Failed(Step.PUSH, (_STARTING,)),
         of_push_secret.Collided(CAUSE),
         of_push_secret.Ignored(CAUSE),
     ]
@@ -153,6 +157,7 @@ def _stores(generation: Generation) -> Facts:
         verdict.Unverified(fine, ""),
         verdict.Broken(CAUSE, ""),
         verdict.Throttled("", 1.0),
+        verdict.Waiting(Reason.STARTING.value, "", 1.0),
     ]
     _complete(verdict.Verdict, verdicts)
     kind = next(kind for kind in STORE_KINDS if kind.generation is generation)
@@ -170,6 +175,7 @@ def _classes() -> Facts:
     more = msgspec.structs.replace(spec, serves=[ServedKind(group="example.com", version="v1", kind="Other")])
     unanswered = of_class.Unanswered(CAUSE, "")
     tried: list[tuple[ProviderClassSpec, of_class.Result]] = [(spec, answered), (more, answered), (spec, unanswered)]
+    tried.append((spec, replace(unanswered, starts_within=1.0)))
     _complete(of_class.Result, [result for _, result in tried])
     status = ProviderClassStatus()
     return _said(of_class.report_of(wanted, status, came, now=START, interval=1.0) for wanted, came in tried)

@@ -29,7 +29,7 @@ from kuberun.client import Client
 from kuberun.errors import KubeError
 
 HEALTHY, UNWELL, UNUSABLE = 0, 1, 2
-"""Exit codes: every step is good; one is not; unknown, because of an option or the API server."""
+"""Exit codes: the object is fine; it is not, or waits; unknown, because of an option or the API server."""
 
 _SUGGESTED: Final = 3
 _MAX_SUBJECTS: Final = 5
@@ -77,7 +77,7 @@ async def run(options: Options, clock: Clock | None = None) -> int:
     story = story_of(evidence, now)
     story = replace(story, head=replace(story.head, notes=(*story.head.notes, *hints)))
     typer.echo(json.dumps(as_json(story), indent=2) if options.as_json else "\n".join(lines(story, now)))
-    return HEALTHY if story.healthy else UNWELL
+    return HEALTHY if story.healthy and story.head.mark is not Mark.OPEN else UNWELL
 
 
 async def _explain_secret(client: Client, key: ObjectKey, options: Options, now: datetime) -> int:
