@@ -164,7 +164,7 @@ def test_every_process_of_eso_up_writes_the_time_in_one_format(tmp_path: Path) -
     clock, stream = VirtualClock(AT + timedelta(microseconds=250_999)), StringIO()
     site = Site(Options(tmp_path, tmp_path / "kubeconfig", 0, None), LocalKube(tmp_path), (), asyncio.Event())
     flags = site._operator_flags(tmp_path / "kubeconfig")
-    site.release_ports()
+    site.end()
 
     def log_line() -> None:
         structlog.get_logger("test").warning("it happened")
