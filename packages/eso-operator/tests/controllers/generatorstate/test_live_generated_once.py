@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from eso_api.externalsecret import EXTERNAL_SECRET
+from eso_api.secretstore import SECRET_STORE
 from eso_api.v2.generator import GENERATOR
 from eso_operator.targets.hashes import synced_version
 from eso_operator.targets.marks import GENERATED_PREFIX
@@ -28,6 +29,7 @@ pytestmark = pytest.mark.live
 ES = EXTERNAL_SECRET.resource()
 MAKERS = MAKER.resource()
 GENERATORS = GENERATOR.resource()
+STORES = SECRET_STORE.resource()
 CONFIG: JsonObject = {"url": "https://maker.example.com"}
 ONCE = [
     pytest.param({"refreshInterval": "0"}, id="interval 0"),
@@ -43,6 +45,10 @@ POLICIES = [
     pytest.param({"creationPolicy": "CreateOrMerge"}, id="create or merge"),
     pytest.param({"manifest": {"apiVersion": "v1", "kind": "ConfigMap"}}, id="config map"),
 ]
+MIXED: JsonObject = {
+    "secretStoreRef": {"name": "store"},
+    "data": [{"secretKey": "user", "remoteRef": {"key": "user"}}],
+}
 REQUESTS = 14
 """More than a sync has, so that the last strike never comes."""
 
@@ -51,6 +57,8 @@ async def furnished(shop: Any) -> None:
     await shop.bench.create(MAKERS, "config", spec=CONFIG)
     ref = {"apiVersion": MAKERS.api_version, "kind": "Maker", "name": "config"}
     await shop.bench.create(GENERATORS, "gen", spec={"providerConfig": {"providerRef": ref}})
+    shop.provider.data["user"] = b"admin"
+    await shop.bench.create(STORES, "store", spec={"provider": {"fake": {"data": []}}})
 
 
 async def touched(shop: Any, name: str, tick: int) -> None:
@@ -164,6 +172,7 @@ async def test_that_holds_for_every_target(workshop: Any, target: JsonObject) ->
         pytest.param(ONCE[0].values[0], Fault.KILLED_BEFORE, id="interval 0, before a request"),
         *(pytest.param(each.values[0], Fault.KILLED_AFTER, id=str(each.id)) for each in (*ONCE, *LATER)),
         *(pytest.param({"target": each.values[0]}, Fault.KILLED_AFTER, id=str(each.id)) for each in POLICIES),
+        pytest.param(MIXED, Fault.KILLED_AFTER, id="with values of a store"),
     ],
 )
 async def test_the_next_process_does_not_replace_a_password(workshop: Any, fault: Fault, spec: JsonObject) -> None:
