@@ -16,6 +16,8 @@ BY_NAME: dict[str, AnyKind] = {kind.crd_name: kind for kind in installed_kinds()
 CORE = "external-secrets.io"
 GENERATORS = "generators.external-secrets.io"
 ACCEPTED = ""
+NO_DURATION = "must be a duration such as 30s, 5m or 1h30m, or a number of seconds; units are ns, us, ms, s, m and h"
+NEGATIVE = "must not be negative"
 
 DATA = [{"secretKey": "password", "remoteRef": {"key": "app"}}]
 GENERATOR = {"generatorRef": {"kind": "Password", "name": "p"}}
@@ -50,7 +52,9 @@ EXTERNAL_SECRETS = [
     pytest.param({"refreshInterval": 0, "data": DATA}, ACCEPTED, id="R23 integer zero"),
     pytest.param({"refreshInterval": "0", "data": DATA}, ACCEPTED, id="R23 zero as text"),
     pytest.param({"refreshInterval": "1h30m", "data": DATA}, ACCEPTED, id="a Go duration"),
-    pytest.param({"refreshInterval": "1d", "data": DATA}, "spec.refreshInterval", id="no days in Go durations"),
+    pytest.param({"refreshInterval": "1d", "data": DATA}, NO_DURATION, id="no days in Go durations"),
+    pytest.param({"refreshInterval": "60", "data": DATA}, NO_DURATION, id="no text without a unit"),
+    pytest.param({"refreshInterval": "-5m", "data": DATA}, ACCEPTED, id="less than zero means once, as in Go"),
     pytest.param({"refreshInterval": True, "data": DATA}, "spec.refreshInterval", id="not a boolean"),
     pytest.param({"refreshPolicy": "Sometimes", "data": DATA}, "Unsupported value", id="unknown refresh policy"),
     pytest.param({"refreshTrigger": "Push", "data": DATA}, "Unsupported value", id="unknown refresh trigger"),
@@ -235,8 +239,9 @@ AWS = {"service": "SecretsManager", "region": "eu"}
         ),
         pytest.param({"provider": {"fake": {"data": []}}, "refreshInterval": 60}, ACCEPTED, id="seconds"),
         pytest.param({"provider": {"fake": {"data": []}}, "refreshInterval": "5m"}, ACCEPTED, id="a duration"),
-        pytest.param(FAKE | {"refreshInterval": -1}, "refreshInterval", id="negative"),
-        pytest.param(FAKE | {"refreshInterval": "-1s"}, "refreshInterval", id="negative text"),
+        pytest.param(FAKE | {"refreshInterval": -1}, NEGATIVE, id="negative"),
+        pytest.param(FAKE | {"refreshInterval": "-5m"}, NEGATIVE, id="negative text"),
+        pytest.param(FAKE | {"refreshInterval": "1d"}, NO_DURATION, id="no days"),
     ],
 )
 async def test_secret_store(api: RawApi, namespace: str, spec: dict[str, Any], refusal: str) -> None:

@@ -87,8 +87,14 @@ NonEmpty = Annotated[str, shaped(minLength=1)]
 
 # A duration as Go writes it (`1h0m0s`), or a whole number of seconds. `durations.py` parses it.
 DURATION_PATTERN = r"^[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$"
-Interval = Annotated[int | str, shaped(pattern=DURATION_PATTERN)]
-PositiveInterval = Annotated[int | str, shaped(pattern=DURATION_PATTERN.replace("[-+]?", "[+]?"), minimum=0)]
+# Rules, because the API server would answer a mismatch of a pattern with the pattern. A number differs from its text.
+_IS_DURATION = {
+    "rule": f"string(self) != self || self.matches('{DURATION_PATTERN.replace(chr(92) + '.', '[.]')}')",
+    "message": "must be a duration such as 30s, 5m or 1h30m, or a number of seconds; units are ns, us, ms, s, m and h",
+}
+_IS_POSITIVE = {"rule": "!string(self).startsWith('-')", "message": "must not be negative"}
+Interval = Annotated[int | str, shaped(x_kubernetes_validations=[_IS_DURATION])]
+PositiveInterval = Annotated[int | str, shaped(x_kubernetes_validations=[_IS_DURATION, _IS_POSITIVE])]
 Duration = Annotated[str, shaped(pattern=DURATION_PATTERN)]
 
 Timestamp = Annotated[str | None, shaped(format="date-time")]
