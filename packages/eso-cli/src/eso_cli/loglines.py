@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final
 
+from eso_cli.terminal import escaped
 from kubebase.clock import Clock, log_time
 
 _QUIET_LEVELS: Final = ("debug", "info")
@@ -49,7 +50,7 @@ class LogLines:
         """Write a line of a child process. A line that is not JSON, such as a crash, is written as it is."""
         entry = _entry(line)
         if entry is None:
-            self._write(f"{component} | {line}")
+            self._write(f"{component} | {escaped(line)}")
         else:
             self._show({"component": component, **entry})
 
@@ -65,12 +66,12 @@ class LogLines:
     def _show(self, entry: dict[str, Any]) -> None:
         if self._quiet and entry.get("level") in _QUIET_LEVELS:
             return
-        self._write(self._readable(entry) if self._text else json.dumps(entry, ensure_ascii=False))
+        self._write(self._readable(entry) if self._text else escaped(json.dumps(entry, ensure_ascii=False)))
 
     def _readable(self, entry: dict[str, Any]) -> str:
-        level = str(entry.get("level", "info"))
-        rest = "".join(f"  {key}={_shown(value)}" for key, value in entry.items() if key not in _OWN)
-        head = f"{_time(entry.get('ts'))} {level:7} {entry['component']}  {entry.get('msg', '')}"
+        level = escaped(str(entry.get("level", "info")))
+        rest = "".join(f"  {escaped(key)}={_shown(value)}" for key, value in entry.items() if key not in _OWN)
+        head = f"{_time(entry.get('ts'))} {level:7} {entry['component']}  {escaped(str(entry.get('msg', '')))}"
         if not self._colour:
             return f"{head}{rest}"
         return f"{_COLOURS.get(level, '')}{head}{_PLAIN}\x1b[2m{rest}{_PLAIN}"

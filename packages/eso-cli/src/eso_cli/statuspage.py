@@ -45,7 +45,7 @@ class Scene:
 
 
 def lines(scene: Scene) -> Iterator[str]:
-    """Yield the page. `typer.echo` strips the colours if the output is not a terminal."""
+    """Yield the page. `echo` strips the colours if the output is not a terminal."""
     yield _summary(scene)
     for cause in scene.causes[:MAX_CAUSES]:
         yield ""

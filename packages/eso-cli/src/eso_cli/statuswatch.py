@@ -14,13 +14,12 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any, Final
 
-import typer
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
 from eso_cli.statuspage import Scene, as_json, headline, lines
-from eso_cli.terminal import sign
+from eso_cli.terminal import echo, sign
 from eso_operator.insight.overview import AnyKind, CachedObjects, Missing, gap_of, gather
 from eso_operator.insight.overviewrows import OVERVIEW_KINDS, ObjectId
 from eso_operator.insight.overviewtimes import time_of_day
@@ -181,5 +180,5 @@ class _Changes:
 
 
 def _line(text: str) -> None:
-    typer.echo(text)
+    echo(text, coloured=True)
     sys.stdout.flush()

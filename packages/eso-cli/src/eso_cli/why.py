@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import typer
 
-from eso_cli.terminal import printable, sign
+from eso_cli.terminal import echo, printable, sign
 from eso_operator.insight.evidence import Evidence, gather
 from eso_operator.insight.facts import Fact, Mark, Recorded, Story, moment
 from eso_operator.insight.kinds import AnyKind, kinds_named, known_words
@@ -73,7 +73,7 @@ async def run(options: Options, clock: Clock | None = None) -> int:
         return _refuse(f"{evidence.kind} {evidence.key}: {evidence.why}")
     story = story_of(evidence, now)
     story = replace(story, head=replace(story.head, notes=(*story.head.notes, *hints)))
-    typer.echo(json.dumps(as_json(story), indent=2) if options.as_json else "\n".join(lines(story, now)))
+    echo(json.dumps(as_json(story), indent=2) if options.as_json else "\n".join(lines(story, now)), coloured=True)
     return HEALTHY if story.healthy else UNWELL
 
 
@@ -120,7 +120,7 @@ def _unknown(word: str) -> str:
 
 
 def lines(story: Story, now: datetime) -> Iterator[str]:
-    """Yield the story as text; `typer.echo` strips the colours if the output is not a terminal.
+    """Yield the story as text; `echo` strips the colours if the output is not a terminal.
 
     The object is the title. It has a sign only if it is the cause or nothing is bad, so that the first ✗ is the cause.
     """
@@ -165,5 +165,5 @@ def _styled(mark: Mark) -> str:
 
 
 def _refuse(problem: str) -> int:
-    typer.echo(f"eso why: {printable(problem)}", err=True)
+    echo(f"eso why: {printable(problem)}", err=True)
     return UNUSABLE
