@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -50,6 +51,25 @@ def test_the_same_option_means_the_same_in_each_command() -> None:
                 said.setdefault(option, set()).add(text)
 
     assert {option: len(texts) for option, texts in said.items()} == {"--namespace": 1, "--context": 1, "--output": 1}
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_each_command_has_a_short_option_for_its_help(path: str) -> None:
+    shown = [CliRunner().invoke(commands, [*path.split()[1:], option]) for option in ("-h", "--help")]
+
+    assert [each.exit_code for each in shown] == [0, 0]
+    assert shown[0].output == shown[1].output
+    assert "usage: " in shown[0].output.lower()
+
+
+@pytest.mark.parametrize("path", sorted(COMMANDS.keys() - {"eso operator"}))
+def test_the_help_shows_no_type_of_python(path: str) -> None:
+    shown = CliRunner().invoke(commands, [*path.split()[1:], "--help"], env={"COLUMNS": "300"}).output
+
+    options = [line for line in shown.splitlines() if " --" in line]
+    assert [
+        line for line in options if re.search(r"<[a-z]|list\[|\b(str|bool|int|float|None|Path|class)\b", line)
+    ] == []
 
 
 @pytest.mark.parametrize(

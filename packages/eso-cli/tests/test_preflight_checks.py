@@ -475,4 +475,4 @@ def test_a_page_shows_some_details_and_json_all_of_them() -> None:
     assert "    and 2 more; `eso preflight -o json` lists them" in told
     assert "    next: do this" in told
     assert len(fields["details"]) == fields["detailsCount"] == MAX_DETAILS + 2
-    assert fields["says"] == "many[2J"
+    assert fields["says"] == r"many\x1b[2J"

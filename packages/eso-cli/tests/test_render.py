@@ -34,6 +34,7 @@ spec:
           second {{ .user }}
 """
 VALUES = "user: CANARY-ada\n"
+HINT = "eso render: there are no values; name a file that stands in for the fetched ones: --values"
 
 
 @pytest.fixture
@@ -371,7 +372,9 @@ def test_every_error_of_a_push_template_is_reported(write: Write, capsys: Printe
     code = run(Options(manifest))
 
     assert code == FAILED
-    assert [line.split(":")[1] for line in capsys.readouterr().err.splitlines()] == ["8", "9"]
+    *errors, hint = capsys.readouterr().err.splitlines()
+    assert [line.split(":")[1] for line in errors] == ["8", "9"]
+    assert hint == HINT
 
 
 def test_an_error_in_a_config_map_points_into_the_config_map(write: Write, capsys: Printed) -> None:
@@ -466,7 +469,26 @@ def test_a_list_as_kubectl_prints_it_is_read_object_by_object(write: Write, caps
     assert (code, shown) == (RENDERED, ["one", "other"])
     assert failed == FAILED
     places = [line.partition(": ")[0] for line in capsys.readouterr().err.splitlines()]
-    assert places == [f"{path}:4", f"{path}:4", f"{path}:5", f"{path}:5"]
+    assert places == [f"{path}:4", f"{path}:4", f"{path}:5", f"{path}:5", "eso render"]
+
+
+@pytest.mark.parametrize(
+    ("target", "values", "hints"),
+    [
+        pytest.param("", None, [HINT], id="a target that would be empty"),
+        pytest.param("", "user: admin\n", [], id="values for it"),
+        pytest.param("target: {template: {data: {mode: dark}}}", None, [], id="a template that needs none"),
+    ],
+)
+def test_missing_values_are_hinted_at(
+    write: Write, capsys: Printed, target: str, values: str | None, hints: list[str]
+) -> None:
+    path = write("es.yaml", f"kind: ExternalSecret\nmetadata: {{name: a}}\nspec:\n  data: []\n  {target}\n")
+
+    code = run(Options(path, None if values is None else write("values.yaml", values)))
+
+    assert code == RENDERED
+    assert capsys.readouterr().err.splitlines() == hints
 
 
 def test_a_missing_file_is_named(tmp_path: Path, capsys: Printed) -> None:

@@ -402,8 +402,8 @@ def test_text_of_other_writers_cannot_control_a_terminal() -> None:
 
     printed = list(_without_colours(lines(story, NOW)))
 
-    assert printed == ["✗ a[2Jb cd", "    n ote"]
-    assert as_json(story)["cause"] == "a[2Jb cd"
+    assert printed == [r"✗ a\x1b[2Jb c\u202ed", "    n ote"]
+    assert as_json(story)["cause"] == r"a\x1b[2Jb c\u202ed"
 
 
 def _without_colours(told: Iterator[str]) -> Iterator[str]:

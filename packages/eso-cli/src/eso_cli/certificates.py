@@ -12,10 +12,9 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-import typer
-
 from eso_cli.connecting import load
 from eso_cli.providers import CORE_NAMESPACE, keep_certificates
+from eso_cli.terminal import echo
 from eso_operator.resolving.resolved import ServiceKey
 from kubebase.clock import SystemClock
 from kuberun.client import Client
@@ -63,4 +62,4 @@ def _refuse(why: str) -> int:
 
 
 def _tell(text: str) -> None:
-    typer.echo(f"eso provider certificates: {text}", err=True)
+    echo(f"eso provider certificates: {text}", err=True)

@@ -6,9 +6,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import typer
-
 from eso_cli.progress import Progress
+from eso_cli.terminal import echo
 from eso_conformance import CaseResult, Fixture, FixtureError, Profile, Target, UnreachableError, Verdict, load, run
 from eso_conformance.subject import Identity, read_identity
 
@@ -32,10 +31,10 @@ async def conform(options: Options) -> int:
         target = _target(options)
         results = [result async for result in _printed(target, options.profiles, fixture)]
     except (FixtureError, UnreachableError) as problem:
-        typer.echo(f"eso conformance: {problem}", err=True)
+        echo(f"eso conformance: {problem}", err=True)
         return 2
     counts = {verdict: sum(result.verdict is verdict for result in results) for verdict in Verdict}
-    typer.echo(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
+    echo(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
     if not counts[Verdict.PASSED] and not counts[Verdict.FAILED]:
         return 2
     return 1 if counts[Verdict.FAILED] else 0

@@ -13,8 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-import typer
-
+from eso_cli.terminal import echo
 from kubebase.meta import ObjectKey, Resource, metadata_of
 from kuberun import config
 from kuberun.client import Client
@@ -45,7 +44,7 @@ def load(kubeconfig: Path | None, context: str = "", *, command: str = "") -> Co
     """Return the settings of the chosen cluster. `command` says on standard error that it uses the local one."""
     chosen = kubeconfig_for(kubeconfig, context)
     if chosen is not None and kubeconfig is None and command:
-        typer.echo(f"eso {command}: using {chosen} of this folder", err=True)
+        echo(f"eso {command}: using {chosen} of this folder", err=True)
     return config.load(chosen, context=context)
 
 

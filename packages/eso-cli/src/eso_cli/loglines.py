@@ -18,6 +18,7 @@ from enum import Enum, StrEnum, auto
 from pathlib import Path
 from typing import Any, Final
 
+from eso_cli.terminal import escaped
 from kubebase.clock import Clock, log_time
 
 _ERRORS: Final = ("error", "critical", "fatal")
@@ -106,7 +107,7 @@ class LogLines:
         entry = _entry(line)
         if entry is None:
             self._keep(f"{component} | {line}")
-            self._write(f"{component} | {line}")
+            self._write(f"{component} | {escaped(line)}")
         else:
             self._log({"component": component, **entry}, show=entry.get("level") in _ERRORS)
 
@@ -124,12 +125,12 @@ class LogLines:
         line = json.dumps(entry, ensure_ascii=False)
         self._keep(line)
         if show or self._shown is Shown.ALL:
-            self._write(self._readable(entry) if self._text else line)
+            self._write(self._readable(entry) if self._text else escaped(line))
 
     def _readable(self, entry: dict[str, Any]) -> str:
-        level = str(entry.get("level", "info"))
-        rest = "".join(f"  {key}={_shown(value)}" for key, value in entry.items() if key not in _OWN)
-        head = f"{_time(entry.get('ts'))} {level:7} {entry['component']}  {entry.get('msg', '')}"
+        level = escaped(str(entry.get("level", "info")))
+        rest = "".join(f"  {escaped(key)}={_shown(value)}" for key, value in entry.items() if key not in _OWN)
+        head = f"{_time(entry.get('ts'))} {level:7} {entry['component']}  {escaped(str(entry.get('msg', '')))}"
         if not self._colour:
             return f"{head}{rest}"
         return f"{_COLOURS.get(level, '')}{head}{_PLAIN}\x1b[2m{rest}{_PLAIN}"

@@ -25,12 +25,13 @@ from eso_cli.options import Context, Kubeconfig, Namespace, OutputFormat, comple
 from eso_cli.plainvalues import PlainGroup
 from eso_cli.plancommand import plan
 from eso_cli.preflight.command import preflight
-from eso_cli.terminal import Output
+from eso_cli.terminal import Output, echo, escaped
 
 commands = typer.Typer(
     name="eso",
     cls=PlainGroup,
     help="External Secrets Operator.",
+    context_settings={"help_option_names": ["-h", "--help"]},  # the commands below inherit it
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -52,7 +53,7 @@ def app() -> None:
         commands()
     except OSError as problem:
         where = f"{problem.filename}: " if problem.filename else ""
-        sys.stderr.write(f"eso: {where}{problem.strerror}\n")
+        sys.stderr.write(escaped(f"eso: {where}{problem.strerror}\n"))
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # do not retry the failed write at exit
         sys.exit(1)
 
@@ -61,7 +62,7 @@ def _show_version(asked: bool) -> None:
     if asked:
         from eso_operator.process.build import this_build
 
-        typer.echo(f"eso {this_build()}")
+        echo(f"eso {this_build()}")
         raise typer.Exit
 
 
@@ -86,10 +87,10 @@ def crds() -> None:
     from eso_sdk.installed import unloadable
 
     def warn(name: str, problem: Exception) -> None:
-        typer.echo(f"eso crds: {unloadable(name, problem)}", err=True)
+        echo(f"eso crds: {unloadable(name, problem)}", err=True)
 
     for kind in installed_kinds(warn):
-        typer.echo(f"---\n{crd_yaml(kind)}", nl=False)
+        echo(f"---\n{crd_yaml(kind)}", nl=False)
 
 
 @commands.command(context_settings={"allow_extra_args": True})
@@ -344,7 +345,7 @@ def serve_provider(
     Of several providers, each next one listens on a port that is 10 higher; --NAME.FLAG=VALUE is a flag of one of them.
     """
     if name in ("--help", "-h"):
-        typer.echo(context.get_help())
+        echo(context.get_help(), coloured=True)
         raise typer.Exit
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # read when gRPC is imported; its log lines do not help users
     from eso_cli.serving import serve, serve_several
@@ -383,9 +384,9 @@ def new_provider(
         write(target, name)
     except (ScaffoldError, OSError) as problem:
         said = f"{problem.filename or target}: {problem.strerror}" if isinstance(problem, OSError) else problem
-        typer.echo(f"eso provider new: {said}", err=True)
+        echo(f"eso provider new: {said}", err=True)
         raise typer.Exit(1) from None
-    typer.echo(f"{target} holds a provider that runs; its README says how to go on")
+    echo(f"{target} holds a provider that runs; its README says how to go on")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Values of options without pydantic: typer imports it to convert them, which takes 0.1 s of each command.
 
 Texts, paths, choices and lists of them are converted here, if they are valid. All other values are left to typer, so
-that its conversions and its error messages stay the same.
+that its conversions and its error messages stay the same. The help shows a word for each value: typer would show the
+type in Python.
 """
 
 from __future__ import annotations
@@ -9,10 +10,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from enum import Enum
+from functools import partial
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Any, Final, get_args, get_origin
 
 from typer.core import TyperArgument, TyperGroup, TyperOption
+
+_WORDS: Final = {bool: "", str: "TEXT", int: "NUMBER", float: "NUMBER", Path: "PATH"}
 
 
 class NotPlainError(ValueError):
@@ -81,9 +85,25 @@ class _PlainValues:
             return self._typers().coerce(value, param=param, ctx=ctx)
 
 
+def word_of(annotation: Any) -> str:
+    """Return what stands for a value in the help: `PATH`, `a|b`, or nothing for a switch."""
+    if get_origin(annotation) is list:
+        (annotation,) = get_args(annotation)
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        return "|".join(str(choice.value) for choice in annotation)
+    return _WORDS.get(annotation, "VALUE")
+
+
 def _with_plain_values(params: Any) -> Any:
     for param in params:
         if isinstance(param, (TyperOption, TyperArgument)) and not isinstance(param.get_runtime_param, _PlainValues):
-            plain = _PlainValues(param.type_descriptor.annotation, param.get_runtime_param)
-            vars(param)["get_runtime_param"] = plain
+            annotation = param.type_descriptor.annotation
+            shown = param.metavar if isinstance(param, TyperOption) and param.metavar else word_of(annotation)
+            vars(param)["get_runtime_param"] = _PlainValues(annotation, param.get_runtime_param)
+            vars(param)["display_type_rich"] = partial(_shown, shown)
     return params
+
+
+def _shown(word: str, ctx: Any) -> str | None:
+    del ctx
+    return word or None

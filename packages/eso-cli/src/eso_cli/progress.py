@@ -10,7 +10,7 @@ import os
 import sys
 from typing import Final, TextIO
 
-import typer
+from eso_cli.terminal import echo
 
 _ERASE: Final = "\r\x1b[2K"
 
@@ -37,7 +37,7 @@ class Progress:
     def echo(self, line: str, *, err: bool = False) -> None:
         """Print a line that stays."""
         self.clear()
-        typer.echo(line, err=err)
+        echo(line, err=err, coloured=True)
 
     def _write(self, text: str) -> None:
         try:

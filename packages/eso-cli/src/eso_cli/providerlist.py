@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from eso_api.kinds import KINDS
 from eso_api.stores.projectproviders import REMOVED_UPSTREAM
 from eso_cli.connecting import connected
@@ -24,7 +22,7 @@ from eso_cli.preflight.gathering import Gatherer
 from eso_cli.preflight.providercheck import SOURCES, Need, needs_of, project_name
 from eso_cli.preflight.running import stored_in
 from eso_cli.preflight.snapshot import Snapshot
-from eso_cli.terminal import printable
+from eso_cli.terminal import echo, printable
 from eso_operator.insight.kinds import role_of
 from eso_sdk.installed import ProviderNameError, installed, load
 from kuberun.errors import KubeError
@@ -78,7 +76,7 @@ def list_installed(options: Options) -> int:
     """Print the installed providers; return 0."""
     rows = _known()
     if options.as_json:
-        typer.echo(json.dumps([row.as_json() for row in rows], indent=2))
+        echo(json.dumps([row.as_json() for row in rows], indent=2))
     else:
         _print_table(("NAME", "VERSION", "MATURITY"), ((row.name, row.version, row.maturity) for row in rows))
     return ALL_INSTALLED
@@ -97,11 +95,11 @@ async def list_needed(options: Options) -> int:
         _warn(printable(unread))
     rows = rows_of(needs_of(snapshot.objects), {row.name: row for row in _known()})
     if options.as_json:
-        typer.echo(json.dumps([row.as_json() for row in rows], indent=2))
+        echo(json.dumps([row.as_json() for row in rows], indent=2))
     elif rows:
         _print_table(("PROVIDER", "INSTALLED", "MATURITY", "NEEDED FOR"), (row.cells for row in rows))
     else:
-        typer.echo("no store or generator needs a provider")
+        echo("no store or generator needs a provider")
     for row in rows:
         if row.known is None:
             _warn(_advice(row))
@@ -157,8 +155,8 @@ def _print_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     lines = [heads, *([cell or "-" for cell in row] for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
     for line in lines:
-        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+        echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
 
 
 def _warn(text: str) -> None:
-    typer.echo(f"eso provider list: {text}", err=True)
+    echo(f"eso provider list: {text}", err=True)

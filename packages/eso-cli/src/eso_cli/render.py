@@ -11,9 +11,8 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
-import typer
 from msgspec import structs
 
 from eso_api.clusterexternalsecret import ChildMetadata, ClusterExternalSecret
@@ -27,6 +26,7 @@ from eso_cli.failures import failures
 from eso_cli.fields import field_problems, schema_of
 from eso_cli.printing import Clear, Masked, View, as_yaml, manifest_fields, secret_fields
 from eso_cli.standins import Kept, Values, kept, template_objects, values_of
+from eso_cli.terminal import echo
 from eso_render.engine import render_text
 from eso_render.errors import Place, TargetError
 from eso_render.manifest import render_manifest
@@ -36,6 +36,8 @@ from kubebase.meta import ObjectMeta
 
 RENDERED, FAILED, UNUSABLE = 0, 1, 2
 """Exit codes: everything rendered; a template failed; a file or an option cannot be used."""
+_MISSING_KEY: Final = "map has no entry for key"
+_NO_VALUES: Final = "eso render: there are no values; name a file that stands in for the fetched ones: --values"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +54,25 @@ def run(options: Options) -> int:
     try:
         inputs = _read(options)
     except InputError as problem:
-        typer.echo(problem, err=True)
+        echo(problem, err=True)
         return UNUSABLE
-    outputs = []
+    outputs, errors = [], []
     for subject in inputs.subjects:
         try:
             outputs.append(_rendered(subject, inputs, options))
         except TargetError as first:
             for error in _all_errors(subject, inputs, options) or [first]:
-                typer.echo(f"{_located(subject, error, inputs.holders)}: {error}", err=True)
-    typer.echo(as_yaml(outputs), nl=False)
+                errors.append(str(error))
+                echo(f"{_located(subject, error, inputs.holders)}: {error}", err=True)
+    echo(as_yaml(outputs), nl=False)
+    if options.values is None and _lacks_values(errors, outputs):
+        echo("eso render: there are no values; name a file that stands in for the fetched ones: --values", err=True)
     return RENDERED if len(outputs) == len(inputs.subjects) else FAILED
+
+
+def _lacks_values(errors: list[str], outputs: list[dict[str, Any]]) -> bool:
+    """Return whether a template or a target needs values."""
+    return any(_MISSING_KEY in error for error in errors) or any(output.get("data") == {} for output in outputs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,9 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-import typer
-
 from eso_cli.connecting import check_namespace, connected
 from eso_cli.statuspage import Scene, as_json, lines
-from eso_cli.terminal import printable
+from eso_cli.terminal import echo, printable
 from eso_operator.insight.operators import read_operators
 from eso_operator.insight.overview import ListedObjects, gather
 from kubebase.clock import Clock, SystemClock
@@ -53,7 +51,7 @@ async def run(options: Options, clock: Clock | None = None) -> int:
     except KubeError as problem:
         return _refuse(str(problem))
     scene = Scene.of(overview, clock.now(), namespace, operators)
-    typer.echo(json.dumps(as_json(scene), indent=2) if options.as_json else "\n".join(lines(scene)))
+    echo(json.dumps(as_json(scene), indent=2) if options.as_json else "\n".join(lines(scene)), coloured=True)
     return code_of(scene)
 
 
@@ -64,5 +62,5 @@ def code_of(scene: Scene) -> int:
 
 
 def _refuse(problem: str) -> int:
-    typer.echo(f"eso status: {printable(problem)}", err=True)
+    echo(f"eso status: {printable(problem)}", err=True)
     return UNUSABLE

@@ -49,7 +49,7 @@ class Scene:
 
 
 def lines(scene: Scene) -> Iterator[str]:
-    """Yield the page. `typer.echo` strips the colours if the output is not a terminal."""
+    """Yield the page. `echo` strips the colours if the output is not a terminal."""
     yield from _operators(scene)
     yield _summary(scene)
     for cause in scene.causes[:MAX_CAUSES]:

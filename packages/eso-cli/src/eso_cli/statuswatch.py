@@ -14,13 +14,12 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any, Final
 
-import typer
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
 from eso_cli.statuspage import Scene, as_json, headline, lines, operator_problems
-from eso_cli.terminal import sign
+from eso_cli.terminal import echo, sign
 from eso_operator.insight.operators import NOT_READ, read_operators
 from eso_operator.insight.overview import AnyKind, CachedObjects, Missing, gap_of, gather
 from eso_operator.insight.overviewrows import OVERVIEW_KINDS
@@ -194,5 +193,5 @@ class _Changes:
 
 
 def _line(text: str) -> None:
-    typer.echo(text)
+    echo(text, coloured=True)
     sys.stdout.flush()

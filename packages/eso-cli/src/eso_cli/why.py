@@ -15,7 +15,7 @@ from typing import Any, Final
 import typer
 
 from eso_cli.connecting import check_namespace, connected
-from eso_cli.terminal import printable, sign
+from eso_cli.terminal import echo, printable, sign
 from eso_operator.insight.evidence import Evidence, gather
 from eso_operator.insight.facts import Fact, Mark, Recorded, Story, moment
 from eso_operator.insight.kinds import AnyKind, kinds_named, known_words
@@ -76,7 +76,7 @@ async def run(options: Options, clock: Clock | None = None) -> int:
         return _refuse(f"{evidence.kind} {evidence.key}: {evidence.why}")
     story = story_of(evidence, now)
     story = replace(story, head=replace(story.head, notes=(*story.head.notes, *hints)))
-    typer.echo(json.dumps(as_json(story), indent=2) if options.as_json else "\n".join(lines(story, now)))
+    echo(json.dumps(as_json(story), indent=2) if options.as_json else "\n".join(lines(story, now)), coloured=True)
     return HEALTHY if story.healthy and story.head.mark is not Mark.OPEN else UNWELL
 
 
@@ -89,13 +89,13 @@ async def _explain_secret(client: Client, key: ObjectKey, options: Options, now:
     healthy = owners.fact.mark is not Mark.BAD and all(story.healthy for story in stories)
     if options.as_json:
         found = {"healthy": healthy, "object": _fields(owners.fact), "explains": [as_json(story) for story in stories]}
-        typer.echo(json.dumps(found | {"leftOut": left_out}, indent=2))
+        echo(json.dumps(found | {"leftOut": left_out}, indent=2))
         return HEALTHY if healthy else UNWELL
     # With objects to explain, the Secret is a title without a sign: the first ✗ is the cause.
     parts = [printable(owners.fact.what)] if stories else list(lines(Story(owners.fact), now))
     parts += ["\n".join(lines(story, now)) for story in stories]
     parts += [f"and {left_out} more objects"] if left_out else []
-    typer.echo("\n\n".join(parts))
+    echo("\n\n".join(parts), coloured=True)
     return HEALTHY if healthy else UNWELL
 
 
@@ -142,7 +142,7 @@ def _unknown(word: str) -> str:
 
 
 def lines(story: Story, now: datetime) -> Iterator[str]:
-    """Yield the story as text; `typer.echo` strips the colours if the output is not a terminal.
+    """Yield the story as text; `echo` strips the colours if the output is not a terminal.
 
     The object is the title. It has a sign only if it is the cause or nothing is bad, so that the first ✗ is the cause.
     """
@@ -187,5 +187,5 @@ def _styled(mark: Mark) -> str:
 
 
 def _refuse(problem: str) -> int:
-    typer.echo(f"eso why: {printable(problem)}", err=True)
+    echo(f"eso why: {printable(problem)}", err=True)
     return UNUSABLE

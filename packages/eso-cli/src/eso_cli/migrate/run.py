@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-import typer
-
 from eso_cli.connecting import connected
 from eso_cli.documents import InputError
 from eso_cli.migrate import probes
@@ -19,7 +17,7 @@ from eso_cli.migrate.inventory import Inventory, id_of, read_files
 from eso_cli.migrate.plan import Left, Plan, Switch, plan_forth
 from eso_cli.migrate.rollback import plan_back
 from eso_cli.printing import as_yaml
-from eso_cli.terminal import printable, sign
+from eso_cli.terminal import echo, printable, sign
 from kubebase.clock import Clock, SystemClock
 from kubebase.meta import JsonObject
 from kuberun.errors import KubeError
@@ -102,13 +100,13 @@ def _written(plan: Plan, options: Options) -> int:
     objects = [_bare(obj) for obj in plan.made]
     objects += [_bare(each.changed) for each in plan.switches if not options.keep_references]
     if options.output is None:
-        typer.echo(as_yaml(objects), nl=False)
+        echo(as_yaml(objects), nl=False)
     else:
         for obj in objects:
             _write(options.output, obj)
-    _report(plan, lambda line: typer.echo(line, err=True))
+    _report(plan, lambda line: echo(line, err=True))
     for obj in plan.obsolete:
-        typer.echo(f"delete {printable(f'{id_of(obj)} of {id_of(obj).group}')} once no object refers to it", err=True)
+        echo(f"delete {printable(f'{id_of(obj)} of {id_of(obj).group}')} once no object refers to it", err=True)
     return LEFT if plan.left else DONE
 
 
@@ -163,7 +161,7 @@ class _Applied:
             else:
                 left.append(problem)
         left += await self._cluster.remove(plan.obsolete) if plan.obsolete else []
-        _report(replace(plan, converted=converted, switches=done, left=left), typer.echo)
+        _report(replace(plan, converted=converted, switches=done, left=left), echo)
         return LEFT if left else DONE
 
     async def _created(self, plan: Plan) -> list[tuple[Converted, str]]:
@@ -183,11 +181,11 @@ class _Applied:
 
 
 def _say_verdict(verdict: probes.Verdict) -> None:
-    typer.echo(f"{sign('✓' if verdict.good else '✗')} {printable(str(verdict.user))} read both ways")
+    echo(f"{sign('✓' if verdict.good else '✗')} {printable(str(verdict.user))} read both ways")
     if verdict.problem:
-        typer.echo(f"    {printable(verdict.problem)}")
+        echo(f"    {printable(verdict.problem)}")
     for key, word in verdict.keys.items():
-        typer.echo(f"    {printable(key)}: {word}")
+        echo(f"    {printable(key)}: {word}")
 
 
 # --- report ----------------------------------------------------------------------------------------------------------
@@ -207,7 +205,7 @@ def _report(plan: Plan, say: Callable[[str], None]) -> None:
 
 
 def _warn(text: str) -> None:
-    typer.echo(f"eso migrate: {printable(text)}", err=True)
+    echo(f"eso migrate: {printable(text)}", err=True)
 
 
 def _refuse(problem: str) -> int:

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Final, Self
 
 import structlog
-import typer
 
 from eso_cli.connecting import load, unanswered
 from eso_cli.documents import Document, InputError, read_places
@@ -27,7 +26,7 @@ from eso_cli.plan.page import as_json, lines
 from eso_cli.plan.planning import Plan, Recorded, plan_of, recorded_outcome
 from eso_cli.plan.seeding import namespace_problem
 from eso_cli.plan.simulation import Order, Simulation, simulate
-from eso_cli.terminal import printable
+from eso_cli.terminal import echo, printable
 from eso_operator.planning.answers import Recorder, Replay
 from eso_operator.planning.objects import masked
 from eso_operator.planning.recording import Recording, RecordingError, read, write
@@ -73,10 +72,10 @@ def run(options: Options) -> int:
         return TERMINATED
     except (InputError, RecordingError, SettingsError, KubeError) as problem:
         for line in str(problem).splitlines():
-            typer.echo(f"eso plan: {printable(line)}", err=True)
+            echo(f"eso plan: {printable(line)}", err=True)
         return UNUSABLE
     code = code_of(plan)
-    typer.echo(json.dumps(as_json(plan, code), indent=2) if options.as_json else "\n".join(lines(plan)))
+    echo(json.dumps(as_json(plan, code), indent=2) if options.as_json else "\n".join(lines(plan)), coloured=True)
     return code
 
 

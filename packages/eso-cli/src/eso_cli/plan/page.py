@@ -22,15 +22,15 @@ _MAX_WAITING: Final = 10
 
 
 def lines(plan: Plan) -> Iterator[str]:
-    """Yield the page. `typer.echo` strips the colours if the output is not a terminal."""
+    """Yield the page. `echo` strips the colours if the output is not a terminal."""
     yield from _problems(plan)
     for namespace in sorted({target.namespace for target in plan.targets} | {push.namespace for push in plan.pushes}):
-        yield typer.style(f"namespace {namespace}", bold=True)
+        yield typer.style(f"namespace {printable(namespace)}", bold=True)
         for target in plan.targets:
             if target.namespace == namespace:
                 yield from _target(target)
         for of in sorted({push.of for push in plan.pushes if push.namespace == namespace}):
-            yield f"  PushSecret {of} (nothing was pushed)"
+            yield f"  PushSecret {printable(of)} (nothing was pushed)"
             yield from _rows([_push_row(push) for push in plan.pushes if (push.namespace, push.of) == (namespace, of)])
         yield ""
     yield from (f"note: {printable(note)}" for note in plan.notes)
@@ -88,21 +88,21 @@ def _problems(plan: Plan) -> Iterator[str]:
         if message := printable(cause.message):
             yield f"    {message}"
         if len(cause.roots) > 1:
-            yield f"    {', '.join(str(row.id.key) for row in cause.roots[:_MAX_WAITING])}"
+            yield f"    {', '.join(printable(str(row.id.key)) for row in cause.roots[:_MAX_WAITING])}"
         if cause.waiting:
             more = len(cause.waiting) - _MAX_WAITING
-            names = ", ".join(str(row.id.key) for row in cause.waiting[:_MAX_WAITING])
+            names = ", ".join(printable(str(row.id.key)) for row in cause.waiting[:_MAX_WAITING])
             yield f"    waiting: {names}{f' and {more} more' if more > 0 else ''}"
         yield ""
     for each in plan.unchecked:
-        yield f"? {each.kind} {each.namespace}/{each.name}: not checked"
+        yield f"? {printable(f'{each.kind} {each.namespace}/{each.name}')}: not checked"
         yield f"    {printable(each.why)}"
         yield ""
 
 
 def _target(target: TargetPlan) -> Iterator[str]:
-    yield f"  {target.kind} {printable(target.name)}, of ExternalSecret {', '.join(map(printable, target.of))}"
-    yield from (f"    ({note})" for note in target.notes)
+    yield f"  {printable(f'{target.kind} {target.name}')}, of ExternalSecret {', '.join(map(printable, target.of))}"
+    yield from (f"    ({printable(note)})" for note in target.notes)
     yield from _rows([(key.change, key.key, _digests(key.before, key.after)) for key in target.keys])
 
 

@@ -22,7 +22,7 @@ _COLOURS: Final = {
 
 
 def lines(report: Report) -> Iterator[str]:
-    """Yield the page; the verdict is the last line. `typer.echo` strips the colours if the output is not a terminal."""
+    """Yield the page; the verdict is the last line. `echo` strips the colours if the output is not a terminal."""
     for _, finding in report.findings:
         yield f"{_styled(finding.level)} {printable(finding.says)}"
         yield from _details(finding)

@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-import typer
-
 from eso_api.kinds import KINDS, AnyKind
 from eso_cli.connecting import connected
 from eso_cli.demand import offers
@@ -18,7 +16,7 @@ from eso_cli.preflight.checks import judge
 from eso_cli.preflight.gathering import Gatherer
 from eso_cli.preflight.page import as_json, lines
 from eso_cli.preflight.snapshot import Snapshot, Stored
-from eso_cli.terminal import printable
+from eso_cli.terminal import echo, printable
 from eso_sdk.installed import installed, load
 from kubebase.meta import JsonObject
 from kuberun.errors import KubeError
@@ -51,15 +49,15 @@ async def run(options: Options) -> int:
         written = tuple(stored_in(options.files, unread))
         gathered = await _cluster(options) if options.asks_cluster else Snapshot()
     except (InputError, KubeError) as problem:
-        typer.echo(f"eso preflight: {printable(str(problem))}", err=True)
+        echo(f"eso preflight: {printable(str(problem))}", err=True)
         return UNUSABLE
-    packages = offers(installed(), lambda problem: typer.echo(f"eso preflight: {problem}", err=True))
+    packages = offers(installed(), lambda problem: echo(f"eso preflight: {problem}", err=True))
     objects = (*gathered.objects, *written)
     maturities = {name: load(name).maturity.value for name in set(packages.values())}
     snapshot = replace(gathered, objects=objects, values=values, packages=packages, unread_files=tuple(unread))
     snapshot = replace(snapshot, maturities=maturities)
     report = judge(snapshot)
-    typer.echo(json.dumps(as_json(report), indent=2) if options.as_json else "\n".join(lines(report)))
+    echo(json.dumps(as_json(report), indent=2) if options.as_json else "\n".join(lines(report)), coloured=True)
     return READY if report.ready else BLOCKED
 
 
