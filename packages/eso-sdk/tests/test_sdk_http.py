@@ -3,14 +3,17 @@
 import asyncio
 import base64
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
 from aiohttp import web
+from cryptography import x509
 from yarl import URL
 
 from eso_sdk.addresses import AddressPolicy
@@ -29,6 +32,7 @@ from eso_sdk.http import (
 from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.clock import SystemClock
 from kubebase.testing.listening import listening
+from kubebase.testing.signer import SINCE, Signed, Signer
 
 LOOPBACK = AddressPolicy.parse(["loopback"])
 CANARY = "CANARY-7f3a"
@@ -36,15 +40,15 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @asynccontextmanager
-async def serving(handler: Handler) -> AsyncIterator[URL]:
+async def serving(handler: Handler, tls: ssl.SSLContext | None = None) -> AsyncIterator[URL]:
     app = web.Application()
     app.router.add_route("*", "/{tail:.*}", handler)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
     await site.start()
     try:
-        yield URL.build(scheme="http", host="127.0.0.1", port=runner.addresses[0][1], path="/")
+        yield URL.build(scheme="https" if tls else "http", host="127.0.0.1", port=runner.addresses[0][1], path="/")
     finally:
         await runner.cleanup()
 
@@ -303,6 +307,71 @@ async def test_a_host_that_cannot_be_reached_is_unavailable(host: str, words: st
 
     assert error.reason is ErrorReason.BACKEND_UNAVAILABLE
     assert words in error.message
+
+
+def server_tls(folder: Path, signed: Signed) -> ssl.SSLContext:
+    (folder / "server.pem").write_bytes(signed.certificate + signed.key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "server.pem")
+    return context
+
+
+HERE = (x509.IPAddress(ip_address("127.0.0.1")),)
+ELSEWHERE = (x509.DNSName("elsewhere.example"),)
+OVER = {"since": SINCE, "until": SINCE + timedelta(days=1)}
+
+
+@pytest.mark.parametrize(
+    ("trusted", "names", "validity", "words"),
+    [
+        pytest.param(
+            False,
+            HERE,
+            {},
+            "is signed by an unknown certificate authority; set caBundle or caProvider to",
+            id="an unknown authority",
+        ),
+        pytest.param(
+            True, ELSEWHERE, {}, "is for another host name; correct the host in /server", id="another host name"
+        ),
+        pytest.param(True, HERE, OVER, "has expired or is not valid yet; renew it", id="an expired certificate"),
+    ],
+)
+async def test_each_problem_of_a_certificate_has_its_own_message(
+    tmp_path: Path, *, trusted: bool, names: Sequence[x509.GeneralName], validity: dict[str, datetime], words: str
+) -> None:
+    async def never(_: web.Request) -> web.Response:
+        raise AssertionError("the request was sent")
+
+    signer = Signer.make()
+    tls = server_tls(tmp_path, signer.sign("server", names, **validity))
+    bundle = (signer if trusted else Signer.make("another authority")).pem
+    async with serving(never, tls) as url, client(field="/server", tls=tls_context(bundle)) as http:
+        error = await refusal(http.send(HttpRequest("GET", url)))
+
+    assert error.reason is ErrorReason.BACKEND_UNAVAILABLE
+    assert words in error.message
+
+
+async def test_tls_to_a_port_without_tls_says_so() -> None:
+    async def never(_: web.Request) -> web.Response:
+        raise AssertionError("the request was understood")
+
+    async with serving(never) as url, client(field="/server") as http:
+        error = await refusal(http.send(HttpRequest("GET", url.with_scheme("https"))))
+
+    assert error.reason is ErrorReason.BACKEND_UNAVAILABLE
+    assert error.message == ("the endpoint does not speak TLS at this port; use http:// or the port for TLS in /server")
+
+
+async def test_a_name_that_does_not_resolve_says_so() -> None:
+    async with client(field="/server") as http:
+        error = await refusal(http.send(HttpRequest("GET", URL("https://no-such-host.invalid/"))))
+
+    assert error.reason is ErrorReason.BACKEND_UNAVAILABLE
+    assert error.message == (
+        "the host name of the endpoint does not resolve; check /server, and the DNS where the provider runs"
+    )
 
 
 async def test_behind_a_proxy_the_proxy_is_reached_instead(monkeypatch: pytest.MonkeyPatch) -> None:

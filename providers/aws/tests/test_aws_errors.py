@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from socket import gaierror
+from ssl import SSLCertVerificationError
 from typing import Any
 
 import pytest
@@ -199,7 +201,19 @@ WITHOUT_ANSWER = [
     ("odd", HTTPClientError(error=LEAK), ErrorReason.BACKEND_UNAVAILABLE, "cannot be reached"),
     ("system", OSError(LEAK), ErrorReason.BACKEND_UNAVAILABLE, "cannot be reached"),
     ("proxy", ProxyConnectionError(proxy_url=URL), ErrorReason.BACKEND_UNAVAILABLE, "HTTPS_PROXY"),
-    ("tls", SSLError(endpoint_url=URL, error=LEAK), ErrorReason.BACKEND_UNAVAILABLE, "AWS_CA_BUNDLE"),
+    (
+        "dns",
+        EndpointConnectionError(endpoint_url=URL, error=gaierror(LEAK)),
+        ErrorReason.BACKEND_UNAVAILABLE,
+        "does not resolve; check region and endpoint variables",
+    ),
+    (
+        "authority",
+        SSLError(endpoint_url=URL, error=SSLCertVerificationError(LEAK)),
+        ErrorReason.BACKEND_UNAVAILABLE,
+        "unknown certificate authority; set AWS_CA_BUNDLE",
+    ),
+    ("tls", SSLError(endpoint_url=URL, error=LEAK), ErrorReason.BACKEND_UNAVAILABLE, "refuses the TLS connection"),
     ("connect", ConnectTimeoutError(endpoint_url=URL), ErrorReason.BACKEND_TIMEOUT, "in time"),
     ("read", ReadTimeoutError(endpoint_url=URL), ErrorReason.BACKEND_TIMEOUT, "in time"),
     ("ours", TimeoutError(), ErrorReason.BACKEND_TIMEOUT, "in time"),

@@ -91,8 +91,8 @@ async def test_a_region_that_the_sdk_does_not_know_is_not_ready_if_it_has_no_add
 
     assert caught.value.reason is ErrorReason.BACKEND_UNAVAILABLE
     assert caught.value.message == (
-        'there is no secretsmanager in region "eu-nowhere-9": secretsmanager.eu-nowhere-9.amazonaws.com does not'
-        " resolve; correct region"
+        'secretsmanager.eu-nowhere-9.amazonaws.com of secretsmanager in region "eu-nowhere-9" does not resolve; check'
+        " region, and the DNS where the provider runs"
     )
     assert front.counts == {"GetCallerIdentity": 1}
 

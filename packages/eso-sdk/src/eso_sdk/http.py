@@ -47,6 +47,11 @@ _MAX_HOSTS: Final = 64
 _CHUNK: Final = 64 * 1024
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _KEEPING_METHOD: Final = frozenset({307, 308})
+_OTHER_HOST: Final = frozenset({62, 64})
+"""OpenSSL's codes for a mismatch of the host name and of the IP address."""
+_NOT_VALID_NOW: Final = frozenset({9, 10})
+_NO_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "UNKNOWN_PROTOCOL"})
+"""OpenSSL's reasons for an answer that is not TLS."""
 _PLAIN_URL: Final = re.compile(r"[!-~]+")
 _PEM: Final = b"-----BEGIN"
 _TO_STANDARD: Final = bytes.maketrans(b"-_", b"+/")
@@ -190,8 +195,7 @@ class HttpClient:
         try:
             infos = await loop.getaddrinfo(url.host or "", url.port, type=socket.SOCK_STREAM)
         except OSError:
-            problem = f"the host name of {self._settings.subject} does not resolve; check {self._settings.field}"
-            raise unavailable(problem) from None
+            raise unavailable(unresolved(self._settings.subject, self._settings.field)) from None
         refused: OSError | None = None
         for info in infos:
             try:
@@ -282,14 +286,10 @@ class HttpClient:
             raise timed_out(f"{subject} did not answer within {seconds:g} s") from None
         except aiohttp.WSServerHandshakeError as exc:
             raise HttpStatusError(exc.status, subject) from None
-        except (aiohttp.ClientConnectorCertificateError, ssl.SSLCertVerificationError):
-            raise unavailable(
-                f"the certificate of {subject} is not trusted, or is for another host; check caBundle and caProvider"
-            ) from None
         except aiohttp.ClientConnectorDNSError:
-            raise unavailable(f"the host name of {subject} does not resolve; check {place}") from None
-        except (aiohttp.ClientSSLError, ssl.SSLError):
-            raise unavailable(f"no TLS connection to {subject} is possible; check {place} and certificates") from None
+            raise unavailable(unresolved(subject, place)) from None
+        except (aiohttp.ClientSSLError, ssl.SSLError) as exc:
+            raise unavailable(tls_problem(exc, subject, place)) from None
         except aiohttp.ClientConnectorError as exc:
             if isinstance(exc.os_error, ForbiddenAddressError):
                 raise forbidden_address(place, exc.os_error) from None
@@ -306,6 +306,35 @@ class HttpStatusError(ProviderError):
     def __init__(self, status: int, subject: str) -> None:
         super().__init__(ErrorReason.BACKEND_ERROR, f"{subject} answers with HTTP {status}", backend_code=str(status))
         self.status = status
+
+
+def unresolved(subject: str, place: str) -> str:
+    """Return the message for a host name without an address."""
+    return f"the host name of {subject} does not resolve; check {place}, and the DNS where the provider runs"
+
+
+def tls_problem(failed: BaseException, subject: str, place: str, authorities: str = "caBundle or caProvider") -> str:
+    """Return the message for a failed TLS handshake, with its remedy. `authorities` names the setting that trusts one.
+
+    `failed` is an error of the library, or of OpenSSL itself.
+    """
+    error = getattr(failed, "certificate_error", None) or getattr(failed, "os_error", failed)
+    code = getattr(error, "verify_code", 0) if isinstance(error, ssl.SSLCertVerificationError) else 0
+    if code in _OTHER_HOST:
+        return (
+            f"the certificate of {subject} is for another host name; correct the host in {place}, or give the server a"
+            " certificate with this name"
+        )
+    if code in _NOT_VALID_NOW:
+        return f"the certificate of {subject} has expired or is not valid yet; renew it, and check the clocks"
+    if code or isinstance(error, ssl.SSLCertVerificationError):
+        return (
+            f"the certificate of {subject} is signed by an unknown certificate authority; set {authorities} to the"
+            " certificate of that authority"
+        )
+    if getattr(error, "reason", "") in _NO_TLS:
+        return f"{subject} does not speak TLS at this port; use http:// or the port for TLS in {place}"
+    return f"{subject} refuses the TLS connection; check {place}, and whether it asks for a client certificate"
 
 
 def _proxy_for(url: URL) -> URL | None:

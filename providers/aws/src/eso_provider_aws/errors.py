@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from socket import gaierror
 from typing import Any, Final
 
+from aiohttp import ClientConnectorDNSError
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
@@ -31,6 +33,7 @@ from botocore.exceptions import (
 from botocore.parsers import ResponseParserError
 
 from eso_sdk.errors import with_status
+from eso_sdk.http import tls_problem, unresolved
 from eso_wire.errors import ErrorReason, ProviderError, RetryClass
 
 FAILURES: Final = (ClientError, BotoCoreError, ResponseParserError, TimeoutError, OSError, ValueError)
@@ -245,11 +248,13 @@ def _without_answer(failed: Exception, asked: Asked) -> ProviderError:
         case ConnectTimeoutError() | ReadTimeoutError() | TimeoutError():
             return ProviderError(ErrorReason.BACKEND_TIMEOUT, f"{where} did not answer {asked.operation} in time")
         case SSLError():
-            words = f"the certificate of {where} is not trusted; check AWS_CA_BUNDLE and any proxy"
+            words = tls_problem(_cause(failed), where, "the endpoint variables", "AWS_CA_BUNDLE")
             return ProviderError(ErrorReason.BACKEND_UNAVAILABLE, words)
         case ProxyConnectionError():
             words = f"the proxy on the way to {where} cannot be used; check HTTPS_PROXY and NO_PROXY"
             return ProviderError(ErrorReason.BACKEND_UNAVAILABLE, words)
+        case HTTPClientError() | ConnectionError() | OSError() if _is_unresolved(_cause(failed)):
+            return ProviderError(ErrorReason.BACKEND_UNAVAILABLE, unresolved(where, "region and endpoint variables"))
         case HTTPClientError() | ConnectionError() | OSError():
             words = f"{where} cannot be reached; check region, network and endpoint variables"
             return ProviderError(ErrorReason.BACKEND_UNAVAILABLE, words)
@@ -259,3 +264,13 @@ def _without_answer(failed: Exception, asked: Asked) -> ProviderError:
         case _:
             words = f"{asked}: {asked.operation} was answered with something that is no answer of {asked.service}"
             return ProviderError(ErrorReason.BACKEND_ERROR, words)
+
+
+def _cause(failed: Exception) -> BaseException:
+    """Return the error of the connection behind an error of the SDK."""
+    told = getattr(failed, "kwargs", {}).get("error")
+    return told if isinstance(told, BaseException) else failed
+
+
+def _is_unresolved(failed: BaseException) -> bool:
+    return isinstance(failed, ClientConnectorDNSError | gaierror)

@@ -124,7 +124,8 @@ class AwsStore(Store[C]):
                 await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
         except OSError:
             raise unavailable(
-                f'there is no {self.SERVICE} in region "{self.config.region}": {host} does not resolve; correct region'
+                f'{host} of {self.SERVICE} in region "{self.config.region}" does not resolve; check region, and the DNS'
+                " where the provider runs"
             ) from None
 
 
