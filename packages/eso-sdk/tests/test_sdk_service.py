@@ -271,9 +271,10 @@ async def test_finding_nothing_is_one_empty_last_page(provider: InMemory) -> Non
 
 
 async def test_a_missing_root_of_a_search_is_told_in_the_last_page(provider: InMemory) -> None:
-    async def find(_: Any, __: FindQuery) -> AsyncIterator[Found]:
-        raise MissingPathError('folder "a" does not exist')
-        yield
+    async def find(_: Any, query: FindQuery) -> AsyncIterator[Found]:
+        if query.path == "a":
+            raise MissingPathError('folder "a" does not exist')
+        yield Found("k", SecretBytes(b"v"))
 
     pages = [page async for page in provider.pages(using(Script.new(find=find)), FindQuery(path="a"))]
 

@@ -129,8 +129,8 @@ class ScriptedProvider:
         await self._misbehave(method)
         _, query = codec.from_find_request(pb.FindSecretsRequest.FromString(request))
         if query.path in self.missing_paths:
-            page = FindPage((), last=True, missing=f'folder "{query.path}" does not exist')
-            yield self._spoilt(method, codec.to_find_page(page).SerializeToString())
+            nothing = FindPage((), last=True, missing=f'folder "{query.path}" does not exist')
+            yield self._spoilt(method, codec.to_find_page(nothing).SerializeToString())
             return
         found = [
             Found(key, SecretBytes(value)) for key, value in sorted(self.data.items()) if key.startswith(query.path)
