@@ -24,7 +24,7 @@ from kuberun.shards import Placement, by_namespace, together
 
 _HEARTBEAT_SECONDS: Final = 10.0
 _HEARTBEAT_DURATION: Final = 30
-_HEARTBEAT_DEADLINE: Final = 2.0
+_RELEASE_SECONDS: Final = 2.0
 
 _log = structlog.get_logger(__name__)
 
@@ -58,31 +58,31 @@ class Heartbeat:
         self._leases = leases
         self._clock = clock
         self._lease: JsonObject | None = None
-        self._failing = False
+        self._failures = 0
 
     async def run(self) -> NoReturn:
         """Renew the Lease until cancelled, and release it then."""
         try:
             while True:
-                await self._write(self._identity, _HEARTBEAT_DURATION)
+                await self._write(self._identity, _HEARTBEAT_DURATION, within=_HEARTBEAT_SECONDS)
                 await self._clock.sleep(_HEARTBEAT_SECONDS)
         finally:
             if self._lease is not None:
-                await self._write("", 1)
+                await self._write("", 1, within=_RELEASE_SECONDS)
 
-    async def _write(self, holder: str, duration: int) -> None:
+    async def _write(self, holder: str, duration: int, *, within: float) -> None:
         renewed = {"leaseDurationSeconds": duration, "renewTime": micro_time(self._clock.now())}
         spec = {**renewed, "holderIdentity": holder} if holder else renewed
         try:
-            async with Deadline(self._clock, _HEARTBEAT_DEADLINE):
+            async with Deadline(self._clock, within):
                 await self._replace(spec)
         except (ApiError, OSError) as error:
             self._lease = None
-            if not self._failing:
+            self._failures += 1
+            if self._failures == 2:  # a single failure does not let the Lease expire
                 _log.warning("heartbeat not written", lease=str(self._key), error=type(error).__name__)
-            self._failing = True
         else:
-            self._failing = False
+            self._failures = 0
 
     async def _replace(self, spec: JsonObject) -> None:
         try:
