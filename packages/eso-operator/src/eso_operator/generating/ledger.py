@@ -275,7 +275,7 @@ class StateLedger:
             _log.warning("call of a generator stays on record", state=str(record), why=problem.reason)
 
     async def _give_deadline(self, states: Sequence[ObjectKey], deadline: datetime) -> None:
-        """Set the deadline of the states. A failed write is logged and retried after the next refresh."""
+        """Set the deadline of the states. A failed write is logged, and retried at a later reconcile."""
         for key in states:
             try:
                 await self._client.merge_patch(_RAW, key, {"spec": {"garbageCollectionDeadline": rfc3339(deadline)}})

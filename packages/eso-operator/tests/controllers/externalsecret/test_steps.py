@@ -20,6 +20,7 @@ from eso_operator.controllers.externalsecret.loops import Loops
 from eso_operator.controllers.externalsecret.outcome import SUBJECT
 from eso_operator.controllers.externalsecret.outside import Outside
 from eso_operator.controllers.externalsecret.reconciler import ExternalSecretReconciler
+from eso_operator.controllers.externalsecret.schedule import current_version
 from eso_operator.controllers.externalsecret.settlement import Settlement
 from eso_operator.controllers.externalsecret.snapshot import Rules
 from eso_operator.controllers.externalsecret.steps import STEPS, ReconcileStep
@@ -30,7 +31,7 @@ from eso_operator.reading.fetched import Fetched
 from eso_operator.report.announcer import Announcer
 from eso_operator.report.reporter import Channels, Reporter
 from eso_operator.targets.changes import Change, Create, Update
-from eso_operator.targets.marks import TARGET_INDEX, GeneratedMark, controller_reference_of
+from eso_operator.targets.marks import TARGET_INDEX, GeneratedMark, controller_reference_of, marked
 from eso_operator.targets.record import Removal
 from eso_operator.targets.target import Absent, Applied, Done, Look
 from eso_operator.telemetry.objects import ObjectSeries
@@ -38,8 +39,9 @@ from eso_operator.testing.externalsecrets import external_secret, intact, synced
 from eso_operator.waking.dependencies import Dependencies, OnObject
 from eso_render.secret import Values
 from eso_render.sources import TemplateObjects
+from kubebase.clock import rfc3339
 from kubebase.meta import ObjectKey
-from kubebase.testing.clock import VirtualClock
+from kubebase.testing.clock import START, VirtualClock
 from kuberun.cache import Cache
 from kuberun.client import Client
 from kuberun.controller import Outcome as Then
@@ -57,6 +59,8 @@ class World:
 
     es: ExternalSecret
     look_at: Look
+    lives_at: Look | None = None
+    """The target as the API server has it, if the cache is older."""
     former: bool = False
     behind: bool = False
     """Whether the cache holds the object as it was before the last write of its status."""
@@ -80,8 +84,8 @@ class World:
 
     # the target
     async def look(self, es: ExternalSecret, *, live: bool = False) -> Look:
-        del es, live
-        return self.look_at
+        del es
+        return self.lives_at if live and self.lives_at is not None else self.look_at
 
     async def plan(
         self, es: ExternalSecret, values: Values, objects: TemplateObjects, mark: GeneratedMark | None = None
@@ -205,6 +209,26 @@ def fresh() -> World:
     return World(es, intact(owner_references=(controller_reference_of(es),)), former=True)
 
 
+def generated(es: ExternalSecret) -> Look:
+    """A target that says that its values were generated."""
+    mark = GeneratedMark(time=rfc3339(START), version=current_version(es), states=())
+    annotations = marked(es, {}, mark, unchanged=False)
+    return intact(owner_references=(controller_reference_of(es),), annotations=annotations)
+
+
+def unseen() -> World:
+    """One whose generated values are neither in the status nor in the cache."""
+    ref = {"apiVersion": "generators.external-secrets.io/v1alpha1", "kind": "Password", "name": "strong"}
+    es = external_secret(data=[], dataFrom=[{"sourceRef": {"generatorRef": ref}}], refreshInterval="0")
+    return World(es, Absent(), lives_at=generated(es))
+
+
+def renamed() -> World:
+    """One that is not due and has generated values; a former target was left, with older ones."""
+    es = synced(external_secret())
+    return World(es, generated(es), former=True)
+
+
 async def test_an_object_from_before_the_last_report_is_reconciled_again() -> None:
     """That report may have promised a retry, which a reconcile that finds nothing to do would drop."""
     world = fresh()
@@ -236,6 +260,20 @@ def before(first: str, then: str) -> Callable[[list[str]], bool]:
             steps.fetch,
             lambda done: "read backend" not in done,
             id="a fresh object is not read: it was decided before",
+        ),
+        pytest.param(
+            unseen,
+            steps.confirm,
+            steps.fetch,
+            lambda done: "read backend" not in done,
+            id="values are not generated again: the target was read before",
+        ),
+        pytest.param(
+            renamed,
+            steps.remove_former_target,
+            steps.retire_generated,
+            before("remove former target", "retire unused states"),
+            id="states of older values end after the target that may hold them",
         ),
         pytest.param(
             lambda: new(**MANIFEST),

@@ -231,11 +231,12 @@ async def retire_generated(outside: Outside, work: Work) -> None:
     """Set the deadlines of generator states.
 
     Assumes the outcome of `settle`, which says which values are in use, and that no former target is left, which may
-    hold older values. A run that finds generated values of an interrupted one finishes its work.
+    hold older values. A run that finds generated values of an earlier one finishes its work: it may have been
+    interrupted, or the API server refused a deadline.
     """
     generated = work.snapshot.generated
     if work.kept is None:
-        if isinstance(work.outcome, Intact) and generated is not None and generated.states is not None:
+        if isinstance(work.outcome, NotDue | Intact) and generated is not None and generated.states is not None:
             await outside.ledger.retire_all_but(_state_owner(work.es), generated.states)
         return
     match work.outcome:
