@@ -300,7 +300,7 @@ async def test_the_bundle_is_text(tls_server: CompanionServer, provider: InMemor
 async def test_without_a_bundle_the_authorities_of_the_system_count(
     tls_server: CompanionServer, provider: InMemory
 ) -> None:
-    with pytest.raises(ProviderError, match="check caBundle and caProvider") as failed:
+    with pytest.raises(ProviderError, match="unknown certificate authority; set caBundle or caProvider") as failed:
         await read(provider, store(tls_server), tls_server.put("a", "1"))
 
     assert failed.value.reason is ErrorReason.BACKEND_UNAVAILABLE

@@ -392,6 +392,20 @@ def test_a_missing_store_is_named(ref: StoreRef) -> None:
     assert raised.value.subject.name == "store"
 
 
+@pytest.mark.parametrize("there", [pytest.param(True, id="there is one"), pytest.param(False, id="there is none")])
+def test_a_store_of_another_namespace_is_neither_used_nor_mentioned(*, there: bool) -> None:
+    """A tenant must not learn what other namespaces have."""
+    elsewhere = [obj(CORE_V1, "SecretStore", "store", "team-secret", spec={"provider": {"fake": {}}})] if there else []
+
+    with pytest.raises(ResolutionError) as raised:
+        resolved(StoreRef(name="store"), *elsewhere)
+
+    assert str(raised.value) == (
+        "there is no SecretStore store in namespace team-a: create it, or correct the reference (a SecretStore is only"
+        " visible in its own namespace, use a ClusterSecretStore to share one)"
+    )
+
+
 @pytest.mark.parametrize(
     ("ref", "there", "hint"),
     [

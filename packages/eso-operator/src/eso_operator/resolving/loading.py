@@ -13,7 +13,7 @@ import msgspec
 from eso_api import durations
 from eso_api.generators.clustergenerator import CLUSTER_GENERATOR, SPEC_FIELDS
 from eso_api.policies import POLL, RetrySettings
-from eso_api.secretstore import SecretStoreSpec
+from eso_api.secretstore import SECRET_STORE, SecretStoreSpec
 from eso_api.v2.clustergenerator import ClusterGeneratorSpec
 from eso_api.v2.connection import ProviderConfig
 from eso_api.v2.policy import DISABLED, MANIFEST_NAMESPACE, PROVIDER_NAMESPACE, ClusterPolicy, Policy
@@ -36,7 +36,7 @@ def load(reference: Reference, picked: Picked, snapshot: ClusterView) -> Referen
     obj = snapshot.objects.get(picked.kind, ObjectKey(namespace, reference.name))
     if obj is None:
         where = f" in namespace {namespace}" if namespace else ""
-        message = f"there is no {reference}{where}: create it, or correct the reference"
+        message = f"there is no {reference}{where}: create it, or correct the reference{sharing(picked.kind)}"
         for other in namesakes(reference, picked):
             if snapshot.objects.get(other, ObjectKey(namespace, reference.name)) is not None:
                 message = f"there is no {reference} of {picked.kind.group}{where}, but one of {other.group}: set"
@@ -60,6 +60,13 @@ def load(reference: Reference, picked: Picked, snapshot: ClusterView) -> Referen
             return _v1_generator(reference, picked, ref, plain(obj, ref))
         case _:
             assert_never(picked.form)
+
+
+def sharing(kind: KindId) -> str:
+    """Return the hint for a missing SecretStore: one of another namespace is not found, whether it exists or not."""
+    if kind.kind != SECRET_STORE.name:
+        return ""
+    return " (a SecretStore is only visible in its own namespace, use a ClusterSecretStore to share one)"
 
 
 def identity(kind: KindId, obj: Any) -> ObjectRef:

@@ -17,8 +17,11 @@ def ownership_refusal(es: ExternalSecret, metadata: ObjectMeta) -> Refuse | None
         return None
     by = f"{controller.kind} {controller.name}"
     if _is_external_secret(controller):
-        return Refuse(Refusal.OWNED_BY_ANOTHER, by)
-    return Refuse(Refusal.CONTROLLED, by) if es.spec.target.creation_policy == OWNER else None
+        return Refuse(Refusal.OWNED_BY_ANOTHER, f"{by}; choose another spec.target.name, or delete that ExternalSecret")
+    if es.spec.target.creation_policy != OWNER:
+        return None
+    remedy = "choose another spec.target.name, or set spec.target.creationPolicy to Orphan or Merge to write into it"
+    return Refuse(Refusal.CONTROLLED, f"{by}; {remedy}")
 
 
 def owners_after(es: ExternalSecret, metadata: ObjectMeta) -> tuple[OwnerReference, ...]:

@@ -331,7 +331,8 @@ async def test_a_secret_that_another_kind_controls_is_refused_until_it_is_given_
 
     await stage.apply("db", ONE)
 
-    await stage.broken("db", "failed to take ownership of target secret", "ConfigMap other")
+    remedy = "choose another spec.target.name, or set spec.target.creationPolicy to Orphan or Merge"
+    await stage.broken("db", "failed to take ownership of target secret", "ConfigMap other", remedy)
     metadata = await metadata_of(stage, "db")
     assert "labels" not in metadata
     assert await stage.data("db") == {"foreign": "x"}
@@ -349,7 +350,8 @@ async def test_a_secret_of_another_external_secret_is_refused_under_every_policy
 
     await stage.apply("second", {"other": "other"}, target=target(policy, name="shared"))
 
-    await stage.broken("second", "target is owned by another ExternalSecret", "ExternalSecret first")
+    remedy = "choose another spec.target.name, or delete that ExternalSecret"
+    await stage.broken("second", "target is owned by another ExternalSecret", f"ExternalSecret first; {remedy}")
     assert await stage.data("shared") == {"password": "v1"}
     await stage.bench.delete(ES, "first")
     await stage.until("shared", None if policy == "Merge" else {"other": "o1"})

@@ -19,7 +19,7 @@ from eso_api.references import CORE_GROUP, SelectorError, StoreRef
 from eso_api.validation.pushsecret import data_to_store_problems
 from eso_operator.controllers.pushsecret.records import split_key
 from eso_operator.controllers.pushsecret.snapshot import Chosen, NoChoice
-from eso_operator.resolving.loading import controller_named
+from eso_operator.resolving.loading import controller_named, sharing
 from eso_operator.resolving.reference import Picked, check_gate, normalise, pick
 from eso_operator.resolving.resolved import Reason, ResolutionError
 from eso_operator.resolving.resolver import WatchedObjects
@@ -107,7 +107,7 @@ class StoreChooser:
         obj = self._objects.get(kind, ObjectKey(namespace, ref.name))
         if obj is None:
             where = f" in namespace {namespace}" if namespace else ""
-            message = f"there is no {kind.kind} {ref.name}{where}: create it, or correct the reference"
+            message = f"there is no {kind.kind} {ref.name}{where}: create it, or correct the reference{sharing(kind)}"
             subject = ObjectRef(kind.api_version, kind.kind, namespace, ref.name)
             raise ResolutionError(Reason.NOT_FOUND, message, subject=subject)
         return [obj]
