@@ -401,8 +401,8 @@ def test_a_store_of_another_namespace_is_neither_used_nor_mentioned(*, there: bo
         resolved(StoreRef(name="store"), *elsewhere)
 
     assert str(raised.value) == (
-        "there is no SecretStore store in namespace team-a: create it, or correct the reference; a SecretStore is only"
-        " visible in its own namespace, use a ClusterSecretStore to share one"
+        "there is no SecretStore store in namespace team-a: create it, or correct the reference (a SecretStore is only"
+        " visible in its own namespace, use a ClusterSecretStore to share one)"
     )
 
 

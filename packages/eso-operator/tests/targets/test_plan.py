@@ -248,7 +248,11 @@ def test_an_immutable_target_that_is_in_order_is_left_alone_whatever_the_backend
 def test_a_refusal_names_who_stands_in_the_way() -> None:
     change = plan(of("Owner"), stored({}, metadata=controlled("Deployment", "web")), desired(WANTED))
 
-    assert change == Refuse(Refusal.CONTROLLED, "Deployment web")
+    assert change == Refuse(
+        Refusal.CONTROLLED,
+        "Deployment web; choose another spec.target.name, or set spec.target.creationPolicy to Orphan or Merge to write"
+        " into it",
+    )
 
 
 def test_more_than_a_secret_can_hold_is_refused_whether_the_secret_exists_or_not() -> None:

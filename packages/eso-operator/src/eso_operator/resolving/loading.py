@@ -66,7 +66,7 @@ def sharing(kind: KindId) -> str:
     """Return the hint for a missing SecretStore: one of another namespace is not found, whether it exists or not."""
     if kind.kind != SECRET_STORE.name:
         return ""
-    return "; a SecretStore is only visible in its own namespace, use a ClusterSecretStore to share one"
+    return " (a SecretStore is only visible in its own namespace, use a ClusterSecretStore to share one)"
 
 
 def identity(kind: KindId, obj: Any) -> ObjectRef:
