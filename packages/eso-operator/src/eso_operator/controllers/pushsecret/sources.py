@@ -36,7 +36,7 @@ BY_NAMESPACE: Final = "namespace"
 """The index that every informer of the operator has."""
 
 _KIND: Final = raw(SECRETS)
-_MADE_SECONDS: Final = 30.0
+_MADE_SECONDS: Final = 10.0
 """A source that an ExternalSecret makes is looked for again after this time, if it does not appear before."""
 _MANIFEST_COPY: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
