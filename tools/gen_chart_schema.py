@@ -19,6 +19,7 @@ Schema = dict[str, Any]
 
 BOOLEAN: Final[Schema] = {"type": "boolean"}
 STRING: Final[Schema] = {"type": "string"}
+NOT_EMPTY: Final[Schema] = {"type": "string", "minLength": 1}
 OBJECT: Final[Schema] = {"type": "object"}
 COUNT_OR_SHARE: Final[Schema] = {"type": ["integer", "string"]}
 
@@ -98,7 +99,16 @@ def of_umbrella(values: Schema) -> Schema:
     schema["properties"]["providers"] = {
         "type": "object",
         "properties": {"shared": shared},
-        "additionalProperties": defaults,
+        "patternProperties": {f"^({'|'.join(name for name in values['providers'] if name != 'shared')})$": defaults},
+        "additionalProperties": False,
+    }
+    image = {**defaults["properties"]["image"], "required": ["repository", "tag"]}
+    image["properties"] = {**image["properties"], "repository": NOT_EMPTY, "tag": NOT_EMPTY}
+    foreign = {**defaults, "properties": {**defaults["properties"], "image": image}, "required": ["image"]}
+    schema["properties"]["extraProviders"] = {
+        "type": "object",
+        "patternProperties": {NAME: foreign},
+        "additionalProperties": False,
     }
     adapt: Schema = {"enum": ["auto", "force", "disabled"]}
     for name in ("adaptSecurityContext", "openshift", "compatibility"):

@@ -126,6 +126,24 @@ def test_every_crd_is_rendered_as_it_is_and_kept(helm: Helm) -> None:
         ),
         pytest.param(
             UMBRELLA,
+            {"providers": {"valt": {"enabled": True}}},
+            "at '/providers': additional properties 'valt' not allowed",
+            id="a provider that does not exist",
+        ),
+        pytest.param(
+            UMBRELLA,
+            {"extraProviders": {"acme": {"enabled": True}}},
+            "at '/extraProviders/acme': missing property 'image'",
+            id="a provider of others without an image",
+        ),
+        pytest.param(
+            UMBRELLA,
+            {"extraProviders": {"acme": {"image": {"repository": "", "tag": "1"}}}},
+            "at '/extraProviders/acme/image/repository': minLength",
+            id="a provider of others with an empty image",
+        ),
+        pytest.param(
+            UMBRELLA,
             {"global": {"compatibility": {"openshift": {"adaptSecurityContext": "on"}}}},
             "value must be one of 'auto', 'force', 'disabled'",
             id="a word below global",

@@ -237,6 +237,16 @@ def test_fixed_users_are_left_to_openshift(operator_chart: Chart, adapt: str, us
             "has no effect while providers.shared.names holds .* one container runs all of them",
             id="a container of its own",
         ),
+        pytest.param(
+            {"providers": {"shared": {"enabled": True, "names": ["valt"]}}},
+            "the image eso-providers has no provider valt, only akeyless, aws, .*, webhook; correct the name",
+            id="a shared provider that does not exist",
+        ),
+        pytest.param(
+            {"extraProviders": {"vault": {"image": {"repository": "r/x", "tag": "1"}}}},
+            "extraProviders.vault: this chart has a provider of that name: use providers.vault",
+            id="a provider of others with a name of ours",
+        ),
         pytest.param({"providers": {"Vault": {}}}, "the name of a provider has lower case letters", id="a wrong name"),
     ],
 )
@@ -264,6 +274,30 @@ def test_every_provider_of_this_repository_is_a_switch() -> None:
     here = {file.parent.name for file in CHART.parents[2].glob("providers/*/pyproject.toml")}
 
     assert set(values["providers"]) == here | {"shared"}
+
+
+def test_the_schema_has_exactly_the_providers_of_this_repository() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())["properties"]["providers"]
+    here = {file.parent.name for file in CHART.parents[2].glob("providers/*/pyproject.toml")}
+    (pattern,) = schema["patternProperties"]
+
+    assert schema["additionalProperties"] is False
+    assert all(re.search(pattern, name) for name in here)
+    assert not any(re.search(pattern, name) for name in ("valt", "vault2", "my-vault"))
+
+
+def test_a_provider_of_others_runs_its_own_image_with_the_settings_of_all(operator_chart: Chart) -> None:
+    acme = {"image": {"repository": "registry.acme.com/provider", "tag": "1.2.3"}, "replicaCount": 1}
+    off = {**acme, "enabled": False}
+
+    objects = operator_chart(extraProviders={"acme": acme, "off": off}, podLabels={"team": "platform"})
+
+    spec = at(objects, ("Deployment", "provider-acme", "spec"))
+    assert spec["replicas"] == 1
+    assert spec["template"]["spec"]["containers"][0]["image"] == "registry.acme.com/provider:1.2.3"
+    assert spec["template"]["metadata"]["labels"]["team"] == "platform"
+    assert "external-secrets.io/provider" in at(objects, ("Service", "provider-acme", "metadata", "labels"))
+    assert not [each for each in objects if each["metadata"]["name"] == "provider-off"]
 
 
 def test_the_operator_may_read_the_configurations_of_every_provider(operator_chart: Chart) -> None:

@@ -22,7 +22,16 @@
 {{- fail (printf "providers.%s: the name of a provider has lower case letters, digits and dashes, 40 at most, as in eso-provider-NAME." $name) }}
 {{- end }}
 {{- end }}
+{{- $known := (fromYaml (.Files.Get "files/defaults.yaml")).providers }}
+{{- range $name, $_ := $values.extraProviders }}
+{{- if hasKey $known $name }}
+{{- fail (printf "extraProviders.%s: this chart has a provider of that name: use providers.%s, or another name." $name $name) }}
+{{- end }}
+{{- end }}
 {{- range $name := (fromJson (include "eso.shared" .)).names }}
+{{- if not (or (hasKey $values.providers $name) (dig "shared" "image" "repository" "" $values.providers)) }}
+{{- fail (printf "providers.shared.names: the image eso-providers has no provider %s, only %s; correct the name, or set providers.shared.image.repository to an image of your own that has it." $name (without (keys $known | sortAlpha) "shared" | join ", ")) }}
+{{- end }}
 {{- if eq $name "shared" }}
 {{- fail "providers.shared.names holds the names of providers, for example [generators, webhook]; shared is none." }}
 {{- end }}

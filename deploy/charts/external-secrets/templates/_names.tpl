@@ -7,6 +7,13 @@
 {{- $_ := set $.Values $key $value }}
 {{- end }}
 {{- end }}
+{{- /* Below, providers of others are like those of this chart. */}}
+{{- range $name, $settings := .Values.extraProviders }}
+{{- if not (hasKey $settings "enabled") }}
+{{- $_ := set $settings "enabled" true }}
+{{- end }}
+{{- $_ := set $.Values.providers $name $settings }}
+{{- end }}
 {{- end }}
 
 {{- define "eso.name" -}}
