@@ -239,12 +239,12 @@ def test_fixed_users_are_left_to_openshift(operator_chart: Chart, adapt: str, us
         ),
         pytest.param(
             {"providers": {"shared": {"enabled": True, "names": ["valt"]}}},
-            "the image eso-providers has no provider valt, only akeyless, aws, .*, webhook; correct the name",
+            "the image eso-providers has no provider .* webhook; correct the name",
             id="a shared provider that does not exist",
         ),
         pytest.param(
             {"extraProviders": {"vault": {"image": {"repository": "r/x", "tag": "1"}}}},
-            "extraProviders.vault: this chart has a provider of that name: use providers.vault",
+            "this chart has a provider of that name: use .* or another name",
             id="a provider of others with a name of ours",
         ),
         pytest.param({"providers": {"Vault": {}}}, "the name of a provider has lower case letters", id="a wrong name"),
@@ -381,7 +381,7 @@ def test_each_provider_of_a_shared_container_keeps_its_identity(operator_chart: 
 
     mounted = {each["mountPath"]: each["name"] for each in container["volumeMounts"]}
     volumes = at(objects, ("Deployment", "provider-shared", "spec", "template", "spec", "volumes"))
-    secrets = {each["name"]: each["secret"]["secretName"] for each in volumes}
+    secrets = {each["name"]: each["secret"]["secretName"] for each in volumes if "secret" in each}
     for member, port in ((webhook, 8080), (generators, 8090)):
         assert member.options.listen == f"0.0.0.0:{port}"
         assert secrets[mounted[str(member.options.tls_dir)]] == f"provider-{member.name}-provider-tls"
