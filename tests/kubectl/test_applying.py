@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import yaml
 
 from kuberun.testing.kubectl import Kubectl, config_map, gadget
 
@@ -99,3 +100,44 @@ def test_replace(kubectl: Kubectl) -> None:
 
     assert kubectl("replace", "--filename", "-", stdin=config_map("c", b="2")) == "configmap/c replaced\n"
     assert kubectl.json("get", "cm", "c")["data"] == {"b": "2"}
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind", "options"),
+    [
+        pytest.param("external-secrets.io/v1", "ExternalSecrets", [], id="no such group"),
+        pytest.param("v1", "ConfigMaps", [], id="a wrong kind of the core"),
+        pytest.param("apps/v1", "Deploy", [], id="a wrong kind of a group"),
+        pytest.param("v7", "ConfigMap", [], id="a wrong version of the core"),
+        pytest.param("apps/v7", "Deployment", ["--server-side"], id="a wrong version, on the server's side"),
+    ],
+)
+def test_a_kind_that_the_server_does_not_have_is_named(
+    kubectl: Kubectl, api_version: str, kind: str, options: list[str]
+) -> None:
+    manifest = f"apiVersion: {api_version}\nkind: {kind}\nmetadata: {{name: it}}\n"
+
+    refused = kubectl.fails("apply", *options, "--filename", "-", stdin=manifest)
+
+    assert f'no matches for kind "{kind}" in version "{api_version}"' in refused
+    assert "openapi" not in refused
+
+
+@pytest.mark.parametrize(("version", "kind"), [("v1", "Gadgets"), ("v7", "Gadget")], ids=["kind", "version"])
+def test_a_misspelled_custom_kind_is_named(gadgets: Kubectl, version: str, kind: str) -> None:
+    api_version = f"kubectl.example.com/{version}"
+    manifest = f"apiVersion: {api_version}\nkind: {kind}\nmetadata: {{name: it}}\n"
+
+    refused = gadgets.fails("create", "--filename", "-", stdin=manifest)
+
+    assert f'no matches for kind "{kind}" in version "{api_version}"' in refused
+    assert "openapi" not in refused
+
+
+def test_a_list_of_objects_is_applied(kubectl: Kubectl) -> None:
+    items = [yaml.safe_load(config_map(name)) for name in ("one", "other")]
+    manifest = yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": items})
+
+    said = kubectl("apply", "--filename", "-", stdin=manifest)
+
+    assert said == "configmap/one created\nconfigmap/other created\n"

@@ -98,6 +98,57 @@ async def widgets(client: Client, namespace: str) -> Kind[Widget]:
 # --- reading and writing ---------------------------------------------------------------------------------------------
 
 
+def managers(obj: Any) -> set[tuple[str, str, str]]:
+    """Return manager, operation and subresource of each entry of managedFields."""
+    entries = obj["metadata"]["managedFields"]
+    return {(each["manager"], each["operation"], each.get("subresource", "")) for each in entries}
+
+
+async def test_writes_carry_the_field_manager_of_the_application(
+    api_server: ApiServer, widgets: Kind[Widget], namespace: str
+) -> None:
+    key, kind = ObjectKey(namespace, "one"), meta.raw(WIDGETS)
+    client = Client(AiohttpTransport(load(api_server.kubeconfig)), field_manager="my-operator")
+
+    created = await client.create(kind, document(WIDGETS, "one", namespace, spec={"size": 1}))
+    await client.update(kind, {**created, "spec": {"size": 2}})
+    await client.merge_patch(kind, key, {"metadata": {"finalizers": ["example.com/hold"]}})
+    await client.json_patch(kind, key, [{"op": "replace", "path": "/metadata/finalizers", "value": []}])
+    await client.merge_patch(kind, key, {"metadata": {"labels": {"a": "b"}}}, options=WriteOptions("another"))
+    await write_status(client, widgets, await client.get(widgets, key), Status(note="seen"))
+    await client.apply(kind, document(WIDGETS, "one", namespace, spec={"size": 2}), field_manager="third")
+    written = await client.get(kind, key)
+    await client.close()
+
+    assert managers(written) == {
+        ("my-operator", "Update", ""),
+        ("my-operator", "Update", "status"),
+        ("another", "Update", ""),
+        ("third", "Apply", ""),
+    }
+
+
+async def test_fields_of_a_former_manager_are_taken_over_without_a_conflict(
+    api_server: ApiServer, client: Client, widgets: Kind[Widget], namespace: str
+) -> None:
+    """As after an upgrade from a version that wrote under another name."""
+    key, kind = ObjectKey(namespace, "one"), meta.raw(WIDGETS)
+    await client.create(kind, document(WIDGETS, "one", namespace, spec={"size": 1}), options=WriteOptions("creator"))
+    before = await write_status(client, widgets, await client.get(widgets, key), Status(note="old"))
+    await add_finalizer(client, widgets, before.metadata, "example.com/hold")
+    renamed = Client(AiohttpTransport(load(api_server.kubeconfig)), field_manager="my-operator")
+
+    seen = await renamed.get(widgets, key)
+    await write_status(renamed, widgets, seen, Status(note="new"))
+    await remove_finalizer(renamed, widgets, (await renamed.get(widgets, key)).metadata, "example.com/hold")
+    written = await renamed.get(kind, key)
+    await renamed.close()
+
+    assert written["status"]["note"] == "new"
+    assert "finalizers" not in written["metadata"]
+    assert managers(written) == {("creator", "Update", ""), ("my-operator", "Update", "status")}
+
+
 async def test_the_life_of_an_object(client: Client, namespace: str) -> None:
     key = ObjectKey(namespace, "one")
 

@@ -153,8 +153,8 @@ async def test_another_definition_leaves_the_other_hashes_alone(api: RawApi) -> 
     assert after.keys() - before.keys() == {"apis/discovery.example.com/v1", "apis/discovery.example.com/v1beta1"}
 
 
-async def test_openapi_in_protobuf_is_not_acceptable(api: RawApi) -> None:
-    reply = await api.get("/openapi/v2", accept="application/com.github.proto-openapi.spec.v2@v1.0+protobuf")
+async def test_openapi_v3_in_protobuf_is_not_acceptable(api: RawApi) -> None:
+    reply = await api.get("/openapi/v3", accept="application/com.github.proto-openapi.spec.v3@v1.0+protobuf")
 
     assert reply.status == 406
 

@@ -50,11 +50,11 @@ def load(kubeconfig: Path | None, context: str = "", *, command: str = "") -> Co
 
 @asynccontextmanager
 async def connected(
-    kubeconfig: Path | None, context: str = "", *, command: str = ""
+    kubeconfig: Path | None, context: str = "", *, command: str = "", field_manager: str = ""
 ) -> AsyncIterator[tuple[Client, Connection]]:
     """Connect to the chosen cluster. An error about a server that does not answer names the chosen kubeconfig."""
     connection = load(kubeconfig, context, command=command)
-    client = Client(AiohttpTransport(connection))
+    client = Client(AiohttpTransport(connection), field_manager=field_manager)
     try:
         yield client, connection
     except Unreachable as problem:

@@ -15,7 +15,7 @@ from prometheus_client import disable_created_metrics
 from eso_operator.process.build import this_build
 from eso_operator.process.flags import parse
 from eso_operator.process.partsettings import certificate_settings
-from eso_operator.process.settings import Settings, SettingsError
+from eso_operator.process.settings import FIELD_MANAGER, Settings, SettingsError
 from eso_operator.process.wiring import wire
 from eso_operator.telemetry import logs
 from kubebase.clock import SystemClock
@@ -63,7 +63,7 @@ async def run(settings: Settings) -> int:
         _log.error("no API server", error=str(error))
         return 1
     tally = RequestTally()
-    client = Client(AiohttpTransport(connection, tally=tally))
+    client = Client(AiohttpTransport(connection, tally=tally), field_manager=FIELD_MANAGER)
     try:
         await wire(settings, client, clock, tally=tally).manager.run_until_signalled()
     except ComponentFailedError as error:

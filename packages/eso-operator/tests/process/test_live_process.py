@@ -18,6 +18,7 @@ from eso_api.secretstore import SECRET_STORE
 from eso_operator.testing.operators import SERVICE, Bench, eventually, free_port, scripted
 
 STORES = SECRET_STORE.resource()
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
 FAKE = {"provider": {"fake": {"data": [{"key": "a", "value": "b"}]}}}
 
 
@@ -86,6 +87,8 @@ async def test_the_process_leads_serves_probes_and_metrics_validates_a_store_and
         await bench.create(STORES, "fake", spec=FAKE)
         await bench.ready(STORES, "fake", lambda condition: condition.reason == "Valid")
         shown = await fetched(f"http://127.0.0.1:{metrics}/metrics")
+        store = await bench.api.get(f"/apis/external-secrets.io/v1/namespaces/{bench.namespace}/secretstores/fake")
+        lease, *_ = (await bench.api.get(LEASES.format(bench.namespace))).body["items"]
         process.send_signal(signal.SIGTERM)
         code = await asyncio.to_thread(process.wait, 30)
 
@@ -100,6 +103,10 @@ async def test_the_process_leads_serves_probes_and_metrics_validates_a_store_and
         line["msg"] for line in lines
     }
     assert all(line["ts"].endswith("Z") for line in lines)
+    assert [(each["manager"], each.get("subresource")) for each in store.body["metadata"]["managedFields"][1:]] == [
+        ("external-secrets", "status")
+    ]
+    assert {each["manager"] for each in lease["metadata"]["managedFields"]} == {"external-secrets"}
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ only. Write a Struct with `create`, or send the fields we own with `apply` and `
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
@@ -51,10 +51,15 @@ class BoundObject:
 
 
 class Client:
-    """A client for one API server."""
+    """A client for one API server.
 
-    def __init__(self, transport: Transport) -> None:
+    `field_manager` names the application in managedFields of what it writes; a write may name another one. Without
+    any, the API server takes the name from the User-Agent.
+    """
+
+    def __init__(self, transport: Transport, *, field_manager: str = "") -> None:
         self._transport = transport
+        self._field_manager = field_manager
         self._decoders: dict[Kind[Any], ObjectDecoder[Any]] = {}
 
     async def close(self) -> None:
@@ -100,7 +105,7 @@ class Client:
             kind.resource,
             key_of(document).namespace,
             msgspec.json.encode(document),
-            options=options,
+            options=self._named(options),
             metadata=_one(kind),
         )
         return await self._object(kind, request)
@@ -113,7 +118,11 @@ class Client:
             raise TypeError(f"a {kind.resource.kind} decoded to {kind.type.__name__} lacks fields: patch or apply it")
         document = _document(kind, obj)
         request = requests.update(
-            kind.resource, key_of(document), msgspec.json.encode(document), subresource=subresource, options=options
+            kind.resource,
+            key_of(document),
+            msgspec.json.encode(document),
+            subresource=subresource,
+            options=self._named(options),
         )
         return await self._object(kind, request)
 
@@ -187,7 +196,8 @@ class Client:
         options: WriteOptions = PLAIN,
     ) -> R:
         """POST to a subresource and decode the response as `result`."""
-        request = requests.create_subresource(resource, key, subresource, msgspec.json.encode(body), options=options)
+        document, named = msgspec.json.encode(body), self._named(options)
+        request = requests.create_subresource(resource, key, subresource, document, options=named)
         return _decoded(await self._transport.request(request), result, request)
 
     async def token_request(
@@ -231,11 +241,16 @@ class Client:
             msgspec.json.encode(patch),
             patch_type,
             subresource=subresource,
-            options=options,
+            options=self._named(options),
             force=force,
             metadata=_one(kind),
         )
         return await self._object(kind, request)
+
+    def _named(self, options: WriteOptions) -> WriteOptions:
+        if options.field_manager or not self._field_manager:
+            return options
+        return replace(options, field_manager=self._field_manager)
 
     async def _object(self, kind: Kind[T], request: Request) -> T:
         body = await self._transport.request(request)

@@ -14,7 +14,7 @@ import msgspec
 from localkube.cluster.catalog import Catalog
 from localkube.errors import not_acceptable
 from localkube.model import ServedKind
-from localkube.schema.openapi import group_versions, openapi_document, openapi_v2
+from localkube.schema.openapi import group_versions, openapi_document, openapi_v2, openapi_v2_bytes
 from localkube.wire.http import Reply, Request
 from localkube.wire.negotiation import JSON, clauses
 
@@ -36,7 +36,10 @@ class OpenApi:
 
     def answer(self, rest: list[str], wanted_hash: str, request: Request) -> Reply | None:
         """Return the document at /openapi/{rest}, or None."""
-        if not any(clause.media in _ACCEPTED for clause in clauses(request.header("Accept"))):
+        wanted = [clause.media for clause in clauses(request.header("Accept"))]
+        if rest == ["v2"] and wanted[0] in _PROTOBUF:
+            return Reply(200, openapi_v2_bytes(), _PROTOBUF[0], [("Cache-Control", "no-cache, private")])
+        if not _ACCEPTED.intersection(wanted):
             raise not_acceptable(JSON)
         match rest:
             case ["v2"]:
@@ -75,6 +78,10 @@ class OpenApi:
         return known
 
 
+_PROTOBUF = (
+    "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
+    "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",  # kubectl's spelling
+)
 _ACCEPTED = frozenset({JSON, "application/*", "*/*"})
 
 

@@ -20,6 +20,8 @@ from kuberun.transport import AiohttpTransport, TransportLimits
 K = TypeVar("K", bound=KubernetesConnection)
 
 LIMITS: Final = TransportLimits(connections=32, response_bytes=96 << 20)
+_FIELD_MANAGER: Final = "external-secrets"
+"""Who writes Secrets that are pushed, in their managedFields: as the operator in Go."""
 PAGE_SIZE: Final = 50
 """Objects of one page. The largest object that an API server stores has about 1.5 MiB; a page of them must fit."""
 
@@ -37,7 +39,7 @@ class ClusterStore(Store[K]):
         if not self.holder.namespace:
             check_namespaces_named(self.config)
         connection = await connect(self.config, self, self.clock)
-        self.client = Client(AiohttpTransport(connection, LIMITS, vet=self._vet))
+        self.client = Client(AiohttpTransport(connection, LIMITS, vet=self._vet), field_manager=_FIELD_MANAGER)
 
     async def close(self) -> None:
         if client := getattr(self, "client", None):

@@ -12,7 +12,7 @@ from eso_cli.documents import InputError
 from eso_cli.migrate import probes
 from eso_cli.migrate.bridges import Bridges, installed_bridges
 from eso_cli.migrate.cluster import Cluster, without_broken
-from eso_cli.migrate.convert import Converted
+from eso_cli.migrate.convert import MADE_BY, Converted
 from eso_cli.migrate.inventory import Inventory, id_of, read_files
 from eso_cli.migrate.plan import Left, Plan, Switch, plan_forth
 from eso_cli.migrate.rollback import plan_back
@@ -75,7 +75,10 @@ async def run(options: Options, clock: Clock | None = None) -> int:
         bridges = installed_bridges(_warn)
         if options.files:
             return _written(_planned(options, read_files(options.files), bridges), options)
-        async with connected(options.kubeconfig, options.context, command="migrate") as (client, _):
+        async with connected(options.kubeconfig, options.context, command="migrate", field_manager=MADE_BY) as (
+            client,
+            _,
+        ):
             cluster = Cluster(client, clock or SystemClock(), bridges.kinds, options.timeout)
             inventory = await cluster.inventory()
             plan = _planned(options, inventory, bridges)

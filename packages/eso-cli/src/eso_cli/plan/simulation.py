@@ -34,7 +34,7 @@ from eso_operator.insight.overview import ListedObjects, Overview, gather
 from eso_operator.planning.needs import SYNCED, Need, identity
 from eso_operator.planning.withholding import Withheld
 from eso_operator.process.flags import parse
-from eso_operator.process.settings import Settings
+from eso_operator.process.settings import FIELD_MANAGER, Settings
 from eso_operator.process.wiring import Operator, wire
 from eso_operator.telemetry.subsystems import Subsystem
 from eso_wire.values import Handshake
@@ -136,7 +136,7 @@ class _Run:
         own = frozenset(
             key for service in self._backend.services() for _, key in keys_of(service, CORE_NAMESPACE).parts()
         )
-        client = Client(ReadThrough(plain, self._seeder, self._order.tokens, own))
+        client = Client(ReadThrough(plain, self._seeder, self._order.tokens, own), field_manager=FIELD_MANAGER)
         operator = wire(self._settings(), client, self._clock, seams=Seams(dial=self._backend.dial))
         stop_hearing = self._cluster.store.listen(self._hear)
         try:

@@ -37,6 +37,12 @@ class FeatureGate(StrEnum):
     """Providers found by the name of their Service."""
 
 
+FIELD_MANAGER: Final = "external-secrets"
+"""Who writes finalizers, status, events, leases and records, in their managedFields: as the operator in Go.
+
+Only targets, children and certificates have managers of their own. No object is applied under this name, so that fields
+which another name owns, such as that of an earlier version, are taken over by the next write and never conflict.
+"""
 DEFAULT_GATES: Final = frozenset({FeatureGate.V2_STORES})
 
 

@@ -22,7 +22,7 @@ from eso_api.shapes import Fragment, JsonMap
 from eso_api.v2.owned import GENERATOR_CONFIG_GROUP, STORE_CONFIG_GROUP, OwnedStatus, namespaced_config
 from eso_api.values import SecretBytes
 from eso_operator.calling.dispatch import Seams
-from eso_operator.process.settings import ProviderSettings, Settings
+from eso_operator.process.settings import FIELD_MANAGER, ProviderSettings, Settings
 from eso_operator.process.wiring import Operator, wire
 from eso_operator.resolving.resolved import ServiceKey
 from eso_operator.telemetry.settings import Listener, MetricsSettings
@@ -179,7 +179,7 @@ class Bench:
         tally, settings = RequestTally(), settings or self.settings
         kubeconfig = await kubeconfig_of(self.api, self.kubeconfig, settings.core_namespace)
         plain = AiohttpTransport(config.load(kubeconfig), tally=tally)
-        client = Client(through(noting().over(plain)))
+        client = Client(through(noting().over(plain)), field_manager=FIELD_MANAGER)
         operator = wire(settings, client, SystemClock(), seams=seams or Seams(), tally=tally)
         try:
             async with asyncio.TaskGroup() as group:

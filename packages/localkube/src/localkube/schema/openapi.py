@@ -2,6 +2,7 @@
 
 openapi_document    /openapi/v3/apis/GROUP/VERSION: schemas as components, and the operations on them
 openapi_v2          /openapi/v2: only the envelope; clients of today read v3
+openapi_v2_bytes    the same as kubectl downloads it before it says that a server does not have a kind
 """
 
 from __future__ import annotations
@@ -56,6 +57,17 @@ def openapi_document(kinds: Iterable[ServedKind]) -> JsonObject:
 
 def openapi_v2() -> JsonObject:
     return {"swagger": "2.0", "info": _INFO, "paths": {}, "definitions": {}}
+
+
+def openapi_v2_bytes() -> bytes:
+    """Return the document as a message `openapi.v2.Document`: version, info, no paths."""
+    info = _bytes_field(1, _INFO["title"].encode()) + _bytes_field(2, _INFO["version"].encode())
+    return _bytes_field(1, b"2.0") + _bytes_field(2, info) + _bytes_field(8, b"") + _bytes_field(9, b"")
+
+
+def _bytes_field(number: int, content: bytes) -> bytes:
+    """Return a short field of a protobuf message: its number and type in one byte, its length in another."""
+    return bytes([number << 3 | 2, len(content)]) + content
 
 
 _LIST_META: Final[JsonObject] = {
