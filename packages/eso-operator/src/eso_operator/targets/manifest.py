@@ -15,7 +15,6 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from copy import deepcopy
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -54,7 +53,7 @@ from eso_render.secret import Values
 from eso_render.sources import TemplateObjects
 from kubebase.meta import JsonObject, Kind, ObjectKey, ObjectMeta, Resource, meta_of, raw
 from kuberun.client import Client
-from kuberun.errors import ApiError, NotFound
+from kuberun.errors import NotFound
 from kuberun.ownership import is_controlled_by
 from kuberun.requests import DeleteOptions, WriteOptions
 
@@ -140,28 +139,15 @@ class ManifestTarget:
 
     async def apply(self, es: ExternalSecret, change: Create | Update) -> Applied:
         kind, options = await self._kind(es), WriteOptions(field_manager=field_manager_of(es.metadata.name))
-        if not self._seen.has(es, _key(es)):
-            await self._try(kind, change, options)
-        written = await self._write(kind, change, options)
-        _refuse_empty(kind, written)
+        if isinstance(change, Create):
+            written = await self._client.create(kind, change.document, options=options)
+        else:
+            written = await self._client.update(kind, change.document, options=options)
+        if written.get("spec") is None and written.get("data") is None:
+            raise TargetError(f"{kind.resource.kind} keeps neither spec nor data: use another kind", Place(()))
         self._seen.keep(es, meta_of(written), wanted=change.wanted, valid=True)
         self._shares.keep(es, written)
         return Applied(Done.CREATED if isinstance(change, Create) else Done.UPDATED, target_name(es))
-
-    async def _try(self, kind: Kind[JsonObject], change: Create | Update, options: WriteOptions) -> None:
-        """Refuse a kind that keeps no content before its first write. Only the API server knows which fields it keeps.
-
-        A server that cannot try the write is asked to do it, and its answer is checked then.
-        """
-        try:
-            _refuse_empty(kind, await self._write(kind, change, replace(options, dry_run=True)))
-        except ApiError:
-            return
-
-    async def _write(self, kind: Kind[JsonObject], change: Create | Update, options: WriteOptions) -> JsonObject:
-        if isinstance(change, Create):
-            return await self._client.create(kind, change.document, options=options)
-        return await self._client.update(kind, change.document, options=options)
 
     async def delete(self, es: ExternalSecret) -> bool:
         """Delete the object if this ExternalSecret controls it. Raises Conflict if it changed since it was read."""
@@ -196,11 +182,6 @@ class ManifestTarget:
             what = "is not served by this API server" if resource is None else "is not a namespaced kind"
             raise UnknownKindError(f"{manifest.kind} of {manifest.api_version} {what}")
         return raw(resource)
-
-
-def _refuse_empty(kind: Kind[JsonObject], written: JsonObject) -> None:
-    if written.get("spec") is None and written.get("data") is None:
-        raise TargetError(f"{kind.resource.kind} keeps neither spec nor data: use another kind", Place(()))
 
 
 def is_denied(api_version: str) -> bool:
