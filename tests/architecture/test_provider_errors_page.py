@@ -34,7 +34,7 @@ def every_error() -> dict[str, ProviderError]:
     """One error of each function, by the call as the page spells it."""
     made = {}
     for name, make in inspect.getmembers(errors, inspect.isfunction):
-        if make.__module__ != errors.__name__ or make is errors.error_for_status:
+        if make.__module__ != errors.__name__ or make in (errors.error_for_status, errors.with_status):
             continue
         given = [one for one in inspect.signature(make).parameters.values() if one.kind is one.POSITIONAL_OR_KEYWORD]
         arguments = ["x" if one.default is one.empty else one.default for one in given]

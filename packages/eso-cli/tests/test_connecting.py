@@ -50,6 +50,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+MANIFEST = "apiVersion: v1\nkind: Namespace\nmetadata: {name: team}\n"
 COMMANDS = [
     pytest.param(["status", "-A"], id="status"),
     pytest.param(["why", "es/db"], id="why"),
@@ -67,6 +68,7 @@ def test_a_command_uses_the_cluster_of_this_folder_and_says_so(
 ) -> None:
     shutil.copy(api_server.kubeconfig, folder / LOCAL)
     (folder / "manifests").mkdir()
+    (folder / "manifests" / "one.yaml").write_text(MANIFEST)
 
     told = CliRunner().invoke(commands, arguments)
 

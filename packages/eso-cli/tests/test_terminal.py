@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eso_cli.loglines import LogLines
+from eso_cli.loglines import LogLines, Shown
 from eso_cli.plan.page import lines
 from eso_cli.plan.planning import Plan, PushPlan, TargetPlan, Unchecked
 from eso_cli.render import Options, run
@@ -86,6 +86,6 @@ def test_a_rendered_object_and_a_failed_template_escape_what_files_contain(
 def test_a_log_line_of_a_child_is_escaped(line: str, *, text: bool) -> None:
     written: list[str] = []
 
-    LogLines(written.append, SystemClock(), text=text).passed_on("fake", line)
+    LogLines(written.append, SystemClock(), text=text, shown=Shown.ALL).passed_on("fake", line)
 
     assert [each.isprintable() for each in written] == [True]

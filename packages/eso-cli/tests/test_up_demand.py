@@ -107,7 +107,7 @@ async def test_the_first_generator_starts_its_provider_and_its_values_arrive(ben
     up.wait_for(lambda: "generators" in named_providers(up), "the ready file does not name it")
 
 
-async def test_a_store_of_a_provider_that_is_not_installed_says_what_to_install(bench: Bench, up: UpProcess) -> None:
+async def test_a_store_of_a_backend_without_a_provider_says_so(bench: Bench, up: UpProcess) -> None:
     await bench.create(STORES, "chef", spec={"provider": {"chef": {"auth": {}}}})
 
     up.wait_for(lambda: "SecretStore app/chef: no installed provider serves" in up.transcript, "nothing is said of it")
@@ -115,7 +115,7 @@ async def test_a_store_of_a_provider_that_is_not_installed_says_what_to_install(
 
     (ready,) = (each for each in store["status"]["conditions"] if each["type"] == "Ready")
     assert ready["message"].startswith("ProviderNotInstalled: ")
-    assert "(eso-provider-chef)" in ready["message"]
+    assert 'a provider for "chef" is not available yet' in ready["message"]
     assert "not reached" not in ready["message"]  # those that wait for their first user are not asked
 
 

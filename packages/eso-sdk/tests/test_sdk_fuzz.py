@@ -47,6 +47,7 @@ GOOD: dict[str, Message] = {
     "CheckSecrets": codec.to_check_request(STORE, [GetItem("1", REF)]),
     "PushSecrets": codec.to_push_request(STORE, PushBatch((PushItem("1", REF, SecretBytes(b"v")),))),
     "DeleteSecrets": codec.to_delete_request(STORE, DeleteBatch((DeleteItem("1", REF),))),
+    "CloseSessions": codec.to_close_request(STORE.config.ref),
     "ValidateGenerator": codec.to_validate_request(MAKER, ValidationMode.STATIC),
     "Generate": codec.to_generate_request(MAKER, GenerateRequest("k")),
     "Cleanup": codec.to_cleanup_request(MAKER, CleanupRequest(SecretBytes(b"{}"))),

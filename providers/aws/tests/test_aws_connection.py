@@ -111,21 +111,23 @@ async def test_an_address_that_is_none_is_told_with_its_variable(
 
 
 @pytest.mark.parametrize(
-    "address",
+    ("address", "words"),
     [
-        pytest.param("http://127.0.0.1:1", id="a port without a listener"),
-        pytest.param("https://secretsmanager.invalid", id="a name that does not exist"),
+        pytest.param(
+            "http://127.0.0.1:1", "secretsmanager in eu-west-1 cannot be reached", id="a port without a listener"
+        ),
+        pytest.param("https://secretsmanager.invalid", "does not resolve", id="a name that does not exist"),
     ],
 )
 async def test_a_service_that_cannot_be_reached_is_unavailable(
-    provider: InMemory, monkeypatch: pytest.MonkeyPatch, address: str
+    provider: InMemory, monkeypatch: pytest.MonkeyPatch, address: str, words: str
 ) -> None:
     monkeypatch.setenv("AWS_SECRETSMANAGER_ENDPOINT", address)
 
     error = await _refusal(provider)
 
     assert error.reason is ErrorReason.BACKEND_UNAVAILABLE
-    assert "secretsmanager in eu-west-1 cannot be reached" in error.message
+    assert words in error.message
 
 
 async def test_a_service_that_does_not_answer_times_out(front: Front) -> None:

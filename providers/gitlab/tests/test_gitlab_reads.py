@@ -402,6 +402,6 @@ async def test_the_authority_of_the_store_is_trusted(form: str, tmp_path: Path, 
         async with InMemory(PROVIDER, clock, addresses=AddressPolicy.parse(["loopback"])) as provider:
             call = call_context(VariableStore, spec, credentials)
             if form == "neither":
-                assert "is not trusted" in (await failure(provider, call, "DB")).message
+                assert "unknown certificate authority" in (await failure(provider, call, "DB")).message
             else:
                 assert await read(provider, call, "DB") == [b"value"]

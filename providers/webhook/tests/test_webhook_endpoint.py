@@ -97,7 +97,7 @@ async def test_a_private_authority_is_trusted_if_the_store_names_it(
     untrusted = await outcome(client, {"url": tls_endpoint.url})
 
     assert untrusted.reason is ErrorReason.BACKEND_UNAVAILABLE
-    assert "is not trusted" in untrusted.message
+    assert "unknown certificate authority" in untrusted.message
     assert await outcome(client, spec, credentials) == "{}"
 
 

@@ -401,7 +401,7 @@ async def test_an_authority_that_is_not_trusted(client: InMemory, tls_endpoint: 
     error = await refused(client, spec_of(tls_endpoint, url=tls_endpoint.url + "?CANARY", **bundles))
 
     assert error.reason is ErrorReason.BACKEND_UNAVAILABLE
-    assert "not trusted" in error.message
+    assert "unknown certificate authority" in error.message
     assert tls_endpoint.asked == []
 
 

@@ -194,9 +194,13 @@ def test_values_are_not_fetched_for_a_target_that_is_taken(policy: str) -> None:
     of_external_secret = first_stop(snapshot(es, look=controlled("ExternalSecret", "external-secrets.io/v1")))
     of_deployment = first_stop(snapshot(es, look=controlled("Deployment")))
 
-    another = refused_target(Refuse(Refusal.OWNED_BY_ANOTHER, "ExternalSecret other"))
+    remedy = "choose another spec.target.name, or"
+    another = refused_target(
+        Refuse(Refusal.OWNED_BY_ANOTHER, f"ExternalSecret other; {remedy} delete that ExternalSecret")
+    )
     assert of_external_secret == (None if policy == "None" else another)
-    kind = refused_target(Refuse(Refusal.CONTROLLED, "Deployment other"))
+    allow = f"{remedy} set spec.target.creationPolicy to Orphan or Merge to write into it"
+    kind = refused_target(Refuse(Refusal.CONTROLLED, f"Deployment other; {allow}"))
     assert of_deployment == (kind if policy == "Owner" else None)
 
 
