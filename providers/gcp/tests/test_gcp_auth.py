@@ -353,17 +353,11 @@ async def test_a_key_file_of_the_process_is_used(
     assert principal(google) == "own@my-project-1.iam.gserviceaccount.com"
 
 
-@pytest.mark.parametrize(
-    ("kind", "spec"),
-    [
-        pytest.param(SecretManager, {"projectID": PROJECT}, id="a store without auth"),
-        pytest.param(SecretManager, {"projectID": PROJECT, "auth": {}}, id="a store with an empty auth"),
-    ],
-)
+@pytest.mark.parametrize("spec", [{}, {"auth": {}}], ids=["without auth", "with an empty auth"])
 async def test_a_store_of_a_namespace_does_not_use_the_identity_of_the_provider(
-    google: Google, provider: InMemory, kind: type[SecretManager], spec: dict[str, Any]
+    google: Google, provider: InMemory, spec: dict[str, Any]
 ) -> None:
-    refused = await failure(provider, call_context(kind, spec), "a")
+    refused = await failure(provider, call_context(SecretManager, {"projectID": PROJECT, **spec}), "a")
 
     assert refused.reason is ErrorReason.CONFIG_INVALID
     assert "--ambient-identity=namespaced" in refused.message
