@@ -1,5 +1,6 @@
 """Generated values are recorded, retired and cleaned up. On a live API server, with a real provider process."""
 
+import base64
 from typing import Any
 
 import pytest
@@ -144,7 +145,7 @@ async def test_a_value_that_may_be_in_use_is_not_cleaned_up(
 
         door.losing = path
         await shop.bench.patch(ES, "db", {"spec": {"target": {"name": "db"}}})
-        await shop.bench.ready(ES, "db", lambda condition: condition.status == "False")
+        await eventually(lambda: shop.bench.find(SECRETS, "db"), "the Secret is not written")
         # In this order: a former Secret that is still there at the end held its value all the time.
         kept, states = set(shop.provider.books), await shop.states()
         in_use = {number_in(await shop.bench.find(SECRETS, name)) for name in ("db", "former")} - {None}
