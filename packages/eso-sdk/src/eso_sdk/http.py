@@ -308,6 +308,11 @@ class HttpStatusError(ProviderError):
         self.status = status
 
 
+def is_unresolved(failed: BaseException) -> bool:
+    """Return whether an error of the library means that a host name has no address."""
+    return isinstance(failed, aiohttp.ClientConnectorDNSError)
+
+
 def unresolved(subject: str, place: str) -> str:
     """Return the message for a host name without an address."""
     return f"the host name of {subject} does not resolve; check {place}, and the DNS where the provider runs"

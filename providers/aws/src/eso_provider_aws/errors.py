@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from socket import gaierror
 from typing import Any, Final
 
-from aiohttp import ClientConnectorDNSError
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
@@ -33,7 +32,7 @@ from botocore.exceptions import (
 from botocore.parsers import ResponseParserError
 
 from eso_sdk.errors import with_status
-from eso_sdk.http import tls_problem, unresolved
+from eso_sdk.http import is_unresolved, tls_problem, unresolved
 from eso_wire.errors import ErrorReason, ProviderError, RetryClass
 
 FAILURES: Final = (ClientError, BotoCoreError, ResponseParserError, TimeoutError, OSError, ValueError)
@@ -273,4 +272,4 @@ def _cause(failed: Exception) -> BaseException:
 
 
 def _is_unresolved(failed: BaseException) -> bool:
-    return isinstance(failed, ClientConnectorDNSError | gaierror)
+    return is_unresolved(failed) or isinstance(failed, gaierror)
