@@ -200,8 +200,7 @@ async def test_the_next_process_does_not_replace_a_password(workshop: Any, fault
 
 @pytest.mark.xfail(
     strict=False,
-    reason="A disturbed periodic refresh sometimes generates once more than needed. First values, and objects that"
-    " generate only once, are not concerned.",
+    reason="A disturbed periodic refresh sometimes generates once more than needed (ADR 22).",
 )
 @pytest.mark.parametrize("fault", [Fault.LOST, Fault.UNANSWERED, Fault.KILLED_AFTER], ids=lambda fault: fault.value)
 async def test_a_disturbed_refresh_makes_one_new_password_and_retires_the_old_one(workshop: Any, fault: Fault) -> None:
