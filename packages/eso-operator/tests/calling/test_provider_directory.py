@@ -121,6 +121,19 @@ async def test_a_failure_with_another_cause_is_news_and_the_same_one_is_not(list
     running.cancel()
 
 
+async def test_a_provider_that_first_fails_is_asked_again_without_a_caller(listed: Listed) -> None:
+    """Objects that wait for a provider do not ask for it meanwhile."""
+    running = asyncio.create_task(listed.directory.run())
+    listed.loop.down = TransportError("refused")
+    await listed.ask()
+    listed.loop.down = None
+
+    await listed.loop.clock.advance(5.0)
+
+    assert listed.heard == [Change.FAILED, Change.CONNECTED]
+    running.cancel()
+
+
 async def test_one_users_failure_is_not_anothers(listed: Listed) -> None:
     listed.loop.down = TransportError("refused")
     await listed.ask()

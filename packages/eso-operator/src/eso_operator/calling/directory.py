@@ -224,6 +224,7 @@ class Directory:
         if self.starting(entry.connection) > 0:
             delay = min(delay, self._settings.start_pause)
         entry.due = self._clock.monotonic() + delay
+        self._wake.set()  # `run` may sleep longer than that: it did not count this one while it was asked first
         if error.reason is ErrorReason.PROTOCOL_INCOMPATIBLE:
             entry.handshake = None
         if entry.handshake is None:
