@@ -38,8 +38,16 @@ def test_a_chart_and_what_is_set_of_it_exist(command: str) -> None:
     for setting in settings:
         held: Any = schema
         for step in re.split(r"(?<!\\)\.", setting.partition("=")[0]):
-            held = held.get("properties", {}).get(step, held.get("additionalProperties", {}))
+            held = _property(held, step)
             assert held is not False, f"{chart} has no value {setting}"
+
+
+def _property(schema: Any, name: str) -> Any:
+    """Return the schema of a property; False if an object of this schema cannot have it."""
+    if name in schema.get("properties", {}):
+        return schema["properties"][name]
+    matching = [held for pattern, held in schema.get("patternProperties", {}).items() if re.search(pattern, name)]
+    return matching[0] if matching else schema.get("additionalProperties", {})
 
 
 @pytest.mark.parametrize("page", ["install.md", "compose.md"])
