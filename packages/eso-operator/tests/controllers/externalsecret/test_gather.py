@@ -307,6 +307,18 @@ async def test_syncs_of_the_same_second_are_told_apart_by_their_version() -> Non
     assert (other.unreported, other.last.version) == (False, before.status.synced_resource_version)
 
 
+async def test_a_sync_that_this_process_remembers_from_the_same_second_is_not_later_than_the_target() -> None:
+    """The memory has fractions of a second, a target has not."""
+    before = synced(external_secret(), START)
+    es = msgspec.structs.replace(external_secret(metadata={"generation": 2}), status=before.status)
+    gatherer = Cluster().gatherer()
+    gatherer.remember(before, START + timedelta(milliseconds=300), frozenset())
+
+    seen = await gatherer.gather(es, Holding(mark(START, current_version(es))), START + timedelta(milliseconds=900))
+
+    assert (seen.unreported, seen.last.version) == (True, current_version(es))
+
+
 async def test_an_edited_target_says_nothing_of_generated_values() -> None:
     seen = await Cluster().gatherer().gather(external_secret(), Holding(mark(START), valid=False), START)
 

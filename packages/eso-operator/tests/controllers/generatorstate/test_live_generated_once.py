@@ -198,10 +198,6 @@ async def test_the_next_process_does_not_replace_a_password(workshop: Any, fault
         await states_fit(shop, faults)
 
 
-@pytest.mark.xfail(
-    strict=False,
-    reason="A disturbed periodic refresh sometimes generates once more than needed (ADR 22).",
-)
 @pytest.mark.parametrize("fault", [Fault.LOST, Fault.UNANSWERED, Fault.KILLED_AFTER], ids=lambda fault: fault.value)
 async def test_a_disturbed_refresh_makes_one_new_password_and_retires_the_old_one(workshop: Any, fault: Fault) -> None:
     faults, provider = Faulty(fault), making()

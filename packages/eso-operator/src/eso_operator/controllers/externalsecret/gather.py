@@ -179,9 +179,7 @@ class Gatherer:
             known.templates, seen = generation.templates, snapshot.told_at == generation.told_at
             new = any(self._is_new(version) for version in known.templates)
             snapshot = replace(snapshot, new_templates=new, told_at=None if seen else snapshot.told_at)
-        at = snapshot.last.at
-        later = at is None or made.at is None or made.at >= at
-        return replace(snapshot, last=made) if snapshot.unreported and later else snapshot
+        return replace(snapshot, last=made) if snapshot.unreported and _is_as_late(made, snapshot.last) else snapshot
 
     async def _look(self, es: ExternalSecret, target: Target, *, live: bool = False) -> Look:
         """Return the live target. Targets other than Secrets are read only if the administrator allows them."""
@@ -211,6 +209,11 @@ def _later(known: LastSync | None, written: LastSync) -> LastSync:
     if known is None or known.at is None or (written.at is not None and written.at > known.at):
         return written
     return known
+
+
+def _is_as_late(made: LastSync, last: LastSync) -> bool:
+    """Compare whole seconds: a target does not have the fraction that a sync of this process has."""
+    return last.at is None or made.at is None or made.at >= last.at.replace(microsecond=0)
 
 
 def _is_lost(es: ExternalSecret, made: LastSync) -> bool:
