@@ -104,8 +104,8 @@ async def test_the_same_event_again_is_counted_up(
 
     for _ in range(3):
         synced(events)
+        await written(events)
         await clock.advance(60)
-    await written(events)
 
     created, second, third = server.received
     name = created.json["metadata"]["name"]
@@ -113,6 +113,25 @@ async def test_the_same_event_again_is_counted_up(
     assert (second.method, second.target) == ("PATCH", f"{EVENTS}/{name}")
     assert second.json == {"count": 2, "lastTimestamp": "2030-01-01T00:01:00Z"}
     assert third.json == {"count": 3, "lastTimestamp": "2030-01-01T00:02:00Z"}
+
+
+async def test_an_event_that_is_repeated_before_it_is_written_is_one_request(
+    server: ScriptedServer, recorder: Recorder, clock: VirtualClock
+) -> None:
+    events = recorder(burst=2)
+
+    for _ in range(30):
+        synced(events)
+        await clock.advance(1)
+    await written(events)
+
+    (created,) = server.received
+    assert created.json["count"] == 30
+    assert (created.json["firstTimestamp"], created.json["lastTimestamp"]) == (
+        "2030-01-01T00:00:00Z",
+        "2030-01-01T00:00:29Z",
+    )
+    assert events.counts == Counts(written=30)
 
 
 @pytest.mark.parametrize(
@@ -147,11 +166,11 @@ async def test_an_expired_event_is_created_again(server: ScriptedServer, recorde
 
     for _ in range(3):
         synced(events)
-    counts = await written(events)
+        await written(events)
 
     assert [received.method for received in server.received] == ["POST", "PATCH", "POST", "PATCH"]
     assert server.received[3].json["count"] == 2
-    assert counts == Counts(written=3)
+    assert events.counts == Counts(written=3)
 
 
 async def test_one_noisy_object_is_filtered_and_the_others_are_not(
@@ -166,32 +185,48 @@ async def test_one_noisy_object_is_filtered_and_the_others_are_not(
     assert events.counts == Counts(written=4, filtered=7)
 
     await clock.advance(60)
-    synced(events)
-    synced(events)
+    synced(events, message="one more")
+    synced(events, message="and another")
     await written(events)
     assert events.counts == Counts(written=5, filtered=8)
     assert len(server.received) == 5
 
 
 async def test_a_full_queue_drops_and_never_waits(recorder: Recorder) -> None:
-    events = recorder(queued=2, for_warnings=0)
+    events = recorder(queued=2)
 
-    for _ in range(5):
-        synced(events)
+    for name in ("a", "b", "c", "d", "e"):
+        synced(events, metadata(name))
 
     assert events.counts == Counts(dropped=3)
     assert await written(events) == Counts(written=2, dropped=3)
 
 
-async def test_many_events_without_a_warning_leave_room_for_warnings(recorder: Recorder) -> None:
-    events = recorder(queued=3, for_warnings=1)
+async def test_a_full_queue_keeps_the_first_event_of_each_object(server: ScriptedServer, recorder: Recorder) -> None:
+    events = recorder(queued=6)
 
-    for _ in range(5):
-        synced(events)
-    events.record(WIDGETS, metadata(), EventType.WARNING, "Failed", "it failed")
+    for number in range(10):
+        synced(events, metadata("noisy"), message=f"message {number}")
+    for name in ("a", "b", "c"):
+        synced(events, metadata(name))
+    await written(events)
 
-    assert events.counts == Counts(dropped=3)
-    assert await written(events) == Counts(written=3, dropped=3)
+    named = [received.json["involvedObject"]["name"] for received in server.received]
+    assert sorted(named) == ["a", "b", "c", "noisy", "noisy", "noisy"]
+    assert events.counts == Counts(written=6, dropped=7)
+
+
+async def test_a_warning_takes_the_place_of_another_event(server: ScriptedServer, recorder: Recorder) -> None:
+    events = recorder(queued=3)
+
+    for name in ("a", "b", "c"):
+        synced(events, metadata(name))
+    for number in range(4):
+        events.record(WIDGETS, metadata(f"failing-{number}"), EventType.WARNING, "Failed", "it failed")
+    await written(events)
+
+    assert [received.json["type"] for received in server.received] == ["Warning"] * 3
+    assert events.counts == Counts(written=3, dropped=4)
 
 
 async def test_the_number_of_remembered_events_is_bounded(server: ScriptedServer, recorder: Recorder) -> None:
@@ -199,7 +234,7 @@ async def test_the_number_of_remembered_events_is_bounded(server: ScriptedServer
 
     for name in ("a", "b", "c", "a"):
         synced(events, metadata(name))
-    await written(events)
+        await written(events)
 
     assert [received.method for received in server.received] == ["POST"] * 4
     assert (len(events._series), len(events._buckets)) == (2, 2)
@@ -282,19 +317,29 @@ class SlowServer:
     async def close(self) -> None: ...
 
 
+async def test_events_go_out_several_at_a_time(clock: VirtualClock) -> None:
+    server = SlowServer(clock, 1.0)
+    events = EventRecorder(Client(server), clock, component="tester", limits=EventLimits(at_once=2, rate=1000))
+    running = asyncio.ensure_future(events.run())
+
+    for name in ("one", "two", "three"):
+        synced(events, metadata(name))
+    await clock.advance(60)
+
+    assert server.asked_at == pytest.approx([0, 0.001, 1])
+    running.cancel()
+
+
 @pytest.mark.parametrize(
-    ("seconds", "expected"),
+    ("behind", "expected"),
     [
-        pytest.param(0.0, [0, 0, 0], id="a server that answers at once gets them without a pause"),
-        pytest.param(0.05, [0, 0.25, 0.5], id="a pause is four times as long as the write"),
-        pytest.param(10.0, [0, 11, 22], id="a pause lasts at most a second"),
+        pytest.param(True, [0, 0.5, 1.0], id="while reconciles wait for workers"),
+        pytest.param(False, [0, 0.01, 0.02], id="while none waits"),
     ],
 )
-async def test_events_leave_a_busy_server_to_the_reconciles(
-    clock: VirtualClock, seconds: float, expected: list[float]
-) -> None:
-    server = SlowServer(clock, seconds)
-    events = EventRecorder(Client(server), clock, component="tester")
+async def test_events_yield_to_reconciles(clock: VirtualClock, behind: bool, expected: list[float]) -> None:
+    server, limits = SlowServer(clock, 0.0), EventLimits(rate=100, busy_rate=2)
+    events = EventRecorder(Client(server), clock, component="tester", limits=limits, busy=lambda: behind)
     running = asyncio.ensure_future(events.run())
 
     for name in ("one", "two", "three"):
@@ -305,9 +350,52 @@ async def test_events_leave_a_busy_server_to_the_reconciles(
     running.cancel()
 
 
+async def test_warnings_do_not_wait(clock: VirtualClock) -> None:
+    server, limits = SlowServer(clock, 0.0), EventLimits(busy_rate=0.1)
+    events = EventRecorder(Client(server), clock, component="tester", limits=limits, busy=lambda: True)
+    running = asyncio.ensure_future(events.run())
+    for name in ("one", "two", "three"):
+        synced(events, metadata(name))
+    await clock.advance(1)
+
+    for name in ("four", "five"):
+        events.record(WIDGETS, metadata(name), EventType.WARNING, "Failed", "it failed")
+    await clock.advance(1)
+
+    assert server.asked_at == pytest.approx([0, 1, 1])
+    running.cancel()
+
+
+async def test_what_is_repeated_meanwhile_is_counted_up_after_a_while(clock: VirtualClock) -> None:
+    server, limits = SlowServer(clock, 1.0), EventLimits(count_up_seconds=10)
+    events = EventRecorder(Client(server), clock, component="tester", limits=limits)
+    running = asyncio.ensure_future(events.run())
+
+    for _ in range(5):
+        synced(events)
+        await clock.advance(0.5)
+    await clock.advance(60)
+
+    assert server.asked_at == pytest.approx([0, 10.5])
+    assert events.counts == Counts(written=5)
+    running.cancel()
+
+
+async def test_a_namespace_that_is_gone_gets_no_events(server: ScriptedServer, client: Client) -> None:
+    events = EventRecorder(client, VirtualClock(), component="tester", accepts=lambda namespace: namespace == "team")
+
+    synced(events, metadata("one", "gone"))
+    synced(events, metadata("one", "team"))
+    events.record(NAMESPACES, metadata("gone", ""), EventType.NORMAL, "Seen", "hello")
+    await written(events)
+
+    assert [received.target for received in server.received] == ["/api/v1/namespaces/team/events", EVENTS]
+    assert events.counts == Counts(written=2, homeless=1)
+
+
 async def test_a_recorder_that_stops_writes_the_rest_without_pauses(clock: VirtualClock) -> None:
-    server = SlowServer(clock, 0.2)
-    events = EventRecorder(Client(server), clock, component="tester")
+    server, limits = SlowServer(clock, 0.2), EventLimits(at_once=1, rate=0.1)
+    events = EventRecorder(Client(server), clock, component="tester", limits=limits)
     running = asyncio.ensure_future(events.run())
     for name in ("one", "two", "three"):
         synced(events, metadata(name))
@@ -318,3 +406,12 @@ async def test_a_recorder_that_stops_writes_the_rest_without_pauses(clock: Virtu
 
     assert server.asked_at == pytest.approx([0, 0.3, 0.5])
     assert running.done()
+
+
+async def test_an_event_names_the_component_that_recorded_it(server: ScriptedServer, recorder: Recorder) -> None:
+    events = recorder()
+
+    events.record(WIDGETS, metadata(), EventType.NORMAL, "Seen", "hello", component="other")
+    await written(events)
+
+    assert server.received[0].json["source"]["component"] == server.received[0].json["reportingComponent"] == "other"

@@ -45,7 +45,7 @@ class Recorder:
     def __init__(self) -> None:
         self.kinds: set[str] = set()
 
-    def record(self, resource: Any, *_: object) -> None:
+    def record(self, resource: Any, *_: object, **__: object) -> None:
         self.kinds.add(resource.kind)
 
 

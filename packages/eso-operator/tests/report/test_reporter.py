@@ -100,7 +100,7 @@ class NotedEvents(EventRecorder):
         super().__init__(client, clock, component="test")
         self.reasons: list[str] = []
 
-    def record(self, *about: Any) -> None:
+    def record(self, *about: Any, **_: object) -> None:
         self.reasons.append(about[3])
 
 

@@ -1,17 +1,22 @@
 """Recorded events: what a controller reports about an object (`kubectl describe`, `kubectl get events`).
 
-    record() ──► bounded queue ──► run(): spam filter ──► create an Event, or count up the one that said the same
+    record() ──► spam filter ──► bounded queue ──► run(): create an Event, or count up the one that said the same
 
-`record` only puts a value into a queue: it never waits and never fails. `run` writes one event at a time and belongs
-into the caller's TaskGroup. A failure costs the event, never the reconcile; lost events are counted.
+`record` only puts a value into a queue: it never waits and never fails. `run` belongs into the caller's TaskGroup. A
+failure costs the event, never the reconcile; lost events are counted.
 
-Events yield to reconciles: after each write `run` pauses for a multiple of the time that the write took. A busy API
-server answers slowly and gets few events; an idle one gets the rest of the queue within seconds.
+    Warnings      at once, and before all others
+    Normal        at once if no reconcile waits for a worker, else some tens a second: events yield to reconciles
+    repeated      within seconds: occurrences of the same event are counted, and one request writes the number
+
+A full queue drops Normal events before Warnings, and further events of an object before its first one: the first event
+of an object is dropped only if there are more objects than places.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -31,9 +36,6 @@ MAX_MESSAGE_BYTES: Final = 1024
 
 _EVENTS: Final = raw(Resource("", "v1", "events", "Event"))
 _MAX_REASON_BYTES: Final = 128
-_PAUSE: Final = 4.0
-"""The pause after a write, as a multiple of the time that it took."""
-_LONGEST_PAUSE: Final = 1.0
 _MAX_NAME_STEM: Final = 253 - 17  # a dot and sixteen hex digits follow
 
 _log = structlog.get_logger(__name__)
@@ -48,11 +50,14 @@ class EventType(StrEnum):
 class EventLimits:
     """Limits of one recorder."""
 
-    queued: int = 1000
-    for_warnings: int = 250  # of the queue; other events take no place of these
+    queued: int = 20_000
     remembered: int = 4096  # events that can be counted up, and objects with a known rate
     burst: int = 25  # events about one object in a burst
     refill_seconds: float = 300.0  # seconds until one more is allowed
+    at_once: int = 4  # requests at the same time
+    rate: float = 400.0  # Normal events in a second while no reconcile waits
+    busy_rate: float = 50.0  # and while reconciles wait for workers
+    count_up_seconds: float = 10.0  # for which repeated events are counted before the number is written
 
 
 @dataclass(slots=True)
@@ -63,10 +68,22 @@ class Counts:
     dropped: int = 0  # the queue was full
     filtered: int = 0  # too many about one object
     failed: int = 0  # the API server did not accept it
+    homeless: int = 0  # its namespace is gone or being deleted
+
+
+def _never() -> bool:
+    return False
+
+
+def _every(_: str) -> bool:
+    return True
 
 
 class EventRecorder:
-    """Writes events on behalf of one component (and of the instance it runs as)."""
+    """Writes events on behalf of a component (and of the instance it runs as).
+
+    `busy` says whether reconciles wait for workers, `accepts` whether a namespace exists and is not being deleted.
+    """
 
     def __init__(
         self,
@@ -76,28 +93,42 @@ class EventRecorder:
         component: str,
         instance: str = "",
         limits: EventLimits = EventLimits(),  # noqa: B008  immutable
+        busy: Callable[[], bool] = _never,
+        accepts: Callable[[str], bool] = _every,
     ) -> None:
         self.counts = Counts()
         self._client = client
         self._clock = clock
-        self._source = {"component": component, "host": instance} if instance else {"component": component}
-        self._reporting = {"reportingComponent": component, "reportingInstance": instance or component}
-        self._queue: asyncio.Queue[_Occurrence | None] = (
-            asyncio.Queue()
-        )  # bounded in `record`, so that `stop` always fits
+        self._component = component
+        self._instance = instance
         self._limits = limits
-        self._stopping = asyncio.Event()
-        self._stamp = 0
+        self._busy = busy
+        self._accepts = accepts
+        self._warnings: dict[_Subject, _Pending] = {}
+        self._normal: dict[_Subject, _Pending] = {}
+        self._repeated: dict[_Subject, _Pending] = {}
+        self._writing: dict[_Subject, _Pending | None] = {}
+        """What is being written now, with its occurrences since."""
         self._series: BoundedDict[_Subject, _Series] = BoundedDict(limits.remembered)
         self._buckets: BoundedDict[str, _Bucket] = BoundedDict(limits.remembered)
+        self._changed = asyncio.Event()
+        self._stopping = False
+        self._stamp = 0
+        self._paced_until = clock.monotonic()
 
-    def record(self, resource: Resource, about: ObjectMeta, kind: EventType, reason: str, message: str) -> None:
-        """Queue an event about an object. Returns at once."""
-        kept = 0 if kind is EventType.WARNING else self._limits.for_warnings
-        if self._queue.qsize() >= self._limits.queued - kept:
-            self.counts.dropped += 1
-            return
+    def record(
+        self,
+        resource: Resource,
+        about: ObjectMeta,
+        kind: EventType,
+        reason: str,
+        message: str,
+        *,
+        component: str = "",
+    ) -> None:
+        """Queue an event about an object; without `component` in the name of the recorder's own. Returns at once."""
         subject = _Subject(
+            component or self._component,
             resource.api_version,
             resource.kind,
             about.key,
@@ -106,106 +137,193 @@ class EventRecorder:
             bounded(reason, _MAX_REASON_BYTES),
             bounded(message, MAX_MESSAGE_BYTES),
         )
-        self._queue.put_nowait(_Occurrence(subject, about.resource_version, self._clock.now()))
+        now = self._clock.now()
+        if (pending := self._pending(subject)) is not None:
+            pending.count, pending.last = pending.count + 1, now
+            return
+        first, passes = self._passes(subject)
+        if not passes:
+            self.counts.filtered += 1
+        elif self._has_room(kind, first=first):
+            due = self._clock.monotonic() + self._limits.count_up_seconds
+            self._enqueue(subject, _Pending(about.resource_version, now, now, due))
 
     async def run(self) -> None:
         """Write recorded events until cancelled, or until `stop` is called and all earlier events are written."""
-        while (occurrence := await self._queue.get()) is not None:
-            if not self._passes(occurrence.subject):
-                self.counts.filtered += 1
-                continue
-            started = self._clock.monotonic()
-            try:
-                await self._write(occurrence)
-            except (ApiError, ValueError) as error:
-                self.counts.failed += 1
-                _log.warning("event not recorded", about=str(occurrence.subject.key), error=str(error))
-            else:
-                self.counts.written += 1
-            await self._yield_to_reconciles(self._clock.monotonic() - started)
+        places = asyncio.Semaphore(self._limits.at_once)
+        async with asyncio.TaskGroup() as writes:
+            while True:
+                await places.acquire()
+                if (taken := await self._next()) is None:
+                    return
+                writes.create_task(self._write(*taken)).add_done_callback(lambda _: places.release())
 
     def stop(self) -> None:
         """End `run` after the events that are queued now, which are written without pauses."""
-        self._queue.put_nowait(None)
-        self._stopping.set()
+        self._stopping = True
+        self._changed.set()
 
-    async def _yield_to_reconciles(self, took: float) -> None:
-        pause = min(_PAUSE * took, _LONGEST_PAUSE)
-        if pause > 0 and not self._stopping.is_set():
-            await happens_within(self._clock, pause, self._stopping)
+    # --- the queue ----------------------------------------------------------------------------------------------------
 
-    def _passes(self, subject: _Subject) -> bool:
-        """Apply the spam filter: each object has its own token bucket, so a noisy object does not hide the others."""
+    def _passes(self, subject: _Subject) -> tuple[bool, bool]:
+        """Return whether this is the first event of its object, and whether the spam filter lets it pass.
+
+        Each object has its own token bucket, so a noisy object does not hide the others.
+        """
         now = self._clock.monotonic()
         name = subject.uid or f"{subject.kind}/{subject.key}"
-        bucket = self._buckets.get(name) or _Bucket(float(self._limits.burst), now)
+        known = self._buckets.get(name)
+        bucket = known or _Bucket(float(self._limits.burst), now)
         bucket.tokens = min(self._limits.burst, bucket.tokens + (now - bucket.filled_at) / self._limits.refill_seconds)
         bucket.filled_at = now
         self._buckets[name] = bucket
         if bucket.tokens < 1:
-            return False
+            return False, False
         bucket.tokens -= 1
+        return known is None, True
+
+    def _pending(self, subject: _Subject) -> _Pending | None:
+        queues = (self._warnings, self._normal, self._repeated)
+        return next((queue[subject] for queue in queues if subject in queue), self._writing.get(subject))
+
+    def _has_room(self, kind: EventType, *, first: bool) -> bool:
+        """Return whether a new event gets a place; a Warning takes that of another one if there is none.
+
+        Half of the places are for Warnings and for the first events of objects.
+        """
+        used = len(self._warnings) + len(self._normal) + len(self._repeated)
+        reserved = kind is EventType.WARNING or first
+        if used < (self._limits.queued if reserved else self._limits.queued // 2):
+            return True
+        victims = self._repeated or self._normal
+        if kind is not EventType.WARNING or not victims:
+            self.counts.dropped += 1
+            return False
+        self.counts.dropped += victims.pop(next(iter(victims))).count
         return True
 
-    async def _write(self, occurrence: _Occurrence) -> None:
-        series = self._series.use(occurrence.subject)
+    def _enqueue(self, subject: _Subject, pending: _Pending) -> None:
+        if subject in self._writing:
+            self._writing[subject] = pending
+            return
+        if subject in self._series:
+            queue = self._repeated
+        else:
+            queue = self._warnings if subject.type is EventType.WARNING else self._normal
+        queue[subject] = pending
+        self._changed.set()
+
+    async def _next(self) -> tuple[_Subject, _Pending] | None:
+        """Wait for the next event that may be written; None if there will be none."""
+        while True:
+            self._changed.clear()
+            queue, wait = self._first_queue()
+            if queue and wait <= 0:
+                self._pace(queue)
+                subject = next(iter(queue))
+                self._writing[subject] = None
+                return subject, queue.pop(subject)
+            if queue:
+                await happens_within(self._clock, wait, self._changed)
+            elif self._stopping and not self._writing:
+                return None
+            else:
+                await self._changed.wait()
+
+    def _first_queue(self) -> tuple[dict[_Subject, _Pending], float]:
+        """Return the queue to take from, and the seconds until then."""
+        if self._warnings:
+            return self._warnings, 0.0
+        now = self._clock.monotonic()
+        due = self._paced_until if self._normal or not self._repeated else self._due_of_repeated()
+        return self._normal or self._repeated, 0.0 if self._stopping else due - now
+
+    def _due_of_repeated(self) -> float:
+        return max(self._paced_until, next(iter(self._repeated.values())).due)
+
+    def _pace(self, queue: dict[_Subject, _Pending]) -> None:
+        if queue is not self._warnings:
+            rate = self._limits.busy_rate if self._busy() else self._limits.rate
+            self._paced_until = max(self._paced_until, self._clock.monotonic()) + 1 / rate
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    async def _write(self, subject: _Subject, pending: _Pending) -> None:
+        try:
+            if subject.key.namespace and not self._accepts(subject.key.namespace):
+                self.counts.homeless += pending.count
+                return
+            await self._send(subject, pending)
+        except (ApiError, ValueError) as error:
+            self.counts.failed += pending.count
+            _log.warning("event not recorded", about=str(subject.key), error=str(error))
+        else:
+            self.counts.written += pending.count
+        finally:
+            again = self._writing.pop(subject)
+            if again is not None:
+                self._enqueue(subject, again)
+            self._changed.set()
+
+    async def _send(self, subject: _Subject, pending: _Pending) -> None:
+        series = self._series.use(subject)
         if series is not None:
             try:
-                await self._count_up(series, occurrence.at)
+                await self._count_up(series, pending)
             except NotFound:  # events expire after an hour
-                del self._series[occurrence.subject]
+                del self._series[subject]
             else:
                 return
-        await self._create(occurrence)
+        await self._create(subject, pending)
 
-    async def _count_up(self, series: _Series, at: datetime) -> None:
-        patch = {"count": series.count + 1, "lastTimestamp": rfc3339(at)}
+    async def _count_up(self, series: _Series, pending: _Pending) -> None:
+        patch = {"count": series.count + pending.count, "lastTimestamp": rfc3339(pending.last)}
         await self._client.merge_patch(_EVENTS, series.key, patch)
-        series.count += 1
+        series.count += pending.count
 
-    async def _create(self, occurrence: _Occurrence) -> None:
-        event = self._event(occurrence)
+    async def _create(self, subject: _Subject, pending: _Pending) -> None:
+        event = self._event(subject, pending)
         await self._client.create(_EVENTS, event)
-        self._series[occurrence.subject] = _Series(
-            ObjectKey(event["metadata"]["namespace"], event["metadata"]["name"]), count=1
-        )
+        key = ObjectKey(event["metadata"]["namespace"], event["metadata"]["name"])
+        self._series[subject] = _Series(key, pending.count)
 
-    def _event(self, occurrence: _Occurrence) -> JsonObject:
-        subject = occurrence.subject
-        at = rfc3339(occurrence.at)
+    def _event(self, subject: _Subject, pending: _Pending) -> JsonObject:
+        component, instance = subject.component, self._instance
         about = {
             "apiVersion": subject.api_version,
             "kind": subject.kind,
             "namespace": subject.key.namespace,
             "name": subject.key.name,
             "uid": subject.uid,
-            "resourceVersion": occurrence.resource_version,
+            "resourceVersion": pending.resource_version,
         }
         return {
             "metadata": {
-                "name": self._name(occurrence),
+                "name": self._name(subject, pending),
                 "namespace": subject.key.namespace or "default",  # events about cluster-scoped objects live here
             },
             "involvedObject": {name: value for name, value in about.items() if value},
             "type": subject.type,
             "reason": subject.reason,
             "message": subject.message,
-            "source": self._source,
-            **self._reporting,
-            "firstTimestamp": at,
-            "lastTimestamp": at,
-            "count": 1,
+            "source": {"component": component, "host": instance} if instance else {"component": component},
+            "reportingComponent": component,
+            "reportingInstance": instance or component,
+            "firstTimestamp": rfc3339(pending.first),
+            "lastTimestamp": rfc3339(pending.last),
+            "count": pending.count,
         }
 
-    def _name(self, occurrence: _Occurrence) -> str:
+    def _name(self, subject: _Subject, pending: _Pending) -> str:
         """Return the object's name plus a unique time stamp, the format that other components use."""
-        self._stamp = max(self._stamp + 1, int(occurrence.at.timestamp() * 1e9))
-        return f"{occurrence.subject.key.name[:_MAX_NAME_STEM].rstrip('.-')}.{self._stamp:x}"
+        self._stamp = max(self._stamp + 1, int(pending.first.timestamp() * 1e9))
+        return f"{subject.key.name[:_MAX_NAME_STEM].rstrip('.-')}.{self._stamp:x}"
 
 
 class _Subject(NamedTuple):
     """Events that agree in all these fields are one event that occurred several times."""
 
+    component: str
     api_version: str
     kind: str
     key: ObjectKey
@@ -215,11 +333,16 @@ class _Subject(NamedTuple):
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Occurrence:
-    subject: _Subject
+@dataclass(slots=True)
+class _Pending:
+    """Occurrences of an event that are not written yet."""
+
     resource_version: str
-    at: datetime
+    first: datetime
+    last: datetime
+    due: float
+    """When a number of repeated events is written."""
+    count: int = 1
 
 
 @dataclass(slots=True)

@@ -269,6 +269,11 @@ class WorkQueue:
         """Return the seconds since a request was last taken."""
         return self._clock.monotonic() - self._taken_at
 
+    @property
+    def is_behind(self) -> bool:
+        """Return whether a due key waits for a worker."""
+        return bool(self._waiting)
+
     def waiting(self) -> Mapping[ObjectKey, float]:
         """Return for each due key the seconds it has waited for a worker."""
         self._wake_due()

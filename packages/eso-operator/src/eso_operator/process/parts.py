@@ -39,6 +39,7 @@ from kubebase.meta import ObjectKey
 from kuberun.client import Client
 from kuberun.controller import Controller, Reconcile, parked
 from kuberun.events import EventRecorder
+from kuberun.workqueue import WorkQueue
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,9 @@ class Parts:
     planner: ReadPlanner
     changes: ChangeFeed
     credentials: KubeCredentials = field(init=False)
-    recorders: dict[str, EventRecorder] = field(default_factory=dict)
+    events: EventRecorder = field(init=False)
+    queues: list[WorkQueue] = field(default_factory=list)
+    """The queues of all controllers."""
     seals: Seals = field(init=False)
     weights: Weights = field(init=False)
     workers: Workers = field(init=False)
@@ -68,7 +71,15 @@ class Parts:
 
     def __post_init__(self) -> None:
         limits, pushes = self.settings.limits, Pushes(self.memories.push_secrets)
+        homes = Homes(self.informers.namespaces.cache)
         made = {
+            "events": EventRecorder(
+                self.client,
+                self.clock,
+                component="external-secrets",
+                busy=lambda: any(queue.is_behind for queue in self.queues),
+                accepts=homes.accepts_events,
+            ),
             "pushes": pushes,
             "loops": Loops(
                 self.informers.external_secrets.cache,
@@ -106,15 +117,9 @@ class Parts:
             self.client, states, self.gateway, clock=self.clock, grace=grace, seals=self.seals, memory=memory
         )
 
-    def recorder(self, component: str) -> EventRecorder:
-        """Return the event recorder of a component; every call for a component returns the same one."""
-        if component not in self.recorders:
-            self.recorders[component] = EventRecorder(self.client, self.clock, component=component)
-        return self.recorders[component]
-
     def announcer(self, component: str, homes: Homes | None = None) -> Announcer:
         """Make what records events in the name of a component."""
-        return Announcer(self.recorder(component), homes)
+        return Announcer(self.events, homes, component=component)
 
     def reporter(self, component: str, subject: Subject, homes: Homes | None = None) -> Reporter[Any]:
         """Build the reporter of a controller; `component` is the source of its events."""
@@ -125,4 +130,6 @@ class Parts:
     def controller(self, name: str, reconcile: Reconcile) -> Controller:
         """Make a controller that times its reconciles and counts the bytes of values that they hold."""
         counted = self.weights.weighed(self.metrics.controllers.timed(name, reconcile))
-        return Controller(name, counted, clock=self.clock, workers=workers(self.settings))
+        made = Controller(name, counted, clock=self.clock, workers=workers(self.settings))
+        self.queues.append(made.queue)
+        return made

@@ -203,8 +203,8 @@ def _managed(
 
 
 def _add_controllers(parts: Parts, manager: Manager, controllers: Iterable[Controller]) -> None:
-    for component, recorder in parts.recorders.items():
-        manager.add_service(f"events of {component}", recorder.run)
+    manager.add_service("events", parts.events.run)
+    parts.metrics.process.events(parts.events.counts)
     for informer in parts.informers.everything:
         manager.add_informer(informer)
     for controller in controllers:

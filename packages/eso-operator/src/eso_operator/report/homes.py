@@ -22,6 +22,12 @@ class Homes:
         meta = None if found is None else meta_of(found)
         return None if meta is None or meta.deletion_timestamp is None else meta
 
+    def accepts_events(self, namespace: str) -> bool:
+        """Return whether the namespace exists and is not being deleted. Without a list of namespaces all of them do."""
+        if not len(self._namespaces):
+            return True
+        return self._namespaces.get(ObjectKey("", namespace)) is not None and self.ending(namespace) is None
+
     def subject(self, resource: Resource, metadata: ObjectMeta) -> tuple[Resource, ObjectMeta]:
         """Return the object that events refer to.
 

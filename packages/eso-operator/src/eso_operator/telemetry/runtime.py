@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from typing import Final, assert_never
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -12,6 +13,7 @@ from prometheus_client.registry import Collector
 from kubebase.clock import Clock
 from kubebase.meta import ObjectKey
 from kuberun.controller import After, Controller, Done, Outcome, Reconcile, Retry
+from kuberun.events import Counts
 from kuberun.transport import RequestTally
 
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
@@ -159,10 +161,14 @@ class ProcessSeries(Collector):
         self._tally = RequestTally()
         self._leads: Mapping[str, Callable[[], bool]] = {}
         self._build: tuple[str, str] | None = None
+        self._events = Counts()
         registry.register(self)
 
     def requests(self, tally: RequestTally) -> None:
         self._tally = tally
+
+    def events(self, counts: Counts) -> None:
+        self._events = counts
 
     def elections(self, leads: Mapping[str, Callable[[], bool]]) -> None:
         """Show for each Lease whether this process holds it. Without an election the metric has no series."""
@@ -187,7 +193,12 @@ class ProcessSeries(Collector):
         )
         if self._build is not None:
             info.add_metric(self._build, 1.0)
-        yield from (requests, master, info)
+        events = CounterMetricFamily(
+            "eso_events", "Kubernetes events of the operator by what became of them", labels=("result",)
+        )
+        for result, count in asdict(self._events).items():
+            events.add_metric((result,), count)
+        yield from (requests, master, info, events)
 
 
 def _result(outcome: Outcome) -> str:

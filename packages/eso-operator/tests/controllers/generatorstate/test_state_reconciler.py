@@ -66,7 +66,16 @@ class NotedEvents(EventRecorder):
         super().__init__(client, clock, component="test")
         self.noted: list[tuple[str, str, str]] = []
 
-    def record(self, resource: Resource, about: ObjectMeta, kind: EventType, reason: str, message: str) -> None:
+    def record(
+        self,
+        resource: Resource,
+        about: ObjectMeta,
+        kind: EventType,
+        reason: str,
+        message: str,
+        *,
+        component: str = "",  # noqa: ARG002  the signature of the base class
+    ) -> None:
         assert kind is EventType.WARNING
         self.noted.append((f"{resource.kind}/{about.name}", reason, message))
 
