@@ -20,9 +20,11 @@ SETTINGS = WatchSettings(page_size=2, request_timeout=60, stream_seconds=300, in
 class Watched:
     """A running watcher and the events it has delivered."""
 
-    def __init__(self, collection: FakeCollection, clock: VirtualClock, answers: Answers | None) -> None:
+    def __init__(
+        self, collection: FakeCollection, clock: VirtualClock, answers: Answers | None, settings: WatchSettings
+    ) -> None:
         self.events: list[Event[Object]] = []
-        self.watcher = Watcher(collection, clock=clock, settings=SETTINGS, draw=lambda: 0.5, answers=answers)
+        self.watcher = Watcher(collection, clock=clock, settings=settings, draw=lambda: 0.5, answers=answers)
 
     def names(self) -> list[Any]:
         """Return lists as lists of names, pages as +name+name, changes as +name, deletions as -name."""
@@ -45,9 +47,12 @@ class Watched:
 
 @asynccontextmanager
 async def watched(
-    collection: FakeCollection, clock: VirtualClock, answers: Answers | None = None
+    collection: FakeCollection,
+    clock: VirtualClock,
+    answers: Answers | None = None,
+    settings: WatchSettings = SETTINGS,
 ) -> AsyncIterator[Watched]:
-    seen = Watched(collection, clock, answers)
+    seen = Watched(collection, clock, answers, settings)
     running = asyncio.ensure_future(seen.watcher.run(seen.events.append))
     await clock.settle()
     try:
@@ -331,6 +336,41 @@ async def test_the_first_watch_that_reaches_the_server_ends_the_back_off_of_the_
         assert (other.names() == [["late"]]) is resumes
         await clock.advance(60)
         assert other.names() == [["late"]]
+
+
+async def test_the_first_answer_of_a_server_that_starts_ends_the_back_off_of_the_others() -> None:
+    """They have waited longer and longer for an answer; the start takes a few seconds more."""
+    clock, answers = VirtualClock(), Answers()
+    early, late = FakeCollection(), FakeCollection()
+    away, starting = Unreachable("connection refused"), ServiceUnavailable(503, "ServiceUnavailable", "starting")
+    early.refusals.extend([*[away] * 5, starting])
+    late.refusals.extend([*[away] * 6, *[starting] * 2])
+
+    async with watched(late, clock, answers) as other, watched(early, clock, answers) as first:
+        while not first.events:
+            await clock.advance(0.1)
+        await clock.advance(3)
+
+        assert other.names() == [[]]
+
+
+async def test_after_an_outage_the_watches_do_not_come_back_all_at_once() -> None:
+    clock, answers = VirtualClock(), Answers()
+    early, late = FakeCollection(), FakeCollection()
+    away = Unreachable("connection refused")
+    early.refusals.extend([away] * 5)
+    late.refusals.extend([away] * 6)
+
+    async with (
+        watched(late, clock, answers, WatchSettings(spread=4.0)) as other,
+        watched(early, clock, answers) as first,
+    ):
+        while not first.events:
+            await clock.advance(0.1)
+
+        assert other.names() == []
+        await clock.advance(4)
+        assert other.names() == [[]]
 
 
 async def test_a_server_that_says_when_to_come_back_is_not_asked_before() -> None:

@@ -107,6 +107,25 @@ class Cause(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Outage:
+    """The server does not answer, or says that it cannot answer now.
+
+    That is no failure of the list or stream, so it has a counter of its own. A server that begins to answer is
+    starting: the counter starts again, because a back-off from before would outlast the start.
+    """
+
+    answers: bool
+    """True if it says so itself: it is busy or starting."""
+    attempts: int = 1
+
+
+def _outage(before: Outage | None, *, answers: bool) -> Outage:
+    if before is None or before.answers != answers:
+        return Outage(answers)
+    return Outage(answers, before.attempts + 1)
+
+
+@dataclass(frozen=True, slots=True)
 class Listing:
     """The pages of a list are being read."""
 
@@ -117,6 +136,7 @@ class Listing:
     expiries: int = 0
     """How often the continue token expired during this list. After two expiries the list is requested in one piece."""
     failures: int = 0
+    outage: Outage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +148,7 @@ class Streaming:
     """Consecutive refused or unreadable answers at this position."""
     failures: int = 0
     """Back-off counter. It starts with the failures of the preceding list, and any frame resets it."""
+    outage: Outage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +157,6 @@ class Waiting:
 
     then: Listing | Streaming
     retry_after: float = 0.0
-    outage: bool = False
-    """True if the server did not answer, or said that it cannot answer now."""
 
 
 State = Listing | Streaming | Waiting
@@ -226,11 +245,12 @@ def _step_listing(state: Listing, signal: Signal[T]) -> tuple[Sequence[Event[T]]
             return _page_arrived(state, signal)
         case Refused(code=code) if code == _GONE and state.pages:
             return (), Listing(state.cause, expiries=state.expiries + 1, failures=state.failures)
-        case Refused(code=code, retry_after=retry_after):
-            failed = replace(state, failures=state.failures + 1)
-            return (), Waiting(failed, retry_after, outage=code in _BUSY)
+        case Refused(code=code, retry_after=retry_after) if code in _BUSY:
+            return (), Waiting(replace(state, outage=_outage(state.outage, answers=True)), retry_after)
+        case Refused(retry_after=retry_after):
+            return (), Waiting(replace(state, failures=state.failures + 1, outage=None), retry_after)
         case Broken():
-            return (), Waiting(replace(state, failures=state.failures + 1), outage=True)
+            return (), Waiting(replace(state, outage=_outage(state.outage, answers=False)))
         case Garbled():
             return (), Waiting(Listing(state.cause, failures=state.failures + 1))
         case Changed() | Removed() | Bookmarked() | Ended() | Waited():
@@ -245,7 +265,7 @@ def _page_arrived(state: Listing, page: Page[T]) -> tuple[Sequence[Event[T]], St
         return (Listed(page.items),), after
     pages = (*state.pages, frozenset(map(key_of, page.items)))
     if page.continue_token:
-        return (PageListed(page.items),), replace(state, pages=pages, continue_token=page.continue_token)
+        return (PageListed(page.items),), replace(state, pages=pages, continue_token=page.continue_token, outage=None)
     return (PageListed(page.items), PagesEnded(pages)), after
 
 
@@ -267,21 +287,21 @@ def _step_streaming(state: Streaming, signal: Signal[T]) -> tuple[Sequence[Event
 
 def _interrupted(state: Streaming, signal: Ended | Broken | Refused | Garbled) -> State:
     """Return the state that follows the end of a stream."""
-    failed = replace(state, failures=state.failures + 1)
+    failed = replace(state, failures=state.failures + 1, outage=None)
     match signal:
         case Ended(lived=lived) if lived >= _SHORT_LIFE or state.failures == 0:
             # A server that closes the stream at once gets one immediate reconnect, then back-off.
-            return replace(state, failures=0 if lived >= _SHORT_LIFE else 1)
+            return replace(state, failures=0 if lived >= _SHORT_LIFE else 1, outage=None)
         case Refused(code=code) if code == _GONE:
             return _relist(state, Cause.EXPIRED)
         case Refused(code=code, retry_after=retry_after) if code in _BUSY:
-            return Waiting(failed, retry_after, outage=True)
+            return Waiting(replace(state, outage=_outage(state.outage, answers=True)), retry_after)
         case Refused() | Garbled() if state.strikes + 1 >= _STRIKES:
             return _relist(state, Cause.NONSENSE)
         case Refused() | Garbled():
             return Waiting(replace(failed, strikes=state.strikes + 1))
         case Broken():
-            return Waiting(failed, outage=True)
+            return Waiting(replace(state, outage=_outage(state.outage, answers=False)))
         case Ended():
             return Waiting(failed)
         case _:
@@ -370,6 +390,8 @@ class WatchSettings:
     inactivity: float = 150.0
     """Seconds of silence after which a stream counts as dead. Servers send a bookmark about once a minute."""
     backoff: Backoff = _BACKOFF
+    spread: float = 0.0
+    """Seconds over which a watch spreads its request after another one said that the server answers again."""
 
 
 class Watcher(Generic[T]):
@@ -465,13 +487,18 @@ class Watcher(Generic[T]):
         return after
 
     async def _wait(self, state: Waiting) -> None:
-        delay = self._settings.backoff.delay_as_told(state.then.failures, self._draw, state.retry_after)
-        self._outage |= state.outage
-        if state.outage:
-            await self._clock.sleep(state.retry_after)
-            await self._answers.wait(self._clock, delay - state.retry_after)
-        else:
+        outage = state.then.outage
+        attempts = state.then.failures if outage is None else outage.attempts
+        delay = self._settings.backoff.delay_as_told(attempts, self._draw, state.retry_after)
+        if outage is None:
             await self._clock.sleep(delay)
+            return
+        if outage.answers and self._outage:
+            self._answers.starting()
+        self._outage = True
+        await self._clock.sleep(state.retry_after)
+        if await self._answers.wait(self._clock, delay - state.retry_after, silent=not outage.answers):
+            await self._clock.sleep(self._settings.spread * self._draw())
 
     def _heard(self) -> None:
         """Note that the server answered; if it did not before, tell the other watches."""

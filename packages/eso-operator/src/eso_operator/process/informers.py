@@ -84,11 +84,13 @@ def informers_of(watched: WatchedKinds, settings: Settings) -> Informers:
     generators = (*GENERATOR_KINDS, CLUSTER_GENERATOR)
     providers = "" if FeatureGate.PROVIDER_NAMING_CONVENTION in settings.gates else f"{PROVIDER_LABEL}=true"
     return Informers(
-        stores={kind: watched.add(kind.kind, presence=_store_presence(kind, settings)) for kind in kinds},
+        stores={kind: watched.add(kind.kind, presence=_store_presence(kind, settings), first=True) for kind in kinds},
         classes={CLASS: watched.add(PROVIDER_CLASS.kind()), CLUSTER_CLASS: watched.add(CLUSTER_PROVIDER_CLASS.kind())},
         services=watched.add(raw(SERVICES), labels=providers),
         shared_services=watched.add_in(raw(SERVICES), _elsewhere(settings), labels=providers),
-        secrets=watched.add(metadata_of(SECRETS), indexes={CREATED_BY_INDEX: created_by_of}, packing=Packing(Object)),
+        secrets=watched.add(
+            metadata_of(SECRETS), indexes={CREATED_BY_INDEX: created_by_of}, packing=Packing(Object), first=True
+        ),
         config_maps=watched.add(metadata_of(CONFIG_MAPS), packing=Packing(Object)),
         service_accounts=watched.add(metadata_of(SERVICE_ACCOUNTS), packing=Packing(Object)),
         push_secrets=watched.add(
@@ -96,11 +98,13 @@ def informers_of(watched: WatchedKinds, settings: Settings) -> Informers:
             indexes=_PUSH_INDEXES,
             packing=Packing(PushSecret),
             presence=_push_presence(settings),
+            first=True,
         ),
         external_secrets=watched.add(
             EXTERNAL_SECRET.kind(),
             indexes={TARGET_INDEX: triggers.target_of, PARENT_INDEX: by_parent},
             packing=Packing(ExternalSecret),
+            first=True,
         ),
         parents={each.subsystem: _parents(watched, each) for each in fan_outs(settings)},
         namespaces=watched.add(metadata_of(NAMESPACES)),

@@ -31,7 +31,7 @@ from kuberun.errors import ApiError
 from kuberun.informer import Informer
 from kuberun.packing import Packing
 from kuberun.requests import Selection
-from kuberun.watch import Source
+from kuberun.watch import Source, WatchSettings
 
 T = TypeVar("T")
 
@@ -47,6 +47,8 @@ _SYNC_SECONDS: Final = 10.0
 _BY_NAMESPACE: Final = "namespace"
 _ALWAYS_TOLD: Final = frozenset({KindId("", "v1", "Secret"), KindId("", "v1", "ConfigMap")})
 """Kinds that are watched from the start in all watched namespaces; their changes reach the same listeners."""
+
+_LATER: Final = WatchSettings(spread=2.0)
 
 _log = structlog.get_logger(__name__)
 
@@ -81,10 +83,12 @@ class WatchedKinds:
         packing: Packing[T] | None = None,
         needs: Resource | None = None,
         presence: Presence = Presence.REQUIRED,
+        first: bool = False,
     ) -> Informer[T]:
         """Return an informer of a kind, for the caller to run. `Reach` decides about cluster-scoped kinds.
 
-        `packing` is for kinds of which there are many objects; most of them are then cached packed.
+        `packing` is for kinds of which there are many objects; most of them are then cached packed. After an outage of
+        the API server, kinds with `first` are watched again at once, and the others over some time.
         """
         if presence is Presence.REQUIRED:
             self.required.append(kind.resource)
@@ -93,7 +97,7 @@ class WatchedKinds:
         else:
             source = self.reach.source(kind, needs)
         source = present(source, kind.resource, presence, self._clock)
-        informer = self._over(source, str(kind.resource), indexes, packing)
+        informer = self._over(source, str(kind.resource), indexes, packing, first=first)
         self._informers[_id(kind.resource)] = (kind.resource, (informer,))
         return informer
 
@@ -249,9 +253,18 @@ class WatchedKinds:
         name: str,
         indexes: dict[str, IndexFunction[T]] | None = None,
         packing: Packing[T] | None = None,
+        *,
+        first: bool = False,
     ) -> Informer[T]:
-        found = {_BY_NAMESPACE: _namespace_of, **(indexes or {})}
-        return Informer(source, clock=self._clock, name=name, indexes=found, packing=packing, answers=self._answers)
+        return Informer(
+            source,
+            clock=self._clock,
+            name=name,
+            indexes={_BY_NAMESPACE: _namespace_of, **(indexes or {})},
+            packing=packing,
+            settings=WatchSettings() if first else _LATER,
+            answers=self._answers,
+        )
 
     def _home(self, resource: Resource) -> str:
         return self._namespace if resource.namespaced else ""
