@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -88,8 +88,8 @@ class Maker:
 
 
 @pytest.fixture
-async def maker(loop: LoopbackGateway) -> AsyncIterator[Maker]:
-    yield Maker(loop, Weights(object_bytes=8 * MIB, total_bytes=16 * MIB))
+def maker(loop: LoopbackGateway) -> Maker:
+    return Maker(loop, Weights(object_bytes=8 * MIB, total_bytes=16 * MIB))
 
 
 async def test_many_objects_with_large_answers_hold_at_most_the_budget(maker: Maker) -> None:
