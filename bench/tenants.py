@@ -1,8 +1,9 @@
 """The effect of an attack from one namespace on another namespace.
 
 The attack: silent backends, thousands of entries, slow templates, large values, large answers of generators, long
-passwords, an interval of a millisecond. The other namespace only needs Secrets of its own store. Measured: how long it waits for a new Secret,
-before and during the attack; how long the operator's /healthz takes; and the memory of the operator.
+passwords, an interval of a millisecond. The other namespace only needs Secrets of its own store. Measured: how long it
+waits for a new Secret, before and during the attack; how long the operator's /healthz takes; and the peak memory of
+the operator and of the webhook provider.
 """
 
 from __future__ import annotations
