@@ -480,6 +480,12 @@ def test_notes_warn_of_little_memory(operator_chart: Chart, memory: str, warned:
     assert "is little" not in str(operator_chart(notes=True))
 
 
+def test_the_operator_has_a_memory_limit_by_default(operator_chart: Chart) -> None:
+    containers = at(operator_chart(), ("Deployment", "external-secrets", "spec", "template", "spec", "containers"))
+
+    assert containers[0]["resources"]["limits"] == {"memory": "512Mi"}
+
+
 def refusals() -> list[str]:
     texts = [path.read_text() for path in sorted((CHART / "templates").iterdir())]
     return [found for text in texts for found in re.findall(r'fail (?:\(printf )?"((?:[^"\\]|\\.)*)"', text)]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import os
 import pickle
 import signal
@@ -122,6 +124,31 @@ async def test_cancelled_work_ends_and_gives_its_place_back() -> None:
     await asyncio.gather(slow, waiting, return_exceptions=True)
 
     assert (await render(rendering, '{{ regexFind "h" .short }}')).data["key"] == SecretBytes(b"h")
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        pytest.param('{{ regexFind "h" .short }}', id="that worked"),
+        pytest.param('{{ regexFind "h" .short }}{{ fail "no" }}', id="that failed"),
+    ],
+)
+async def test_the_values_of_work_are_not_kept(template: str) -> None:
+    """A cycle would keep them until the garbage collector runs, which it seldom does in the operator."""
+    rendering, size = Rendering(Workers()), 120_011
+    target = Target(template=Template(data={"key": template}))
+    gc.disable()
+    try:
+        values = {"large": SecretBytes(b"x" * size), "short": SecretBytes(b"hunter2")}
+        with contextlib.suppress(RenderError):
+            await rendering.run(partial(render_secret, target, values, owner=ObjectMeta(name="es")), "team")
+        del values
+
+        kept = [each for each in gc.get_objects() if isinstance(each, SecretBytes) and len(each) == size]
+    finally:
+        gc.enable()
+
+    assert kept == []
 
 
 async def test_a_worker_sees_nothing_of_our_environment_and_no_value_is_in_its_command(

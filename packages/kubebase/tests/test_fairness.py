@@ -104,6 +104,35 @@ async def test_more_places_are_handed_out_at_once() -> None:
     assert slots.taken == 2
 
 
+async def test_a_caller_that_wants_several_places_waits_until_all_are_free() -> None:
+    slots = FairSlots(5, greed=math.inf)
+    await slots.acquire("a", 3)
+    large = asyncio.create_task(slots.acquire("b", 3))
+    await asyncio.wait_for(slots.acquire("c", 2), 1)
+    slots.release("c", 2)
+    await _settled()
+    waited = not large.done()
+
+    slots.release("a", 3)
+    await asyncio.wait_for(large, 1)
+
+    assert waited
+    assert slots.taken == 3
+
+
+async def test_a_caller_that_leaves_lets_the_smaller_ones_behind_it_pass() -> None:
+    slots = FairSlots(4, greed=math.inf)
+    await slots.acquire("other", 3)
+    large = asyncio.create_task(slots.acquire("a", 4))
+    small = asyncio.create_task(slots.acquire("a"))
+    await _settled()
+
+    large.cancel()
+
+    await asyncio.wait_for(small, 1)
+    assert slots.taken == 4
+
+
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 

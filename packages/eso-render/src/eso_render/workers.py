@@ -71,9 +71,11 @@ class Workers:
         message = packed(job)
         async with self._waiting(), self._turns.turn(share):
             answer = await self._answered(message)
-        if answer.problem is not None:
-            raise answer.problem
-        return answer.made
+        if answer.problem is None:
+            return answer.made
+        problems = [answer.problem]
+        del answer  # a variable with the raised exception would be a cycle that keeps all values in memory
+        raise problems.pop()
 
     async def _answered(self, message: bytes) -> Answer:
         worker = self._idle.pop() if self._idle else await self._started()

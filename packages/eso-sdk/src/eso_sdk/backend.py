@@ -24,6 +24,7 @@ from eso_api.references import (
 from eso_api.values import SecretBytes
 from eso_sdk.accounts import ServiceAccount
 from eso_sdk.addresses import ORDINARY, AddressPolicy
+from eso_sdk.callbytes import CallBytes
 from eso_sdk.credentials import Credentials
 from eso_sdk.processidentity import STRICT, ProcessIdentity, ProcessIdentityPolicy
 from eso_wire.values import Credential, ObjectRef, Operation, SecretMap, Token, Validation, ValidationState
@@ -65,6 +66,8 @@ class Call:
     """
     traceparent: str = ""
     """W3C trace context to pass on to a backend that traces; empty if the operator sent none."""
+    held: CallBytes | None = field(default=None, repr=False, compare=False)
+    """The bytes that the call holds; None for a subscription. The SDK counts them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """The frame around every call: authorization, concurrency limit, deadline, log line and metrics.
 
-    peer identity -> in-flight limit -> token -> decode -> deadline -> Service -> encode -> status, log line, metrics
+    peer identity -> in-flight limit -> token -> decode -> deadline -> bytes -> Service -> encode
+        -> status, log line, metrics
 
 Author code runs inside. Everything it does leaves the frame as an answer or as a `ProviderError`.
 """
@@ -11,7 +12,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NoReturn, Protocol
 
 import structlog
@@ -21,6 +22,7 @@ from structlog.contextvars import bound_contextvars
 from eso_sdk.accounts import ServiceAccount, TokenGate, check_account
 from eso_sdk.backend import CURRENT_CALL, Call
 from eso_sdk.batches import NotAnsweredError
+from eso_sdk.callbytes import CallBytes, bytes_of_call
 from eso_sdk.credentials import check_scope
 from eso_sdk.errors import invalid_request
 from eso_sdk.methods import Method, parsed
@@ -70,6 +72,7 @@ class Rpc(Protocol):
         self, code: Any, details: str = "", trailing_metadata: tuple[tuple[str, bytes], ...] = ()
     ) -> NoReturn: ...
     async def write(self, message: bytes) -> None: ...
+    def add_done_callback(self, callback: Callable[[Any], None]) -> None: ...
 
 
 @dataclass(slots=True)
@@ -120,9 +123,13 @@ class Frame:
             nonlocal answer
             context, request = method.decoded(raw)
             async with self._deadline(rpc, record, context):
+                if context is not None:
+                    self._hold(rpc, context, len(raw))
                 given = await method.answer(self.service, context, request)
                 record.failed = failed_items(given)
                 answer = encoded(method.encode(given))
+                if context is not None and (held := CURRENT_CALL.get().held) is not None:
+                    held.count(len(answer))
 
         await self._call(method.name, rpc, work)
         return answer
@@ -133,8 +140,12 @@ class Frame:
         async def work(record: _Record) -> None:
             context, query = codec.from_find_request(parsed(pb.FindSecretsRequest, raw))
             async with self._deadline(rpc, record, context), aclosing(self.service.find(context, query)) as pages:
+                held = self._hold(rpc, context, len(raw))
                 async for page in pages:
-                    await rpc.write(encoded(codec.to_find_page(page)))
+                    message = encoded(codec.to_find_page(page))
+                    held.count(len(message))
+                    await rpc.write(message)
+                    held.release()
 
         await self._call("FindSecrets", rpc, work)
 
@@ -227,6 +238,14 @@ class Frame:
                 yield
         except TimeoutError:
             raise NotAnsweredError from None
+
+    def _hold(self, rpc: Rpc, context: Context, size: int) -> CallBytes:
+        """Count the bytes of a call until its answer is sent. Raises ProviderError while the process holds too much."""
+        held = bytes_of_call(self.service.clock, context.caller.namespace)
+        held.take(size)
+        rpc.add_done_callback(held.end)
+        CURRENT_CALL.set(replace(CURRENT_CALL.get(), held=held))
+        return held
 
     async def _before(self, method: str, context: Context | None) -> None:
         if (before := self.service.provider.before_call) is not None:

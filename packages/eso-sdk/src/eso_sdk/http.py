@@ -29,6 +29,8 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from eso_sdk.addresses import AddressPolicy, ForbiddenAddressError
+from eso_sdk.backend import CURRENT_CALL
+from eso_sdk.callbytes import SMALL
 from eso_sdk.errors import backend_error, error_for_status, invalid_config, timed_out, unavailable
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.tlspair import in_memory_file
@@ -252,8 +254,11 @@ class HttpClient:
             proxy=self._checked_proxy(request.url),
         ) as response:
             body = bytearray()
+            call = CURRENT_CALL.get(None)
             async for chunk in response.content.iter_chunked(_CHUNK):
                 body += chunk
+                if call is not None and call.held is not None:
+                    (call.held.take if len(body) > SMALL else call.held.count)(len(chunk))
                 if len(body) > self._settings.max_answer:
                     limit = self._settings.max_answer
                     raise backend_error(f"the answer of {self._settings.subject} is larger than {limit} bytes")

@@ -117,7 +117,8 @@ class FairSlots:
     def __init__(self, slots: int, *, greed: float = GREED) -> None:
         self._slots = slots
         self._shares = Shares(slots, greed=greed)
-        self._waiting: OrderedDict[Hashable, deque[asyncio.Future[None]]] = OrderedDict()
+        self._waiting: OrderedDict[Hashable, deque[tuple[asyncio.Future[None], int]]] = OrderedDict()
+        """The callers of each share, with the number of places that each wants."""
 
     @property
     def taken(self) -> int:
@@ -135,25 +136,25 @@ class FairSlots:
         self._shares.resize(self._slots)
         self._hand_out()
 
-    def take_now(self, share: Hashable) -> bool:
-        """Take a place if that needs no wait; return whether it did."""
-        if self._waiting or not self._is_free_for(share):
+    def take_now(self, share: Hashable, number: int = 1) -> bool:
+        """Take places if that needs no wait; return whether it did."""
+        if self._waiting or not self._is_free_for(share, number):
             return False
-        self._shares.take(share)
+        self._shares.take(share, number)
         return True
 
-    async def acquire(self, share: Hashable) -> None:
-        """Wait for a place. A caller that is cancelled while it waits holds none."""
-        if self.take_now(share):
+    async def acquire(self, share: Hashable, number: int = 1) -> None:
+        """Wait for a place, or for several at once. A caller that is cancelled while it waits holds none."""
+        if self.take_now(share, number):
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(share, deque()).append(turn)
+        self._waiting.setdefault(share, deque()).append((turn, number))
         # The other waiting shares may be at their limit while this one is not.
         self._hand_out()
         try:
             await turn
         except BaseException:
-            self._leave(share, turn)
+            self._leave(share, turn, number)
             raise
 
     @asynccontextmanager
@@ -165,32 +166,37 @@ class FairSlots:
         finally:
             self.release(share)
 
-    def release(self, share: Hashable) -> None:
-        self._shares.give_back(share)
+    def release(self, share: Hashable, number: int = 1) -> None:
+        self._shares.give_back(share, number)
         self._hand_out()
 
-    def _is_free_for(self, share: Hashable) -> bool:
-        return self._shares.taken < self._slots and self._shares.may_take(share)
+    def _is_free_for(self, share: Hashable, number: int) -> bool:
+        return self._shares.taken < self._slots and self._shares.may_take(share, number)
 
-    def _leave(self, share: Hashable, turn: asyncio.Future[None]) -> None:
-        """Stop waiting. A place that was handed over at the same moment goes to the next caller."""
+    def _is_next(self, share: Hashable) -> bool:
+        """Return whether the first waiting caller of a share can have its places."""
+        return self._is_free_for(share, self._waiting[share][0][1])
+
+    def _leave(self, share: Hashable, turn: asyncio.Future[None], number: int) -> None:
+        """Stop waiting. Places that were handed over at the same moment go to the next callers."""
         if turn.done() and not turn.cancelled():
-            self.release(share)
+            self.release(share, number)
             return
         queue = self._waiting.get(share)
-        if queue is not None and turn in queue:
-            queue.remove(turn)
+        if queue is not None and (turn, number) in queue:
+            queue.remove((turn, number))
             if not queue:
                 del self._waiting[share]
+        self._hand_out()
 
     def _hand_out(self) -> None:
-        while (share := next(filter(self._is_free_for, self._waiting), None)) is not None:
+        while (share := next(filter(self._is_next, self._waiting), None)) is not None:
             queue = self._waiting[share]
-            turn = queue.popleft()
+            turn, number = queue.popleft()
             if queue:
                 self._waiting.move_to_end(share)
             else:
                 del self._waiting[share]
             if not turn.done():
-                self._shares.take(share)
+                self._shares.take(share, number)
                 turn.set_result(None)

@@ -25,13 +25,13 @@ from eso_wire.tls import TlsMaterial, channel_credentials
 from kubebase.clock import Clock
 from kubebase.deadline import Deadline
 
-_MAX_ANSWER = 5 * 1024 * 1024
+MAX_ANSWER = 5 * 1024 * 1024
 """Larger answers are refused unread, because answers of several calls are in memory at a time. Batches are split."""
 
 _OURS = frozenset({"grpc.enable_retries", "grpc.max_receive_message_length"})
 _OPTIONS = (
     *(option for option in CLIENT_OPTIONS if option[0] not in _OURS),
-    ("grpc.max_receive_message_length", _MAX_ANSWER),
+    ("grpc.max_receive_message_length", MAX_ANSWER),
     # Without a retry policy, gRPC retries only calls that a closing server has certainly not seen. We need that: a call
     # can meet the regular end of a connection, and we cannot retry a push without an idempotency key.
     ("grpc.enable_retries", 1),

@@ -11,7 +11,7 @@ still go out: they are the probes.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -28,6 +28,7 @@ from eso_operator.calling.protection.budget import Budgets
 from eso_operator.calling.protection.retries import Repeat, RetryPlan
 from eso_operator.calling.protection.slots import InFlight
 from eso_operator.calling.protection.valve import Admission, Urgency
+from eso_operator.calling.protection.weights import current_hold
 from eso_operator.calling.settings import RuntimeSettings
 from eso_operator.calling.transport import CallOptions, Lease, short_name
 from eso_operator.resolving.resolved import CallPolicy, Connection, TlsSource
@@ -95,6 +96,7 @@ class Job(Generic[T]):
     """One call. `trouble` finds an error in a successful response that concerns the whole identity.
 
     `unfinished` finds an error of single items that is worth a retry; `attempt` then asks for these items alone.
+    A call that `expects` an answer of a size in bytes waits until the operator has room for it.
     """
 
     method: str
@@ -105,6 +107,7 @@ class Job(Generic[T]):
     trouble: Callable[[T], ProviderError | None] = no_trouble
     unfinished: Callable[[T], ProviderError | None] = no_trouble
     within: float | None = None
+    expects: Callable[[], int] | None = None
 
 
 class Dispatcher:
@@ -168,7 +171,10 @@ class Dispatcher:
             if pause is None or job.repeat is Repeat.HARMFUL:
                 if answer is not None:  # items that an earlier try answered keep their results
                     return answer
-                raise await self._explained(route, failure) from None
+                try:
+                    raise await self._explained(route, failure) from None
+                finally:
+                    del failure  # a variable with the raised exception is a cycle that keeps the callers' values
             self._metrics.retried(short_name(job.method), route.connection.endpoint.label)
             await self._clock.sleep(pause)
 
@@ -228,12 +234,20 @@ class Dispatcher:
     async def _try(self, route: Route, job: Job[T], passes: _Passes, left: float) -> T:
         started = self._clock.monotonic()
         await self._materials.of(route.connection.tls)  # issuing may take time: do not hold a slot for it
-        async with self._in_flight(route).slot(left, route.namespace), self._leased(route) as lease:
+        async with (
+            self._room(job, left),
+            self._in_flight(route).slot(left, route.namespace),
+            self._leased(route) as lease,
+        ):
             timeout = left - (self._clock.monotonic() - started)
             if route.limits.max_deadline > 0:
                 timeout = min(timeout, route.limits.max_deadline)
             options = self._options(route, job.request_id, timeout=max(timeout, 0.0))
             return await self._measured(route, job, passes, self._client(route, lease, options))
+
+    def _room(self, job: Job[T], left: float) -> AbstractAsyncContextManager[None]:
+        hold = current_hold()
+        return nullcontext() if hold is None or job.expects is None else hold.room(job.expects, self._clock, left)
 
     async def _measured(self, route: Route, job: Job[T], passes: _Passes, client: ProviderClient) -> T:
         method, label = short_name(job.method), route.connection.endpoint.label

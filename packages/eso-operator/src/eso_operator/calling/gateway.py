@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, TypeVar
 
 from eso_operator.calling import transport as methods
+from eso_operator.calling.channel import MAX_ANSWER
 from eso_operator.calling.client import ChangeStream
 from eso_operator.calling.dispatch import Dispatcher, FailureListener, Job, Materials, Route, Seams
 from eso_operator.calling.doors import Doors, OpenDoors
@@ -21,6 +22,7 @@ from eso_operator.calling.metrics import RuntimeMetrics
 from eso_operator.calling.protection.retries import Repeat, repeat_of
 from eso_operator.calling.protection.slots import InFlight
 from eso_operator.calling.protection.valve import Urgency
+from eso_operator.calling.protection.weights import MIB
 from eso_operator.calling.settings import RuntimeSettings
 from eso_operator.resolving.resolved import BoundStore, CallPolicy, Connection, Endpoint, TlsSource
 from eso_wire.errors import ErrorReason, ProviderError
@@ -72,6 +74,9 @@ _OF_IDENTITY = frozenset(
 """Reasons of one item that can concern the whole identity."""
 
 MAX_ROUTES: Final = 10_000
+MAX_LARGE: Final = 10_000
+SMALL_ANSWER: Final = MIB
+"""The expected size of a generator's answer: what a Secret can hold."""
 CLOSE_SECONDS: Final = 10.0
 
 Holder = tuple[str, str, ObjectKey]
@@ -103,6 +108,8 @@ class Gateway:
         self._routes: BoundedDict[Holder, tuple[ObjectRef, Route]] = BoundedDict(MAX_ROUTES)
         """The last route of each configuration, by the object that holds it."""
         self._gone: BoundedDict[ObjectRef, Route] = BoundedDict(MAX_ROUTES)
+        self._large: BoundedDict[tuple[str, str], None] = BoundedDict(MAX_LARGE)
+        """The connections and identities of generators whose last answer was not small."""
         self._arrived = asyncio.Event()
         self._dispatcher = Dispatcher(
             materials, clock, settings=settings, metrics=metrics, seams=seams, doors=doors or OpenDoors()
@@ -248,16 +255,26 @@ class Gateway:
         return await self._dispatcher.run(self._route(bound), job)
 
     async def generate(self, bound: BoundStore, request: GenerateRequest, *, within: float | None = None) -> Generated:
-        """Generate values. The call is retried only if the request has an idempotency key."""
-        context = self._context(bound)
+        """Generate values. The call is retried only if the request has an idempotency key.
+
+        It waits until the operator has room for the answer. A generator whose last answer was large gets more room.
+        """
+        context, route = self._context(bound), self._route(bound)
+        asked = route.connection.key, route.identity
         job = Job(
             methods.GENERATE,
             lambda client: client.generate(context, request),
             context.request_id,
             repeat=repeat_of(request.idempotency_key),
             within=within,
+            expects=lambda: MAX_ANSWER if asked in self._large else SMALL_ANSWER,
         )
-        return await self._dispatcher.run(self._route(bound), job)
+        generated = await self._dispatcher.run(route, job)
+        if generated.size > SMALL_ANSWER:
+            self._large[asked] = None
+        else:
+            self._large.pop(asked, None)
+        return generated
 
     async def cleanup(
         self, bound: BoundStore, request: CleanupRequest, *, within: float | None = None

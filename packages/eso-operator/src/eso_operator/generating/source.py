@@ -1,7 +1,7 @@
 """Generators as a source of values, resolved and called like stores.
 
 A call that may need a clean-up is recorded before it is made. If its answer gets lost, the record stays, and the
-collector (`controllers/generatorstate/`) cleans up.
+collector (`controllers/generatorstate/`) cleans up. An answer that is too large for the object is cleaned up at once.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Protocol
 
 from eso_api.references import GeneratorRef
 from eso_operator.calling.errors import UNSURE
+from eso_operator.calling.protection.weights import current_hold
 from eso_operator.generating.values import Intent, Intents, Made
 from eso_operator.resolving.need import Gate, Need
 from eso_operator.resolving.resolved import Bind, BoundStore
@@ -46,20 +47,32 @@ class GeneratorSource:
         bound = await self._bind(resolved)
         intent = await self._intended(bound, index)
         try:
-            made = await self._gateway.generate(bound, GenerateRequest(idempotency_key=intent.idempotency_key))
+            answer = await self._gateway.generate(bound, GenerateRequest(idempotency_key=intent.idempotency_key))
         except ProviderError as error:
             if error.reason not in UNSURE:
                 await self._intents.give_up(intent)
             raise
-        return Made(
+        made = Made(
             index=index,
             bound=bound,
-            values=dict(made.data),
-            state=made.state,
+            values=dict(answer.data),
+            state=answer.state,
             depends_on=_dependencies(bound),
-            refresh_within=_ends_within(made, self._clock.now()),
+            refresh_within=_ends_within(answer, self._clock.now()),
             intent=intent,
         )
+        await self._weigh(made, answer.size)
+        return made
+
+    async def _weigh(self, made: Made, size: int) -> None:
+        """Count the answer for the object, as its reads are. An object that may not hold it never uses its values."""
+        hold = current_hold()
+        try:
+            if hold is not None:
+                hold.add(size)
+        except ProviderError:
+            await self._intents.roll_back((made,))
+            raise
 
     async def _intended(self, bound: BoundStore, index: int) -> Intent:
         try:

@@ -92,6 +92,10 @@ class Intents(Protocol):
         """Record that the call made nothing. Never raises."""
         ...
 
+    async def roll_back(self, made: Sequence[Made]) -> None:
+        """Clean up new states at once, or leave them to the collector if that fails. Never raises."""
+        ...
+
 
 class Generators(Protocol):
     async def generate(self, caller: ObjectRef, index: int, ref: GeneratorRef) -> Made:

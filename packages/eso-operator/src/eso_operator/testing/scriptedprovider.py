@@ -66,6 +66,8 @@ class ScriptedProvider:
 
     clock: Clock
     data: dict[str, bytes] = field(default_factory=dict)
+    generated: dict[str, bytes] = field(default_factory=lambda: {"password": b"generated"})
+    """The values that a generator returns."""
     state: bytes | None = None
     """The state that a generator returns for the clean-up."""
     lifetime: float = 0.0
@@ -226,7 +228,8 @@ class ScriptedProvider:
                 return codec.to_validate_response(Validation(ValidationState.READY))
             case "Generate":
                 state = None if self.state is None else SecretBytes(self.state)
-                values, ends = {"password": SecretBytes(b"generated")}, ValueMetadata(suggested_refresh=self.lifetime)
+                values = {key: SecretBytes(value) for key, value in self.generated.items()}
+                ends = ValueMetadata(suggested_refresh=self.lifetime)
                 return codec.to_generate_response(Generated(values, state=state, metadata=ends))
             case "Cleanup":
                 return codec.to_cleanup_response(CleanupOutcome.CLEANED)

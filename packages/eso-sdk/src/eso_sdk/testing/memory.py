@@ -7,7 +7,7 @@ async with InMemory(PROVIDER) as provider:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Final, NoReturn, Self
@@ -42,6 +42,15 @@ class MemoryRpc:
         self._timeout = timeout
         self._identity = identity
         self.written: asyncio.Queue[bytes] = asyncio.Queue(_QUEUE)
+        self._when_done: list[Callable[[Any], None]] = []
+
+    def add_done_callback(self, callback: Callable[[Any], None]) -> None:
+        self._when_done.append(callback)
+
+    def done(self) -> None:
+        """End the call, after its answer."""
+        for callback in self._when_done:
+            callback(self)
 
     def auth_context(self) -> Mapping[str, Any]:
         return {"peer_spiffe_id": [self._identity.encode()]} if self._identity else {}
@@ -78,8 +87,12 @@ class MemoryTransport:
     async def unary(self, path: str, raw: bytes, timeout: float | None) -> bytes:  # noqa: ASYNC109 - as gRPC has it
         if path not in _METHODS:
             raise unsupported(f"there is no call {path}")
-        with _translated():
-            return await self._frame.unary(_METHODS[path], raw, MemoryRpc(timeout))
+        rpc = MemoryRpc(timeout)
+        try:
+            with _translated():
+                return await self._frame.unary(_METHODS[path], raw, rpc)
+        finally:
+            rpc.done()
 
     async def stream(self, path: str, requests: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
         rpc = MemoryRpc()
@@ -91,6 +104,7 @@ class MemoryTransport:
                 else:
                     await self._frame.subscribe(requests, rpc)
             finally:
+                rpc.done()
                 await rpc.written.put(_END)
 
         task = asyncio.get_running_loop().create_task(work())

@@ -26,6 +26,12 @@ class Generated:
     state: SecretBytes | None = None
     metadata: ValueMetadata = field(default_factory=ValueMetadata)
 
+    @property
+    def size(self) -> int:
+        """Return the bytes of keys, values and state."""
+        values = sum(len(key) + len(value) for key, value in self.data.items())
+        return values + (0 if self.state is None else len(self.state))
+
 
 @dataclass(frozen=True, slots=True)
 class CleanupRequest:

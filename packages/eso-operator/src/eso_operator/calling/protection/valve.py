@@ -82,7 +82,8 @@ class Valve:
 
     def shut(self, error: ProviderError, seconds: float) -> None:
         """Shut the valve: the resource fails, and the next probe may go after this time."""
-        self._shut = _Shut(error, self._clock.monotonic() + seconds)
+        # A copy: the traceback of an error refers to everything that its callers held.
+        self._shut = _Shut(restated(error), self._clock.monotonic() + seconds)
         self.abandon()
 
     def abandon(self) -> None:

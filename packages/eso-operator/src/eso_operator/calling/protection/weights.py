@@ -6,17 +6,22 @@
 A Secret holds 1 MiB. An object may read more than that for it, but not by orders of magnitude, because several copies
 of the values exist while they are decoded, renamed and rendered. If all objects together hold too much, the namespace
 with the most bytes is refused first.
+
+Generators are called for one object each, so their calls wait until there is room for their answers (`Hold.room`).
+Namespaces take turns. Nothing that a caller does while it has room waits for more, so waiting callers always go on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final
 
 from eso_wire.errors import ErrorReason, ProviderError
-from kubebase.fairness import Shares
+from kubebase.clock import Clock
+from kubebase.deadline import Deadline
+from kubebase.fairness import FairSlots, Shares
 from kubebase.meta import ObjectKey
 
 if TYPE_CHECKING:
@@ -34,6 +39,8 @@ class Weights:
         self.object_bytes = object_bytes
         self.total_bytes = total_bytes
         self.held = Shares(total_bytes)
+        self.expected = FairSlots(max(total_bytes // MIB, 1))
+        """The mebibytes of answers that were asked for and are not counted in `held` yet."""
 
     @contextmanager
     def object(self, namespace: str) -> Iterator[Hold]:
@@ -80,6 +87,30 @@ class Hold:
             )
         self.bytes += size
         weights.held.take(self._namespace, size)
+
+    @asynccontextmanager
+    async def room(self, size: Callable[[], int], clock: Clock, within: float) -> AsyncIterator[None]:
+        """Reserve room for an answer of this size during the body. Raises ProviderError if there is none in time.
+
+        `size` is called again after each wait: the answers of other calls may have shown that it is larger.
+        """
+        expected, places = self._weights.expected, 0
+        try:
+            async with Deadline(clock, within):
+                while (wanted := max(-(-size() // MIB), 1)) > places:
+                    expected.release(self._namespace, places)
+                    await expected.acquire(self._namespace, wanted)
+                    places = wanted
+        except TimeoutError:
+            raise ProviderError(
+                ErrorReason.BACKEND_TIMEOUT,
+                f"the operator waits for answers of {expected.taken} MiB, and had no room for another one within"
+                f" {within:.1f} s; tried again later",
+            ) from None
+        try:
+            yield
+        finally:
+            expected.release(self._namespace, places)
 
     @contextmanager
     def released_on_error(self) -> Iterator[None]:

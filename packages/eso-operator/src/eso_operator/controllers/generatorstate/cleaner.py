@@ -9,6 +9,7 @@ import msgspec
 
 from eso_api.generators.generatorstate import GENERATOR_STATE, GeneratorState
 from eso_api.values import SecretBytes
+from eso_operator.calling.protection.weights import current_hold
 from eso_operator.generating.ledger import IDEMPOTENCY_KEY, sealed_of
 from eso_operator.generating.seals import SEAL, Seals
 from eso_operator.resolving.need import Gate, Need
@@ -69,6 +70,8 @@ class Cleaner:
         bound = await self._bind(resolved)
         if call is None:
             what = SecretBytes(msgspec.json.encode(state.spec.state))
+            if (hold := current_hold()) is not None:
+                hold.add(len(what))
             request = CleanupRequest(what, idempotency_key=state.metadata.uid)
         else:  # the response was lost: the values are found by the idempotency key of the call
             request = CleanupRequest(SecretBytes(b""), idempotency_key=call)

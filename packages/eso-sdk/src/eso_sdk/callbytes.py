@@ -1,0 +1,70 @@
+"""The bytes of the calls in progress: bounded for all calls of a process together, and shared between namespaces.
+
+    bytes of a request, of each answer of a backend, of each value, of the answer of the call -> CallBytes
+    the answer was sent, or the call failed                                                   -> released
+
+A process with a memory limit must survive many calls with answers of the maximum size at once. While the process holds
+too much, calls are refused before author code runs, and large answers of backends are not read on; the operator then
+retries. Small answers of backends are always read, because the call may have created something that only this answer
+names. A value that is already in memory is counted and never refused.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from eso_sdk.processwide import shared_table
+from eso_wire.errors import ErrorReason, ProviderError
+from kubebase.clock import Clock
+from kubebase.fairness import Shares
+
+MAX_BYTES: Final = 32 * 1024 * 1024
+"""For a memory limit of 256 MiB: of each byte, several copies exist while it is decoded, encoded and sent."""
+SMALL: Final = 256 * 1024
+"""The part of a backend's answer that is always read."""
+RETRY_SECONDS: Final = 1.0
+
+
+class CallBytes:
+    """The bytes of one call, or of one item of a call."""
+
+    def __init__(self, total: Shares, namespace: str) -> None:
+        self._total = total
+        self._namespace = namespace
+        self._ended = False
+        self.bytes = 0
+
+    def take(self, size: int) -> None:
+        """Count bytes. Raises ProviderError if all calls together would hold too much."""
+        if not self._ended and not self._total.may_take(self._namespace, size):
+            raise ProviderError(
+                ErrorReason.RATE_LIMITED,
+                f"the provider already holds {self._total.taken // 1024} KiB of values for calls in progress",
+                retry_after=RETRY_SECONDS,
+            )
+        self.count(size)
+
+    def count(self, size: int) -> None:
+        """Count bytes that are already in memory. Work that outlives its call is not counted."""
+        if not self._ended:
+            self._total.take(self._namespace, size)
+            self.bytes += size
+
+    def release(self) -> None:
+        """Stop counting the bytes so far."""
+        self._total.give_back(self._namespace, self.bytes)
+        self.bytes = 0
+
+    def end(self, _: object = None) -> None:
+        """Release everything: the call or the item is over."""
+        self.release()
+        self._ended = True
+
+    def part(self) -> CallBytes:
+        """Return a count of its own for one item of the call."""
+        return CallBytes(self._total, self._namespace)
+
+
+def bytes_of_call(clock: Clock, namespace: str) -> CallBytes:
+    """Return the count of a new call. All providers of a process share the limit."""
+    return CallBytes(shared_table("eso_sdk.callbytes", clock, lambda: Shares(MAX_BYTES)), namespace)
