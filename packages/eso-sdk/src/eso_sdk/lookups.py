@@ -102,9 +102,9 @@ def _changed(job: Job) -> Outcome:
 class CallLookups:
     """The lookups of one call, and what is left of its budgets."""
 
-    def __init__(self, clock: Clock, namespace: str, deadline: float) -> None:
+    def __init__(self, clock: Clock, namespace: str, deadline: float, *, work: int = CALL_WORK) -> None:
         self.namespace = namespace
-        self.work_left = CALL_WORK
+        self.work_left = work
         self._clock = clock
         self._deadline = deadline
         self._inline_left = INLINE_WORK
@@ -159,8 +159,9 @@ class LookupWorkers:
     is not used again.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, *, namespace_work: int = NAMESPACE_WORK) -> None:
         self._clock = clock
+        self._namespace_work = namespace_work
         self._turns = FairSlots(WORKERS, greed=1)
         self._idle: list[Worker] = []
         self._windows: BoundedDict[str, _Window] = BoundedDict(_MAX_NAMESPACES)
@@ -169,7 +170,7 @@ class LookupWorkers:
         """Do a job of a call in a worker, within the budgets of the call and its namespace."""
         async with self._turns.turn(call.namespace):
             window = self._window(call.namespace)
-            room = NAMESPACE_WORK - window.work
+            room = self._namespace_work - window.work
             limit = min(MAX_WORK, call.work_left, room)
             if limit <= 0:
                 raise _exhausted(job, key, call, room)
