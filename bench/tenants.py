@@ -1,9 +1,9 @@
 """The effect of an attack from one namespace on another namespace.
 
-The attack: silent backends, thousands of entries, slow templates, large values, large answers of generators, long
-passwords, an interval of a millisecond. The other namespace only needs Secrets of its own store. Measured: how long it
-waits for a new Secret, before and during the attack; how long the operator's /healthz takes; and the peak memory of
-the operator and of the webhook provider.
+The attack: silent backends, thousands of entries, slow templates, large values, large answers of generators, expensive
+properties, long passwords, an interval of a millisecond. The other namespace only needs Secrets of its own store, whose
+provider has to answer the expensive properties, too. Measured: how long it waits for a new Secret, before and during the
+attack; how long the operator's /healthz takes; and the peak memory of the operator and of the webhook provider.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from kuberun import config
 from kuberun.client import Client
 from kuberun.transport import AiohttpTransport
 
-SYNCS, SILENT, MANY, SLOW, LARGE, MADE, LONG, BUSY = 200, 64, 6, 10, 10, 4, 20, 20
+SYNCS, SILENT, MANY, SLOW, LARGE, MADE, LONG, BUSY, EXPENSIVE = 200, 64, 6, 10, 10, 4, 20, 20, 5
 ANSWERS = 10
 """The generators that each object of `MADE` calls."""
 ENTRIES = 2000
@@ -42,6 +42,8 @@ CROWD, NEIGHBOUR = "crowd", "neighbour"
 PASSWORDS = raw(Resource("generators.external-secrets.io", "v1alpha1", "passwords", "Password"))
 WEBHOOKS = raw(Resource("generators.external-secrets.io", "v1alpha1", "webhooks", "Webhook"))
 TEMPLATE = '{{ regexReplaceAll "(a|aa)*b" (repeat 100000 "a") "x" }}{{ randAlphaNum 4000000 }}{{ .value }}'
+PROPERTIES = [f"{'|'.join(['@pretty|@ugly'] * 15)}|x{number}" for number in range(200)]
+"""Paths that read the whole value 30 times each."""
 CLOCK = SystemClock()
 
 
@@ -141,6 +143,12 @@ class Street:
         template = {"template": {"data": {"slow": TEMPLATE}}}
         calls += [self._external(f"slow-{n}", {**one_value(), "target": template}) for n in range(SLOW)]
         calls += [self._external(f"busy-{n}", {**one_value(), "refreshInterval": "1ms"}) for n in range(BUSY)]
+        await self._put(STORES_OF_NAMESPACE, CROWD, "document", spec=fake({"key": f'{{"a":"{"x" * 800_000}"}}'}))
+        paths = [
+            {"secretKey": f"k{n}", "remoteRef": {"key": "key", "property": path}} for n, path in enumerate(PROPERTIES)
+        ]
+        costly = {"refreshInterval": "1s", "secretStoreRef": {"name": "document"}, "data": paths}
+        calls += [self._external(f"costly-{n}", costly) for n in range(EXPENSIVE)]
         await self._put(PASSWORDS, CROWD, "long", spec={"length": 65536, "allowRepeat": True, "noUpper": False})
         made = {"refreshInterval": "1s", "dataFrom": [generated_by("Password", "long")]}
         calls += [self._external(f"long-{n}", made) for n in range(LONG)]

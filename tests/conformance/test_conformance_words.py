@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -32,7 +32,7 @@ FIXTURE = from_plain(
     }
 )
 
-Get = Callable[[RemoteRef], Any]
+Get = Callable[[RemoteRef], Awaitable[Any]]
 
 
 class ShelfConfig(Fragment, frozen=True, kw_only=True):
@@ -46,7 +46,7 @@ def one_by_one(answer: Get) -> Provider:
     class Shelf(Store[ShelfConfig]):
         @reads("not_found")
         async def get(self, ref: RemoteRef) -> Any:
-            return answer(ref)
+            return await answer(ref)
 
     return Provider(name="shelf", version="1", kinds=(Shelf,))
 
@@ -56,22 +56,22 @@ def in_batches(answer: Get) -> Provider:
     class Shelf(Store[ShelfConfig]):
         @reads("not_found")
         async def get_many(self, refs: Sequence[RemoteRef]) -> Any:
-            return [answer(ref) for ref in refs]
+            return [await answer(ref) for ref in refs]
 
     return Provider(name="shelf", version="1", kinds=(Shelf,))
 
 
-def honest(ref: RemoteRef) -> bytes:
+async def honest(ref: RemoteRef) -> bytes:
     if ref.key != "greeting":
         raise errors.not_found(ref.key)
-    return property_in(VALUE.encode(), ref)
+    return await property_in(VALUE.encode(), ref)
 
 
-def a_number(_: RemoteRef) -> int:
+async def a_number(_: RemoteRef) -> int:
     return 5432
 
 
-def talkative(ref: RemoteRef) -> bytes:
+async def talkative(ref: RemoteRef) -> bytes:
     raise errors.backend_error(f'"{ref.key}" holds {VALUE}, which is no JSON')
 
 

@@ -62,7 +62,7 @@ class Notes(Store[NotesConfig]):
             raw = await asyncio.to_thread(self._note(ref.key).read_bytes)
         except FileNotFoundError:
             raise errors.not_found(ref.key) from None
-        return property_in(raw, ref)
+        return await property_in(raw, ref)
 
     @finds("name")
     async def find(self, query: FindQuery) -> AsyncIterator[Found]:

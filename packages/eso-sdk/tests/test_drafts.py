@@ -22,15 +22,15 @@ BOTH = b'{"a.b":"member","a":{"b":"path"}}'
         pytest.param(b'{"a":{"b":"path"}}', Dots.MEMBER_FIRST, b"path", id="the path, if there is no member"),
     ],
 )
-def test_reads_and_writes_of_a_name_with_dots_mean_the_same_part(value: bytes, dots: Dots, found: bytes) -> None:
+async def test_reads_and_writes_of_a_name_with_dots_mean_the_same_part(value: bytes, dots: Dots, found: bytes) -> None:
     draft = Draft(value, dots)
 
-    changed = draft.put("key", "a.b", b"new")
+    changed = await draft.put("key", "a.b", b"new")
 
-    assert part_of(value, RemoteRef("key", property="a.b"), dots) == found
+    assert await part_of(value, RemoteRef("key", property="a.b"), dots) == found
     assert changed
     assert draft.value == value.replace(found, b"new")
-    assert draft.has("a.b")
+    assert await draft.has("a.b")
 
 
 @pytest.mark.parametrize(
@@ -40,20 +40,20 @@ def test_reads_and_writes_of_a_name_with_dots_mean_the_same_part(value: bytes, d
         pytest.param(Dots.PATH_FIRST, b'{"a.b":"member","a":{}}', id="the path"),
     ],
 )
-def test_a_removal_takes_the_part_that_a_read_returns(dots: Dots, rest: bytes) -> None:
+async def test_a_removal_takes_the_part_that_a_read_returns(dots: Dots, rest: bytes) -> None:
     draft = Draft(BOTH, dots)
 
-    assert draft.remove("a.b")
+    assert await draft.remove("a.b")
     assert draft.value == rest
 
 
-def test_an_absent_property_is_written_as_a_path() -> None:
+async def test_an_absent_property_is_written_as_a_path() -> None:
     draft = Draft(None, Dots.PATH_FIRST)
 
-    draft.put("key", "a.b", b"new")
+    await draft.put("key", "a.b", b"new")
 
     assert draft.value == b'{"a":{"b":"new"}}'
-    assert path_in(b"{}", "a.b", Dots.PATH_FIRST) == "a.b"
+    assert await path_in(b"{}", "a.b", Dots.PATH_FIRST) == "a.b"
 
 
 @pytest.mark.parametrize(
@@ -64,11 +64,11 @@ def test_an_absent_property_is_written_as_a_path() -> None:
         pytest.param(b"{}", b"\xffhunter2", "is binary", id="a binary part"),
     ],
 )
-def test_a_refused_part_names_key_and_property_and_no_value(value: bytes, raw: bytes, words: str) -> None:
+async def test_a_refused_part_names_key_and_property_and_no_value(value: bytes, raw: bytes, words: str) -> None:
     draft = Draft(value)
 
     with pytest.raises(ProviderError) as refused:
-        draft.put("app/db", "password", raw)
+        await draft.put("app/db", "password", raw)
 
     assert refused.value.reason is ErrorReason.INVALID_REQUEST
     assert words in refused.value.message
@@ -78,20 +78,20 @@ def test_a_refused_part_names_key_and_property_and_no_value(value: bytes, raw: b
     assert draft.value == value
 
 
-def test_a_whole_secret_in_one_property_has_no_html_escapes() -> None:
+async def test_a_whole_secret_in_one_property_has_no_html_escapes() -> None:
     draft = Draft(None)
     whole = PushItem("1", RemoteRef("app"), {"dsn": SecretBytes(b"a<b>&c"), "name": SecretBytes(b'"<q>"')})
 
-    draft.put("app", "config", payload_of(whole))
+    await draft.put("app", "config", payload_of(whole))
 
     assert draft.value == rb'{"config":"{\"dsn\":\"a<b>&c\",\"name\":\"\\\"<q>\\\"\"}"}'
 
 
-def test_a_value_that_another_writer_escaped_for_html_counts_as_unchanged() -> None:
+async def test_a_value_that_another_writer_escaped_for_html_counts_as_unchanged() -> None:
     standing = rb'{"config":"\"\u003ca\u003e","other":1}'
     draft = Draft(standing)
 
-    changed = draft.put("app", "config", b'"<a>')
+    changed = await draft.put("app", "config", b'"<a>')
 
     assert not changed
     assert draft.value == standing

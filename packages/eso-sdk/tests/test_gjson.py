@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eso_sdk.gjson import MAX_DOCUMENT_BYTES, GjsonError, get
+from eso_sdk.gjson import MAX_DOCUMENT_BYTES, GjsonError, TooMuchWorkError, get
 
 PEOPLE = b"""{
   "name": {"first": "Tom", "last": "Anderson"},
@@ -215,12 +215,12 @@ MANY = b"[%s1]" % (b"1," * 199_999)
         pytest.param(b" " * (MAX_DOCUMENT_BYTES + 1), "a", "document has more than", id="document"),
         pytest.param(b"{}", "a" * 4097, "path has more than", id="path"),
         pytest.param(b"[" * 300 + b"]" * 300, "0." * 200 + "0", "deeper than 100", id="dots"),
-        pytest.param(b"{}", "|".join(["@this"] * 200), "deeper than 100", id="pipes"),
+        pytest.param(b"{}", "|".join(["@this|@valid"] * 100), "deeper than 100", id="pipes"),
         pytest.param(b"[" * 300 + b"]" * 300, "@pretty", "deeper than 100", id="pretty"),
         pytest.param(b"[" * 300 + b"]" * 300, '@flatten:{"deep":true}', "deeper than 100", id="flatten"),
         pytest.param(b"[" * 300 + b"]" * 300, "@dig:a", "deeper than 100", id="dig"),
         pytest.param(b'{"a":"%s"}' % (b"x" * 1000), "|".join(["[@this,@this]"] * 30), "bytes|work", id="doubling"),
-        pytest.param(MANY, "|".join(["@reverse"] * 4), "work", id="many small entries, over and over"),
+        pytest.param(MANY, "|".join(["@reverse|@values"] * 2), "work", id="many small entries, over and over"),
         pytest.param(MANY, f"[{','.join(['199999'] * 10)}]", "work", id="many small entries, side by side"),
         pytest.param(b"[" * 10**6 + b"]" * 10**6, "0", "work", id="nothing but brackets"),
         pytest.param(b'["%s"]' % (b"\\n" * 5 * 10**6), "0", "work", id="nothing but escapes"),
@@ -230,6 +230,53 @@ MANY = b"[%s1]" % (b"1," * 199_999)
 def test_a_bound_is_an_error_of_its_own(document: bytes, path: str, message: str) -> None:
     with pytest.raises(GjsonError, match=message):
         get(document, path)
+
+
+@pytest.mark.parametrize(
+    ("once", "repeated"),
+    [
+        pytest.param("@pretty", "|".join(["@pretty"] * 99), id="after pipes"),
+        pytest.param("@pretty", ".".join(["@pretty"] * 99), id="after dots"),
+        pytest.param("@pretty|@ugly", "|".join(["@pretty"] * 30 + ["@ugly"] * 30), id="two modifiers"),
+        pytest.param("@this.a", "@this." * 50 + "a", id="before a key"),
+        pytest.param("@this|@thisx", "@this|@this|@thisx", id="before a name that begins like a modifier"),
+        pytest.param('@pretty|@pretty:{"indent":" "}', '@pretty|@pretty|@pretty:{"indent":" "}', id="an argument"),
+        pytest.param("@flatten:1.@flatten:1", "@flatten:1.@flatten:1|@flatten:1", id="an argument with a dot"),
+        pytest.param("@reverse", "@reverse|@reverse|@reverse", id="a modifier that undoes itself"),
+    ],
+)
+def test_a_repeated_modifier_has_the_same_result_as_the_necessary_ones(once: str, repeated: str) -> None:
+    document = b'{"a":[1,{"b":"]}"}], "c" : {}}'
+
+    assert get(document, repeated) == get(document, once)
+
+
+def test_a_modifier_that_changes_nothing_is_not_evaluated_again() -> None:
+    document = b'{"a":"%s"}' % (b"x" * 800_000)
+
+    twice, often = (get(document, "|".join(["@pretty"] * count)) for count in (2, 30))
+
+    assert often == twice
+    assert often.work == twice.work
+
+
+def test_levels_of_nesting_count_as_work_of_a_modifier_that_reads_them_all() -> None:
+    text = b'"%s"' % (b"x" * 800_000)
+
+    flat, nested = (get(b'{"a":' * levels + text + b"}" * levels, "@pretty") for levels in (1, 50))
+
+    assert nested.work > 10 * flat.work
+
+
+def test_a_lookup_does_no_more_work_than_it_may() -> None:
+    document = b'{"a":"%s"}' % (b"x" * 1000)
+    whole = get(document, "@pretty|@ugly|a")
+
+    with pytest.raises(TooMuchWorkError) as refused:
+        get(document, "@pretty|@ugly|a", work=whole.work - 1)
+
+    assert 0 < refused.value.spent < whole.work
+    assert get(document, "@pretty|@ugly|a", work=whole.work) == whole
 
 
 def test_a_large_secret_is_within_the_bounds() -> None:

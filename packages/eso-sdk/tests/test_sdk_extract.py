@@ -48,24 +48,24 @@ def test_a_value_that_is_not_an_object_is_refused_without_quoting_it(raw: bytes)
         pytest.param("list.1", b"2", id="an index"),
     ],
 )
-def test_property_of(path: str, expected: bytes | None) -> None:
-    assert property_of(b'{"a":{"b":"x"},"n":null,"list":[1,2]}', path) == expected
+async def test_property_of(path: str, expected: bytes | None) -> None:
+    assert await property_of(b'{"a":{"b":"x"},"n":null,"list":[1,2]}', path) == expected
 
 
-def test_a_reference_without_property_means_the_whole_value() -> None:
-    assert property_in(b"not json", RemoteRef("k")) == b"not json"
+async def test_a_reference_without_property_means_the_whole_value() -> None:
+    assert await property_in(b"not json", RemoteRef("k")) == b"not json"
 
 
-def test_a_property_that_is_not_there_is_named() -> None:
+async def test_a_property_that_is_not_there_is_named() -> None:
     with pytest.raises(ProviderError) as caught:
-        property_in(b"not json", RemoteRef("k", property="p"))
+        await property_in(b"not json", RemoteRef("k", property="p"))
 
     assert (caught.value.reason, caught.value.message) == (ErrorReason.PROPERTY_NOT_FOUND, '"k" has no property "p"')
 
 
-def test_a_path_beyond_bounds_is_the_callers_mistake() -> None:
+async def test_a_path_beyond_bounds_is_the_callers_mistake() -> None:
     with pytest.raises(ProviderError) as caught:
-        property_of(b"{}", "a" * 10_000)
+        await property_of(b"{}", "a" * 10_000)
 
     assert caught.value.reason is ErrorReason.INVALID_REQUEST
 
@@ -93,10 +93,10 @@ def test_the_payload_of_a_push() -> None:
         pytest.param("username", "usrname", "", id="a text"),
     ],
 )
-def test_a_missing_property_is_reported_with_a_similar_name_and_never_with_a_value(
+async def test_a_missing_property_is_reported_with_a_similar_name_and_never_with_a_value(
     value: object, path: str, hint: str
 ) -> None:
     with pytest.raises(ProviderError) as caught:
-        property_in(json.dumps(value).encode(), RemoteRef("k", property=path))
+        await property_in(json.dumps(value).encode(), RemoteRef("k", property=path))
 
     assert caught.value.message == f'"k" has no property "{path}"' + (f"; {hint}" if hint else "")

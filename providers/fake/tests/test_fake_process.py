@@ -21,10 +21,11 @@ from eso_provider_fake.store import World
 from eso_sdk.testing import Client, ProviderServer
 from eso_sdk.testing.certificates import SERVER_NAME, Authority, write_material
 from eso_sdk.testing.server import CLIENT_ID, SERVER_ID, ChannelTransport
-from eso_wire.errors import ProviderError
+from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.options import CLIENT_OPTIONS
 from eso_wire.status import TransportError
 from eso_wire.tls import channel_credentials
+from eso_wire.values import GetItem, RemoteRef
 
 EXIT_WAIT = 20.0
 
@@ -102,3 +103,33 @@ async def test_the_command_can_speak_an_unknown_protocol_version(tmp_path: Path)
 
     assert handshake.selected is None
     assert code == 0
+
+
+def _children(pid: int) -> str:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii")
+
+
+async def test_expensive_properties_of_one_namespace_do_not_delay_the_reads_of_another(
+    fake: Any, tmp_path: Path
+) -> None:
+    value = '{"password":"' + "CANARY" * 130_000 + '"}'
+    attacker = fake.context({"data": [{"key": "app", "value": value}]}, namespace="crowd")
+    neighbour = fake.context(namespace="neighbour")
+    path = "|".join(["@pretty|@ugly"] * 15)
+    items = [GetItem(str(number), RemoteRef("app", property=f"{path}|x{number}")) for number in range(200)]
+
+    async with _process(tmp_path, "rules: []") as (client, process, _):
+        await client.get_one(neighbour, "plain")
+        attack = asyncio.create_task(client.get(attacker, items))
+        while not _children(process.pid) and not attack.done():  # noqa: ASYNC110 - another process starts one
+            await asyncio.sleep(0.02)
+        found = await client.get_one(neighbour, "doc", property="deep.x.1")
+        was_over = attack.done()
+        results = await attack
+
+    assert found.outcome == SecretBytes(b"2")
+    assert not was_over, "the neighbour was answered after the attack"
+    errors = [one.outcome for one in results if isinstance(one.outcome, ProviderError)]
+    assert len(errors) == 200
+    assert {error.reason for error in errors} == {ErrorReason.PROPERTY_NOT_FOUND, ErrorReason.INVALID_REQUEST}
+    assert not any("CANARY" in error.message for error in errors)

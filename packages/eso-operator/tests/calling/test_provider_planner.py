@@ -360,6 +360,29 @@ async def test_batches_of_a_flood_and_of_its_neighbour_are_made_apart() -> None:
     assert (len(flood.result()), len(small.result())) == (25, 2)
 
 
+@pytest.mark.parametrize(
+    ("path", "callers"),
+    [
+        pytest.param("users.0", [("crowd", 2)], id="a plain path"),
+        pytest.param("@pretty", [("crowd", 1), ("neighbour", 1)], id="a modifier"),
+        pytest.param("users.#.name", [("crowd", 1), ("neighbour", 1)], id="a query"),
+    ],
+)
+async def test_an_expensive_property_shares_no_call_with_another_namespace(
+    path: str, callers: list[tuple[str, int]]
+) -> None:
+    backend = Noting(VirtualClock())
+    reads = planner(backend)
+    asked = [GetItem("a", RemoteRef("a", property=path))]
+    crowd = asyncio.create_task(reads.read(of_namespace("crowd"), asked))
+    neighbour = asyncio.create_task(reads.read(of_namespace("neighbour"), wanted("b")))
+
+    await backend.clock.run_until_idle()
+
+    assert sorted(backend.callers) == callers
+    assert (len(crowd.result()), len(neighbour.result())) == (1, 1)
+
+
 async def test_a_namespace_that_fills_the_queue_leaves_room_for_another(backend: Backend) -> None:
     backend.latency = 10.0
     reads = planner(backend, max_waiting_items=100)

@@ -26,6 +26,7 @@ from eso_sdk.accounts import ServiceAccount
 from eso_sdk.addresses import ORDINARY, AddressPolicy
 from eso_sdk.callbytes import CallBytes
 from eso_sdk.credentials import Credentials
+from eso_sdk.lookups import CallLookups
 from eso_sdk.processidentity import STRICT, ProcessIdentity, ProcessIdentityPolicy
 from eso_wire.values import Credential, ObjectRef, Operation, SecretMap, Token, Validation, ValidationState
 from kubebase.clock import Clock
@@ -64,6 +65,8 @@ class Call:
 
     In `open`, this is the account of the call that opens the session: calls of other accounts get their own sessions.
     """
+    lookups: CallLookups | None = field(default=None, repr=False, compare=False)
+    """The budget for lookups of properties (`property_in`); None for no limit, outside of a server."""
     traceparent: str = ""
     """W3C trace context to pass on to a backend that traces; empty if the operator sent none."""
     held: CallBytes | None = field(default=None, repr=False, compare=False)

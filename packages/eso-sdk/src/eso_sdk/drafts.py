@@ -5,15 +5,14 @@ A property names the same part as in reads (`properties.py`); what is absent is 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from eso_api.values import SecretBytes
-from eso_sdk import sjson
 from eso_sdk.errors import invalid_request
-from eso_sdk.extract import property_of
+from eso_sdk.extract import outcome_of, property_of
+from eso_sdk.lookups import Job
 from eso_sdk.properties import Dots, path_in
 from eso_wire.errors import ProviderError
 from eso_wire.values import DeleteItem, PushItem
@@ -26,31 +25,30 @@ class Draft:
         self.value = value
         self._dots = dots
 
-    def has(self, name: str) -> bool:
+    async def has(self, name: str) -> bool:
         """Return whether the property exists; without a name, whether there is a value."""
         if self.value is None or not name:
             return self.value is not None
-        return _document(self.value) is not None and property_of(self.value, self._path(name)) is not None
+        return _document(self.value) is not None and await property_of(self.value, await self._path(name)) is not None
 
-    def put(self, key: str, name: str, raw: bytes) -> bool:
+    async def put(self, key: str, name: str, raw: bytes) -> bool:
         """Set a property, or the whole value if there is no name; return whether the value changed."""
         before = self.value
-        after = self._with(key, name, raw) if name else raw
+        after = await self._with(key, name, raw) if name else raw
         if name and before is not None and _document(after) == _document(before):
             return False  # the same document, which another writer may spell differently: `<` as \u003c
         self.value = after
         return self.value != before
 
-    def remove(self, name: str) -> bool:
+    async def remove(self, name: str) -> bool:
         """Remove a property, or the whole value if there is no name; return whether it existed."""
-        if self.value is None or not self.has(name):
+        if self.value is None or not await self.has(name):
             return False
-        value = self.value
-        rest = _edited(name, lambda: sjson.delete(value, self._path(name))) if name else b""
+        rest = await _edited(Job("delete", self.value, await self._path(name)), name) if name else b""
         self.value = None if not name or _is_blank(_document(rest)) else rest
         return True
 
-    def _with(self, key: str, name: str, raw: bytes) -> bytes:
+    async def _with(self, key: str, name: str, raw: bytes) -> bytes:
         value = b"{}" if self.value is None else self.value
         if _document(value) is None:
             raise invalid_request(
@@ -58,16 +56,16 @@ class Draft:
                 " remoteRef.property, or choose another remoteKey"
             )
         text = text_of(raw, key, name).encode()
-        return _edited(name, lambda: sjson.set_text(value, self._path(name), text))
+        return await _edited(Job("set", value, await self._path(name), text), name, key)
 
-    def _path(self, name: str) -> str:
-        return path_in(self.value or b"{}", name, self._dots)
+    async def _path(self, name: str) -> str:
+        return await path_in(self.value or b"{}", name, self._dots)
 
 
-def removed(draft: Draft, item: DeleteItem) -> bool | ProviderError:
+async def removed(draft: Draft, item: DeleteItem) -> bool | ProviderError:
     """Remove the property of an item; return whether it existed, or why it cannot be removed."""
     try:
-        return draft.remove(item.remote.property)
+        return await draft.remove(item.remote.property)
     except ProviderError as refused:
         return refused
 
@@ -107,8 +105,8 @@ def _is_blank(document: Any) -> bool:
     return isinstance(document, dict) and all(_is_blank(value) for value in document.values())
 
 
-def _edited(name: str, edit: Callable[[], bytes]) -> bytes:
-    try:
-        return edit()
-    except sjson.SjsonError as exc:
-        raise invalid_request(f'property "{name}" cannot be written: {exc}') from None
+async def _edited(edit: Job, name: str, key: str = "") -> bytes:
+    outcome = await outcome_of(edit, key)
+    if outcome.problem or outcome.value is None:
+        raise invalid_request(f'property "{name}" cannot be written: {outcome.problem}')
+    return outcome.value

@@ -8,8 +8,9 @@ from typing import Any, Final
 import msgspec
 
 from eso_api.values import SecretBytes
+from eso_sdk.backend import CURRENT_CALL
 from eso_sdk.errors import invalid_request, property_not_found, unsupported
-from eso_sdk.gjson import GjsonError, get
+from eso_sdk.lookups import Job, Outcome, perform
 from eso_wire.values import PushItem, RemoteRef
 from kubebase.hints import similar
 from kubebase.masking import Mask
@@ -17,24 +18,35 @@ from kubebase.masking import Mask
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
 _PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _SUGGESTED: Final = 3
+_HINT_WORK: Final = 64
+"""Work of a hint for each byte of the value."""
 
 
 class NotAnObjectError(ValueError):
     """The value is not a JSON object. The message does not quote the value."""
 
 
-def property_of(raw: bytes, path: str) -> bytes | None:
-    """Return the property at a gjson path; None if there is none. A null exists, and is empty."""
-    try:
-        found = get(raw, path)
-    except GjsonError as exc:
-        raise invalid_request(f"the property cannot be looked up: {exc}") from None
-    return found.text if found.exists else None
+async def property_of(raw: bytes, path: str, key: str = "") -> bytes | None:
+    """Return the property at a gjson path; None if there is none. A null exists, and is empty.
+
+    An expensive path is evaluated in another process, and refused if it is too expensive for the call (`lookups.py`).
+    `key` is the remote key, for errors.
+    """
+    outcome = await outcome_of(Job("get", raw, path), key)
+    if outcome.problem:
+        raise invalid_request(f"the property cannot be looked up: {outcome.problem}")
+    return outcome.value
 
 
-def property_in(raw: bytes, ref: RemoteRef) -> bytes:
+async def outcome_of(job: Job, key: str = "") -> Outcome:
+    """Do a job within the budgets of the call that is being answered."""
+    call = CURRENT_CALL.get(None)
+    return perform(job) if call is None or call.lookups is None else await call.lookups.run(job, key)
+
+
+async def property_in(raw: bytes, ref: RemoteRef) -> bytes:
     """Return the property that a reference names, or the whole value if it names none."""
-    found = property_of(raw, ref.property) if ref.property else raw
+    found = await property_of(raw, ref.property, ref.key) if ref.property else raw
     if found is None:
         raise property_not_found(ref.key, ref.property, known=property_names(raw, ref.property))
     return found
@@ -44,9 +56,12 @@ def property_names(raw: bytes, path: str) -> list[str]:
     """Return paths to the properties of a JSON value that an author may have meant with a path, for a hint.
 
     They have the names beside the first name of the path that does not exist. A name that occurs in a value is left
-    out: only names may be shown. Paths of other forms than `a.b` give none.
+    out: only names may be shown. Paths of other forms than `a.b` give none, nor do large values.
     """
+    call = CURRENT_CALL.get(None)
     if not _PLAIN_PATH.fullmatch(path):
+        return []
+    if call is not None and call.lookups is not None and not call.lookups.take_inline(_HINT_WORK * len(raw)):
         return []
     try:
         level: Any = msgspec.json.decode(raw)

@@ -25,6 +25,7 @@ from eso_sdk.batches import NotAnsweredError
 from eso_sdk.callbytes import CallBytes, bytes_of_call
 from eso_sdk.credentials import check_scope
 from eso_sdk.errors import invalid_request
+from eso_sdk.lookups import CallLookups
 from eso_sdk.methods import Method, parsed
 from eso_sdk.metrics import Metrics
 from eso_sdk.redaction import Redactor
@@ -255,15 +256,17 @@ class Frame:
         record.of(context)
         check_scope(context)
         check_account(record.account, context)
+        deadline = self.service.clock.monotonic() + seconds
         CURRENT_CALL.set(
             Call(
                 request_id=context.request_id,
                 caller=context.caller,
                 store=context.store,
-                deadline=self.service.clock.monotonic() + seconds,
+                deadline=deadline,
                 max_retries=context.max_backend_retries,
                 retry_interval=context.backend_retry_interval,
                 account=record.account,
+                lookups=CallLookups(self.service.clock, context.caller.namespace, deadline),
                 traceparent="" if record.trace is None else str(record.trace),
             )
         )

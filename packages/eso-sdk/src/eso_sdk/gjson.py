@@ -15,7 +15,7 @@ value here. The lookup is lenient: a document that is not JSON has no properties
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from eso_sdk.gjson_matching import effort, matches
@@ -45,6 +45,7 @@ from eso_sdk.gjson_values import (
     Kind,
     Value,
     elements,
+    nesting,
     pairs,
     parse,
     quoted,
@@ -63,11 +64,21 @@ _COST_OF_A_TOKEN: Final = 160
 _COST_OF_AN_ESCAPE: Final = 32
 """Cost of a comma, bracket or escape in bytes of text: too much work is refused before it blocks the process."""
 
+_READ_EACH_LEVEL: Final = frozenset({b"pretty", b"flatten"})
+
 _OPENING_OBJECT: Final = 0x7B
 
 
 class GjsonError(ValueError):
     """A document or path exceeds a limit."""
+
+
+class TooMuchWorkError(GjsonError):
+    """The lookup needs more work than it may do. `spent` is the work that it did before."""
+
+    def __init__(self, spent: int) -> None:
+        super().__init__("the path asks for too much work on this document; ask for less at once")
+        self.spent = spent
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -77,22 +88,25 @@ class Result:
     exists: bool
     text: bytes
     raw: bytes
+    work: int = field(default=0, compare=False)
+    """The work that the lookup took, in the unit of `MAX_WORK`."""
 
     def __repr__(self) -> str:
         return f"Result(exists={self.exists})"
 
 
-def get(document: bytes, path: str) -> Result:
-    """Look up one path. Raises only `GjsonError`."""
+def get(document: bytes, path: str, *, work: int = MAX_WORK) -> Result:
+    """Look up one path with at most that much work. Raises only `GjsonError`."""
     if len(document) > MAX_DOCUMENT_BYTES:
         raise GjsonError(f"the document has more than {MAX_DOCUMENT_BYTES} bytes")
     if len(path) > MAX_PATH_CHARS:
         raise GjsonError(f"the path has more than {MAX_PATH_CHARS} characters")
+    lookup = _Lookup(work)
     try:
-        value = _Lookup().select(document, path.encode("utf-8", "surrogateescape"), 0)
+        value = lookup.select(document, path.encode("utf-8", "surrogateescape"), 0)
     except TooDeepError as exc:
         raise GjsonError(str(exc)) from exc
-    return Result(value.exists, value.text, value.raw)
+    return Result(value.exists, value.text, value.raw, lookup.spent)
 
 
 def weight(document: bytes) -> int:
@@ -104,13 +118,15 @@ def weight(document: bytes) -> int:
 class _Lookup:
     """One call of `get`: its budget, and the walk through pipes, modifiers and multipaths."""
 
-    def __init__(self) -> None:
-        self._work_left = MAX_WORK
+    def __init__(self, work: int) -> None:
+        self._work = work
+        self.spent = 0
 
     def charge(self, amount: int) -> None:
-        self._work_left -= amount
-        if self._work_left < 0:
-            raise GjsonError("the path asks for too much work on this document; ask for less at once")
+        """Account for the next step before it begins; raise if it does not fit."""
+        if self.spent + amount > self._work:
+            raise TooMuchWorkError(self.spent)
+        self.spent += amount
 
     def select(self, document: bytes, path: bytes, depth: int) -> Value:
         """Return the value of a path in a document."""
@@ -144,11 +160,12 @@ class _Lookup:
         if found is None:
             return None
         name, argument, rest = found
-        self.charge(weight(document))
+        # Some modifiers read the inside of a container once for each level around it.
+        self.charge(weight(document) * (nesting(document) if name in _READ_EACH_LEVEL else 1))
         text = self._dig(document, argument, depth) if name == b"dig" else TRANSFORMS[name](document, argument)
         self.charge(len(text))
         _check_size(text)
-        return text, rest
+        return text, _without_repetitions(path, rest) if text == document else rest
 
     def _multipath(self, document: bytes, kind: bytes, chosen: tuple[Selector, ...], depth: int) -> bytes:
         texts: list[bytes] = []
@@ -301,6 +318,19 @@ class _Search:
         if pipe is not None:
             self.pipe = pipe
         return self._lookup.select(entry.raw, path, depth)
+
+
+def _without_repetitions(path: bytes, rest: bytes) -> bytes:
+    """Return the rest of a path without repetitions of its first modifier, which left the document as it was."""
+    repeated = path[: len(path) - len(rest)]
+    # An argument without brackets extends to the next pipe, so that a dot would belong to it.
+    ends = (b"", b"|") if b":" in repeated else (b"", b"|", b".")
+    while rest[:1] in (b"|", b".") and rest.startswith(repeated, 1):
+        after = rest[1 + len(repeated) :]
+        if after[:1] not in ends:
+            break
+        rest = after
+    return rest
 
 
 def _name(selector: Selector) -> bytes:

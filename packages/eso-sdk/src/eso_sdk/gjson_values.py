@@ -22,6 +22,7 @@ VALUE_START: Final = re.compile(rb'["{\[ntf+\-0-9iIN]')
 ELEMENT_OR_END: Final = re.compile(rb'["{\[ntf+\-0-9iIN\]]')
 STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 
+_STRING_OR_BRACKET = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[{]|[\]}]', re.DOTALL)
 _WORD = re.compile(rb"[a-z]*+")
 _NUMBER_TAIL = re.compile(rb"[^\x00-\x20,\]}]*+")
 _UNTIL_BRACKET = re.compile(rb'(?:[^"\[\]{}()]++|"[^"\\]*+(?:\\.[^"\\]*+)*+")*+', re.DOTALL)
@@ -181,6 +182,16 @@ def balanced(document: bytes, position: int) -> int:
         position += 1
         if depth == 0:
             return position
+
+
+def nesting(document: bytes) -> int:
+    """Return how many levels of objects and arrays a document has, at least 1."""
+    depth = deepest = 1
+    for found in _STRING_OR_BRACKET.finditer(document):
+        if (character := document[found.start()]) != 0x22:
+            depth += 1 if character in b"[{" else -1
+            deepest = max(deepest, depth)
+    return max(deepest - 1, 1)
 
 
 def squashed(text: bytes) -> bytes:

@@ -16,19 +16,19 @@ class Dots(Enum):
     PATH_FIRST = auto()
 
 
-def part_of(value: bytes, ref: RemoteRef, dots: Dots = Dots.MEMBER_FIRST) -> bytes:
+async def part_of(value: bytes, ref: RemoteRef, dots: Dots = Dots.MEMBER_FIRST) -> bytes:
     """Return a property of a value, or the whole value."""
     if not ref.property:
         return value
-    found = property_of(value, path_in(value, ref.property, dots))
+    found = await property_of(value, await path_in(value, ref.property, dots, ref.key), ref.key)
     if found is None:
         raise property_not_found(ref.key, ref.property, known=property_names(value, ref.property))
     return found
 
 
-def path_in(value: bytes, name: str, dots: Dots = Dots.MEMBER_FIRST) -> str:
+async def path_in(value: bytes, name: str, dots: Dots = Dots.MEMBER_FIRST, key: str = "") -> str:
     """Return the path to a property. If a member of that name is meant, its dots are escaped."""
     literal = name.replace(".", "\\.")
-    if "." not in name or property_of(value, literal) is None:
+    if "." not in name or await property_of(value, literal, key) is None:
         return name
-    return name if dots is Dots.PATH_FIRST and property_of(value, name) is not None else literal
+    return name if dots is Dots.PATH_FIRST and await property_of(value, name, key) is not None else literal

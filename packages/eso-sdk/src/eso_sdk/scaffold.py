@@ -158,7 +158,7 @@ class $kind(Store[${kind}Config]):
                 raise errors.version_not_found(ref.key, ref.version)
             if ref.key not in self.values:
                 raise errors.not_found(ref.key)
-            return property_in(self.values[ref.key], ref)
+            return await property_in(self.values[ref.key], ref)
 
     @finds("name")
     async def find(self, query: FindQuery) -> AsyncIterator[Found]:

@@ -47,7 +47,7 @@ class Reader:
     async def read(self, refs: Sequence[RemoteRef]) -> list[Outcome]:
         """Return a value or an error for each reference. References to one dynamic secret get the same credentials."""
         values = await self.values({(ref.key, _version_of(ref)) for ref in refs})
-        return [_part(values[ref.key, _version_of(ref)], ref) for ref in refs]
+        return [await _part(values[ref.key, _version_of(ref)], ref) for ref in refs]
 
     async def values(self, places: Iterable[Place]) -> dict[Place, Outcome]:
         """Return the whole value of each place, or why it cannot be read."""
@@ -176,10 +176,10 @@ def _is_version(version: str) -> bool:
     return not version or (version.isascii() and version.isdecimal() and len(version) < 10)
 
 
-def _part(value: Outcome, ref: RemoteRef) -> Outcome:
+async def _part(value: Outcome, ref: RemoteRef) -> Outcome:
     if isinstance(value, ProviderError):
         return value
     try:
-        return part_of(value, ref)
+        return await part_of(value, ref)
     except ProviderError as problem:
         return problem

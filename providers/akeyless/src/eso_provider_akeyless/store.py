@@ -84,7 +84,7 @@ class AkeylessStore(Store[AkeylessProvider]):
         item = await self._items.describe(ref.key, remembered=False)
         if item is None or not ref.property or item.item_type != STATIC:
             return Check(exists=item is not None)
-        return Check(exists=Draft(await self._writer.value(ref.key)).has(ref.property))
+        return Check(exists=await Draft(await self._writer.value(ref.key)).has(ref.property))
 
     @finds("name", "tags", "path")
     async def find(self, query: FindQuery) -> AsyncIterator[Found]:

@@ -43,7 +43,7 @@ class Writer:
                 _check(item, name, mark)
             present = None if item is None else await self._present(item, name)
             draft = Draft(present)
-            refused = [_put(draft, each) for each in items]
+            refused = [await _put(draft, each) for each in items]
             done = PushOutcome.UNCHANGED
             if draft.value is not None and draft.value != present:
                 await self._write(name, draft.value, mark if item is None else "")
@@ -61,7 +61,7 @@ class Writer:
             # Without properties the value does not matter.
             present = await self._present(item, name) if any(each.remote.property for each in items) else b""
             draft = Draft(present)
-            outcomes = [removed(draft, each) for each in items]
+            outcomes = [await removed(draft, each) for each in items]
             if present is not None and draft.value is None:
                 await self._items.delete(name)
                 self._reader.forget(name)
@@ -102,12 +102,12 @@ def _check(item: Item, name: str, mark: str) -> None:
         )
 
 
-def _put(draft: Draft, item: PushItem) -> ProviderError | None:
+async def _put(draft: Draft, item: PushItem) -> ProviderError | None:
     """Put one item into the draft; return its error if that is impossible."""
     try:
         raw = payload_of(item)
         text_of(raw, item.remote.key, item.remote.property)
-        draft.put(item.remote.key, item.remote.property, raw)
+        await draft.put(item.remote.key, item.remote.property, raw)
     except ProviderError as refused:
         return refused
     return None

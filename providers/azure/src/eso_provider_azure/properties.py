@@ -17,12 +17,12 @@ DOTS: Final = Dots.PATH_FIRST
 """What the operator in Go does for this backend."""
 
 
-def value_of(stored: Stored, name: Name, ref: RemoteRef) -> bytes:
+async def value_of(stored: Stored, name: Name, ref: RemoteRef) -> bytes:
     """Return the value that a reference names. A certificate has no properties."""
-    return stored.value if name.kind is Kind.CERTIFICATE else part_of(stored.value, ref, DOTS)
+    return stored.value if name.kind is Kind.CERTIFICATE else await part_of(stored.value, ref, DOTS)
 
 
-def metadata_of(stored: Stored, ref: RemoteRef) -> bytes:
+async def metadata_of(stored: Stored, ref: RemoteRef) -> bytes:
     """Return the tags and times of an object, or the one that a property names: `TAG`, or `TAG.gjson`."""
     known = {**stored.tags, **stored.attributes}
     if not ref.property:
@@ -30,16 +30,16 @@ def metadata_of(stored: Stored, ref: RemoteRef) -> bytes:
     if ref.property in known:
         return known[ref.property].encode()
     tag, dot, path = ref.property.partition(".")
-    found = property_of(known[tag].encode(), path) if dot and tag in known else None
+    found = await property_of(known[tag].encode(), path, ref.key) if dot and tag in known else None
     if found is None:
         raise property_not_found(ref.key, ref.property)
     return found
 
 
-def metadata_map(stored: Stored, name: Name, ref: RemoteRef) -> dict[str, bytes]:
+async def metadata_map(stored: Stored, name: Name, ref: RemoteRef) -> dict[str, bytes]:
     """Return tags and times as `NAME_TAG`; a tag with a JSON object becomes `NAME_TAG_MEMBER`."""
     if ref.property:
-        return {f"{ref.key}_{ref.property}": metadata_of(stored, ref)}
+        return {f"{ref.key}_{ref.property}": await metadata_of(stored, ref)}
     found: dict[str, bytes] = {}
     for tag, text in stored.tags.items():
         members = _strings(text)

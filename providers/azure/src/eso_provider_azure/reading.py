@@ -39,7 +39,7 @@ class Reader:
         asked = list(dict.fromkeys(question for question in questions if not isinstance(question, ProviderError)))
         answers = await self.answers(asked)
         return [
-            question if isinstance(question, ProviderError) else _value(answers[question], question[0], ref)
+            question if isinstance(question, ProviderError) else await _value(answers[question], question[0], ref)
             for question, ref in zip(questions, refs, strict=True)
         ]
 
@@ -50,8 +50,8 @@ class Reader:
             raise invalid_request(f'"{ref.key}" cannot be extracted: a {name.kind.word} has no members')
         stored = await self.one(name, ref.version)
         if ref.metadata_policy is MetadataPolicy.FETCH:
-            return metadata_map(stored, name, ref)
-        return members_of(SecretBytes(value_of(stored, name, ref)), ref.key)
+            return await metadata_map(stored, name, ref)
+        return members_of(SecretBytes(await value_of(stored, name, ref)), ref.key)
 
     async def check(self, ref: RemoteRef) -> Check:
         """Tell whether a reference leads to a value."""
@@ -111,13 +111,13 @@ def _question(ref: RemoteRef) -> Question | ProviderError:
         return refused
 
 
-def _value(answer: Answer, name: Name, ref: RemoteRef) -> Value | ProviderError:
+async def _value(answer: Answer, name: Name, ref: RemoteRef) -> Value | ProviderError:
     if isinstance(answer, ProviderError):
         return answer
     try:
         if ref.metadata_policy is MetadataPolicy.FETCH:
             # Tags change without a new version, so the version does not tell whether they did.
-            return Value(SecretBytes(metadata_of(answer, ref)))
-        return Value(SecretBytes(value_of(answer, name, ref)), answer.metadata)
+            return Value(SecretBytes(await metadata_of(answer, ref)))
+        return Value(SecretBytes(await value_of(answer, name, ref)), answer.metadata)
     except ProviderError as missing:
         return missing

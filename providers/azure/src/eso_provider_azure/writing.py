@@ -85,7 +85,7 @@ class Writer:
             self._check_ours(name, present, owner)
         draft = Draft(present.value if present else None, DOTS)
         wanted: list[Settings] = []
-        outcomes = [_put(draft, item, wanted) for item in items]
+        outcomes = [await _put(draft, item, wanted) for item in items]
         if not wanted or draft.value is None:
             return [outcome for outcome in outcomes if outcome is not None]
         settings = merged(wanted)
@@ -119,7 +119,7 @@ class Writer:
         self, name: Name, present: Stored, items: Sequence[DeleteItem]
     ) -> list[bool | ProviderError]:
         draft = Draft(present.value, DOTS)
-        outcomes = [removed(draft, item) for item in items]
+        outcomes = [await removed(draft, item) for item in items]
         if not any(outcome is True for outcome in outcomes):
             return outcomes
         if draft.value is None:
@@ -222,12 +222,12 @@ class Writer:
             )
 
 
-def _put(draft: Draft, item: PushItem, wanted: list[Settings]) -> ProviderError | None:
+async def _put(draft: Draft, item: PushItem, wanted: list[Settings]) -> ProviderError | None:
     """Put one item into the draft; return its error if that is impossible."""
     try:
         settings = settings_of(item)
         text = text_of(payload_of(item), item.remote.key, item.remote.property)
-        draft.put(item.remote.key, item.remote.property, text.encode())
+        await draft.put(item.remote.key, item.remote.property, text.encode())
     except ProviderError as refused:
         return refused
     wanted.append(settings)

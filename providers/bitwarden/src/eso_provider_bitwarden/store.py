@@ -72,17 +72,17 @@ class BitwardenStore(Store[BitwardenProvider]):
     @reads("not_found")
     async def get_many(self, refs: Sequence[RemoteRef]) -> Sequence[Value | ProviderError]:
         found = await self._reader.read(list(dict.fromkeys(ref.key for ref in refs)))
-        return [_answer(ref, found[ref.key]) for ref in refs]
+        return [await _answer(ref, found[ref.key]) for ref in refs]
 
     async def get_map(self, ref: RemoteRef) -> Mapping[str, bytes]:
         entry = (await self._reader.read([ref.key]))[ref.key]
         if isinstance(entry, ProviderError):
             raise entry
-        return members_in(property_in(entry.value.encode(), ref), ref.key)
+        return members_in(await property_in(entry.value.encode(), ref), ref.key)
 
     async def check(self, ref: RemoteRef) -> Check:
         entry = await self._reader.one(ref.key)
-        return Check(Draft(None if entry is None else entry.value.encode()).has(ref.property))
+        return Check(await Draft(None if entry is None else entry.value.encode()).has(ref.property))
 
     @finds("name")
     async def find(self, query: FindQuery) -> AsyncIterator[Found]:
@@ -139,10 +139,10 @@ def _bundle(config: BitwardenProvider) -> bytes:
     return text.encode() if "-----BEGIN" in text else ca_bundle(text)
 
 
-def _answer(ref: RemoteRef, found: Entry | ProviderError) -> Value | ProviderError:
+async def _answer(ref: RemoteRef, found: Entry | ProviderError) -> Value | ProviderError:
     if isinstance(found, ProviderError):
         return found
     try:
-        return Value(SecretBytes(property_in(found.value.encode(), ref)))
+        return Value(SecretBytes(await property_in(found.value.encode(), ref)))
     except ProviderError as refused:
         return refused

@@ -40,7 +40,7 @@ class Writer:
         async with self._locks.setdefault(key, asyncio.Lock()):
             present = next((entry for entry in await self._reader.named(key) if entry.note == note), None)
             draft = Draft(None if present is None else present.value.encode())
-            refused = [_put(draft, item, note) for item in items]
+            refused = [await _put(draft, item, note) for item in items]
             done = Pushed(PushOutcome.UNCHANGED)
             if draft.value is not None and (present is None or draft.value != present.value.encode()):
                 done = await self._write(warden.Draft(key, draft.value.decode(), note), present)
@@ -52,7 +52,7 @@ class Writer:
         async with self._locks.setdefault(key, asyncio.Lock()):
             present = await self._reader.one(key)
             draft = Draft(None if present is None else present.value.encode())
-            outcomes = [removed(draft, item) for item in items]
+            outcomes = [await removed(draft, item) for item in items]
             if present is not None and draft.value is None:
                 await self._warden.delete(present.id)
             elif present is not None and draft.value is not None and draft.value != present.value.encode():
@@ -89,14 +89,14 @@ def _first(document: Any) -> Any:
     return None
 
 
-def _put(draft: Draft, item: PushItem, note: str) -> ProviderError | None:
+async def _put(draft: Draft, item: PushItem, note: str) -> ProviderError | None:
     """Put one item into the draft; return its error if that is impossible."""
     try:
         if note_of(item) != note:
             raise invalid_request(f'entries for "{item.remote.key}" have different notes; use one note for a name')
         raw = payload_of(item)
         text_of(raw, item.remote.key, item.remote.property)
-        draft.put(item.remote.key, item.remote.property, raw)
+        await draft.put(item.remote.key, item.remote.property, raw)
     except ProviderError as refused:
         return refused
     return None

@@ -86,7 +86,7 @@ class DopplerStore(Store[DopplerProvider]):
         if all(self._rest.is_missing(self._missing(ref.key)) for ref in refs):
             return [not_found(ref.key) for ref in refs]
         held = await self._values()
-        return [self._value(held, ref) for ref in refs]
+        return [await self._value(held, ref) for ref in refs]
 
     async def check(self, ref: RemoteRef) -> Check:
         return Check(exists=ref.key in await self._values())
@@ -105,9 +105,9 @@ class DopplerStore(Store[DopplerProvider]):
         del source
         key, held = item.remote.key, (await self._values()).get(item.remote.key)
         draft = Draft(None if held is None else held.encode())
-        if item.precondition is PushPrecondition.IF_ABSENT and draft.has(item.remote.property):
+        if item.precondition is PushPrecondition.IF_ABSENT and await draft.has(item.remote.property):
             return PushOutcome.SKIPPED_EXISTS
-        if not draft.put(key, item.remote.property, payload_of(item)) or draft.value is None:
+        if not await draft.put(key, item.remote.property, payload_of(item)) or draft.value is None:
             return PushOutcome.UNCHANGED
         await self._update({"secrets": {key: text_of(draft.value, key)}})
         return PushOutcome.CREATED if held is None else PushOutcome.UPDATED
@@ -115,7 +115,7 @@ class DopplerStore(Store[DopplerProvider]):
     async def delete(self, item: DeleteItem) -> bool:
         key, held = item.remote.key, (await self._values()).get(item.remote.key)
         draft = Draft(None if held is None else held.encode())
-        if not draft.remove(item.remote.property):
+        if not await draft.remove(item.remote.property):
             return False
         if draft.value is None:
             await self._update({"change_requests": [{"name": key, "originalName": key, "shouldDelete": True}]})
@@ -125,10 +125,10 @@ class DopplerStore(Store[DopplerProvider]):
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
-    def _value(self, held: Mapping[str, str], ref: RemoteRef) -> bytes | ProviderError:
+    async def _value(self, held: Mapping[str, str], ref: RemoteRef) -> bytes | ProviderError:
         if ref.key in held:
             try:
-                return property_in(held[ref.key].encode(), ref)
+                return await property_in(held[ref.key].encode(), ref)
             except ProviderError as problem:
                 return problem
         self._rest.note_missing(self._missing(ref.key))

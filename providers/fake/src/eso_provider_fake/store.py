@@ -127,7 +127,7 @@ class FakeStore(Store[FakeProvider]):
             if isinstance(effect, Oversize):
                 return Value.of(bytes(effect.size))
         whole = self._whole(ref.key, ref.version)
-        return Value(SecretBytes(property_in(whole.raw.reveal(), ref)), whole.metadata)
+        return Value(SecretBytes(await property_in(whole.raw.reveal(), ref)), whole.metadata)
 
     @finds("name")
     async def find(self, query: FindQuery) -> AsyncIterator[Found]:

@@ -62,7 +62,7 @@ class Reader:
         """Return one value or error for each reference; every version is read once."""
         questions = [_question(ref) for ref in refs]
         answers = await self.answers(questions)
-        return [_value(answers[asked], ref) for asked, ref in zip(questions, refs, strict=True)]
+        return [await _value(answers[asked], ref) for asked, ref in zip(questions, refs, strict=True)]
 
     async def answers(self, questions: Sequence[Question]) -> dict[Question, Answer | ProviderError]:
         """Return the answer to each distinct question."""
@@ -138,12 +138,12 @@ def _late(_asked: Question, error: ProviderError) -> Answer | ProviderError:
     return error
 
 
-def _value(answer: Answer | ProviderError, ref: RemoteRef) -> Value | ProviderError:
+async def _value(answer: Answer | ProviderError, ref: RemoteRef) -> Value | ProviderError:
     if isinstance(answer, ProviderError):
         return answer
     try:
         fetched = ref.metadata_policy is MetadataPolicy.FETCH
-        raw = _metadata(answer.value, ref) if fetched else part_of(answer.value, ref)
+        raw = _metadata(answer.value, ref) if fetched else await part_of(answer.value, ref)
     except ProviderError as missing:
         return missing
     return Value(SecretBytes(raw), ValueMetadata(provider_version=answer.version))

@@ -94,7 +94,7 @@ class Writer:
         standing = await self._standing(key, owner, items)
         draft = Draft(standing.latest.value if standing.latest else None)
         before = draft.value
-        outcomes = [self._set(item, draft, standing, owner) for item in items]
+        outcomes = [await self._set(item, draft, standing, owner) for item in items]
         if not any(_writes(outcome) for outcome in outcomes):
             return outcomes
         value = _storable(draft.value, key)
@@ -132,17 +132,17 @@ class Writer:
                 raise
             return None
 
-    def _set(self, item: PushItem, draft: Draft, standing: Standing, owner: str) -> Pushed | ProviderError:
+    async def _set(self, item: PushItem, draft: Draft, standing: Standing, owner: str) -> Pushed | ProviderError:
         """Put one item into the draft."""
         name = item.remote.property
         try:
-            if item.precondition is PushPrecondition.IF_ABSENT and _has(name, draft, standing):
+            if item.precondition is PushPrecondition.IF_ABSENT and await _has(name, draft, standing):
                 return Pushed(PushOutcome.SKIPPED_EXISTS, standing.latest.version if standing.latest else "")
             if standing.secret is not None and not standing.is_of(owner):
                 return self._foreign(item.remote.key, owner)
             if name and standing.unreadable is not None and standing.unreadable.backend_code == "DISABLED":
                 return standing.unreadable
-            changed = draft.put(item.remote.key, name, payload_of(item))
+            changed = await draft.put(item.remote.key, name, payload_of(item))
         except ProviderError as refused:
             return refused
         if not standing.has_value:
@@ -217,7 +217,7 @@ class Writer:
             if not missing.is_not_found:
                 raise
             return [False] * len(items)
-        outcomes = [removed(draft, item) for item in items]
+        outcomes = [await removed(draft, item) for item in items]
         if any(outcome is True for outcome in outcomes):
             if draft.value is None:
                 await self._remove(key, standing)
@@ -240,9 +240,9 @@ def _storable(value: bytes | None, key: str) -> bytes:
     return value
 
 
-def _has(name: str, draft: Draft, standing: Standing) -> bool:
+async def _has(name: str, draft: Draft, standing: Standing) -> bool:
     """Return whether a property exists; without a name, whether there is a value."""
-    return standing.has_value and (not name or draft.has(name))
+    return standing.has_value and (not name or await draft.has(name))
 
 
 def _topics(names: Sequence[str]) -> list[dict[str, str]]:

@@ -71,7 +71,7 @@ class VariableStore(Store[GitlabProvider]):
     @reads("not_found")
     async def get_many(self, refs: Sequence[RemoteRef]) -> Sequence[Value | ProviderError]:
         found = await self._found({key_of(ref) for ref in refs})
-        return [_answer(ref, found.get(key_of(ref))) for ref in refs]
+        return [await _answer(ref, found.get(key_of(ref))) for ref in refs]
 
     @finds("name", "tags")
     async def find(self, query: FindQuery) -> AsyncIterator[Found]:
@@ -157,12 +157,12 @@ def _chosen(variables: Sequence[Variable], environment: str) -> Outcome | None:
         return ambiguous
 
 
-def _answer(ref: RemoteRef, found: Outcome | None) -> Value | ProviderError:
+async def _answer(ref: RemoteRef, found: Outcome | None) -> Value | ProviderError:
     if isinstance(found, ProviderError):
         return found
     try:
         if found is None:
             raise not_found(ref.key)
-        return Value.of(value_in(found, ref))
+        return Value.of(await value_in(found, ref))
     except ProviderError as failed:
         return failed

@@ -87,7 +87,7 @@ def _in_scope(variables: Iterable[Variable], environment: str) -> list[Variable]
     return [each for each in variables if anywhere or each.scope in (environment, ANY)]
 
 
-def value_in(variable: Variable, ref: RemoteRef) -> bytes:
+async def value_in(variable: Variable, ref: RemoteRef) -> bytes:
     """Return the value of a variable, or a property of it. An empty value is an error, as in Go."""
     if variable.value is None:
         raise backend_error(
@@ -97,4 +97,4 @@ def value_in(variable: Variable, ref: RemoteRef) -> bytes:
     raw = variable.value.reveal()
     if not raw and not ref.property:
         raise backend_error(f'variable "{variable.key}" of GitLab is empty; set its value')
-    return property_in(raw, ref)
+    return await property_in(raw, ref)

@@ -58,7 +58,8 @@ class Reader:
                 answers.append(refused)
         secrets = await self._all(wanted)
         return [
-            _answer(ref, secrets[at] if isinstance(at, tuple) else at) for ref, at in zip(refs, answers, strict=True)
+            await _answer(ref, secrets[at] if isinstance(at, tuple) else at)
+            for ref, at in zip(refs, answers, strict=True)
         ]
 
     async def _all(self, wanted: dict[_Wanted, str]) -> dict[_Wanted, Secret | ProviderError]:
@@ -104,10 +105,10 @@ def _version(ref: RemoteRef) -> str:
     return ref.version
 
 
-def _answer(ref: RemoteRef, found: Secret | ProviderError) -> Value | ProviderError:
+async def _answer(ref: RemoteRef, found: Secret | ProviderError) -> Value | ProviderError:
     if isinstance(found, ProviderError):
         return found
     try:
-        return Value(SecretBytes(property_in(found.value(ref.key), ref)))
+        return Value(SecretBytes(await property_in(found.value(ref.key), ref)))
     except ProviderError as refused:
         return refused

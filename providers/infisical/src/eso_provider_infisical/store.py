@@ -74,7 +74,7 @@ class InfisicalStore(Store[InfisicalProvider]):
 
     async def check(self, ref: RemoteRef) -> Check:
         place = place_of(ref.key, self.config.secrets_scope.secrets_path)
-        return Check(Draft(await self._secrets.stored(place, ref.key)).has(ref.property))
+        return Check(await Draft(await self._secrets.stored(place, ref.key)).has(ref.property))
 
     @finds("name", "path")
     async def find(self, query: FindQuery) -> AsyncIterator[Found]:

@@ -98,7 +98,7 @@ class Writer:
         key = items[0].remote.key
         present = await self._stored(Change(place, key, ""))
         draft = Draft(present)
-        refused = [_put(draft, item) for item in items]
+        refused = [await _put(draft, item) for item in items]
         done = Pushed(PushOutcome.UNCHANGED)
         if draft.value is not None and (present is None or kept(draft.value) != present):
             await self._change(Change(place, key, draft.value.decode(), exists=present is not None))
@@ -109,7 +109,7 @@ class Writer:
         key = items[0].remote.key
         present = await self._stored(Change(place, key))
         draft = Draft(present)
-        outcomes = [removed(draft, item) for item in items]
+        outcomes = [await removed(draft, item) for item in items]
         if present is not None and draft.value is None:
             await self._change(Change(place, key))
         elif draft.value is not None and draft.value != present:
@@ -159,12 +159,12 @@ def kept(value: bytes) -> bytes:
     return (text.strip() + ("\n" if text.endswith("\n") else "")).encode()
 
 
-def _put(draft: Draft, item: PushItem) -> ProviderError | None:
+async def _put(draft: Draft, item: PushItem) -> ProviderError | None:
     """Put one item into the draft; return its error if that is impossible."""
     try:
         raw = payload_of(item)
         text_of(raw, item.remote.key, item.remote.property)
-        draft.put(item.remote.key, item.remote.property, raw)
+        await draft.put(item.remote.key, item.remote.property, raw)
     except ProviderError as refused:
         return refused
     return None

@@ -72,7 +72,7 @@ class CustomResourceStore(ClusterStore[CrdProvider]):
         with self.asking(f"Get{objects.resource.kind}", Request("get", objects.resource, key.namespace, key.name)):
             found = await self.client.get(objects.kind, key)
         text = _json(found)
-        value = property_of(text, ref.property) if ref.property else text
+        value = await property_of(text, ref.property, ref.key) if ref.property else text
         if value is None:
             raise property_not_found(ref.key, ref.property, known=property_names(text, ref.property))
         return Value.of(value, version=version_of(found))

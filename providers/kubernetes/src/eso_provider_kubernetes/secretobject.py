@@ -36,23 +36,23 @@ class Secret(Object, kw_only=True):
 SECRET_KIND: Final = Kind(SECRETS, Secret)
 
 
-def value_of(secret: Secret, ref: RemoteRef) -> bytes:
+async def value_of(secret: Secret, ref: RemoteRef) -> bytes:
     """Return the value that a reference names."""
     if ref.metadata_policy is MetadataPolicy.FETCH:
-        return _metadata_value(secret, ref)
+        return await _metadata_value(secret, ref)
     if not ref.property:
         return json_text(secret.values)
-    found = _property(secret.values, ref.property)
+    found = await _property(secret.values, ref)
     if found is None:
         raise property_not_found(ref.key, ref.property, known=secret.values)
     return found
 
 
-def map_of(secret: Secret, ref: RemoteRef) -> dict[str, bytes]:
+async def map_of(secret: Secret, ref: RemoteRef) -> dict[str, bytes]:
     """Return all members of the value that a reference names."""
     if ref.property:
         try:
-            return json_map(value_of(secret, ref))
+            return json_map(await value_of(secret, ref))
         except NotAnObjectError:
             raise not_json(f"{ref.key}, property {ref.property}") from None
     if ref.metadata_policy is MetadataPolicy.FETCH:
@@ -69,21 +69,21 @@ def json_text(values: Mapping[str, bytes]) -> bytes:
     return text
 
 
-def _property(values: Mapping[str, bytes], path: str) -> bytes | None:
+async def _property(values: Mapping[str, bytes], ref: RemoteRef) -> bytes | None:
     """Return the data key of that name; else a path inside the value of the key before the first dot."""
-    if path in values:
-        return values[path]
-    name, _, inner = path.partition(".")
+    if ref.property in values:
+        return values[ref.property]
+    name, _, inner = ref.property.partition(".")
     if not inner or name not in values:
         return None
-    return property_of(values[name], inner)
+    return await property_of(values[name], inner, ref.key)
 
 
 def _metadata(secret: Secret) -> dict[str, Mapping[str, str]]:
     return {"annotations": secret.metadata.annotations, "labels": secret.metadata.labels}
 
 
-def _metadata_value(secret: Secret, ref: RemoteRef) -> bytes:
+async def _metadata_value(secret: Secret, ref: RemoteRef) -> bytes:
     parts = _metadata(secret)
     if not ref.property:
         return _plain_json(parts)
@@ -91,13 +91,13 @@ def _metadata_value(secret: Secret, ref: RemoteRef) -> bytes:
     members = parts.get(part)
     found = None
     if members is not None:
-        found = _plain_json(members) if not name else _labelled(members, name)
+        found = _plain_json(members) if not name else await _labelled(members, name, ref.key)
     if found is None:
         raise property_not_found(ref.key, ref.property)
     return found
 
 
-def _labelled(members: Mapping[str, str], name: str) -> bytes | None:
+async def _labelled(members: Mapping[str, str], name: str, remote_key: str) -> bytes | None:
     """Return the value under a key that may itself contain dots.
 
     The longest key wins; the rest is a path in its value.
@@ -106,7 +106,7 @@ def _labelled(members: Mapping[str, str], name: str) -> bytes | None:
         return members[name].encode()
     prefixes = [key for key in members if name.startswith(f"{key}.")]
     for key in sorted(prefixes, key=len, reverse=True):
-        if (found := property_of(members[key].encode(), name[len(key) + 1 :])) is not None:
+        if (found := await property_of(members[key].encode(), name[len(key) + 1 :], remote_key)) is not None:
             return found
     return None
 

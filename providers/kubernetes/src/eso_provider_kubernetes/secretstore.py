@@ -66,10 +66,10 @@ class KubernetesStore(ClusterStore[KubernetesProvider]):
         """Read each Secret once, however many of its properties are requested."""
         names = list(dict.fromkeys(ref.key for ref in refs))
         found = dict(zip(names, await asyncio.gather(*map(self._read, names)), strict=True))
-        return [_answer(found[ref.key], ref) for ref in refs]
+        return [await _answer(found[ref.key], ref) for ref in refs]
 
     async def get_map(self, ref: RemoteRef) -> dict[str, bytes]:
-        return map_of(await self._secret(ref.key), ref)
+        return await map_of(await self._secret(ref.key), ref)
 
     async def check(self, ref: RemoteRef) -> Check:
         if ref.property:
@@ -167,11 +167,11 @@ class KubernetesStore(ClusterStore[KubernetesProvider]):
             yield event
 
 
-def _answer(found: Secret | ProviderError, ref: RemoteRef) -> Value | ProviderError:
+async def _answer(found: Secret | ProviderError, ref: RemoteRef) -> Value | ProviderError:
     if isinstance(found, ProviderError):
         return found
     try:
-        return Value(SecretBytes(value_of(found, ref)), _metadata(found))
+        return Value(SecretBytes(await value_of(found, ref)), _metadata(found))
     except ProviderError as error:
         return error
 

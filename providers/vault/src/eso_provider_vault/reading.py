@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import Final
 
 from eso_api.values import SecretBytes
@@ -38,7 +39,7 @@ class Question:
     metadata: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Secret:
     """The members of one key, or its metadata as members."""
 
@@ -46,6 +47,11 @@ class Secret:
     version: int | None = None
     """None if the engine has no versions."""
     updated_at: datetime | None = None
+
+    @cached_property
+    def document(self) -> bytes:
+        """All members as JSON, encoded once for all properties that are read."""
+        return compact(self.data)
 
     @property
     def provider_version(self) -> str:
@@ -189,24 +195,24 @@ def is_deleted(reply: Reply) -> bool:
     return "data" in reply.data and reply.data["data"] is None and isinstance(reply.data.get("metadata"), dict)
 
 
-def value_in(secret: Secret, ref: RemoteRef) -> Value:
+async def value_in(secret: Secret, ref: RemoteRef) -> Value:
     """Return the value of a reference from its secret."""
     try:
-        found = SecretBytes(_chosen(secret.data, ref))
+        found = SecretBytes(await _chosen(secret, ref))
     except NotJsonError as exc:
         raise backend_error(f'the value of "{ref.key}" cannot be given: {exc}') from None
     return Value(found, ValueMetadata(provider_version=secret.provider_version, updated_at=secret.updated_at))
 
 
-def _chosen(data: Members, ref: RemoteRef) -> bytes:
+async def _chosen(secret: Secret, ref: RemoteRef) -> bytes:
+    data = secret.data
     if not ref.property:
-        return compact(data) if data or ref.metadata_policy is not MetadataPolicy.FETCH else b""
+        return secret.document if data or ref.metadata_policy is not MetadataPolicy.FETCH else b""
     if ref.property in data:
         return text_of(data[ref.property])
-    whole = compact(data)
-    found = property_of(whole, ref.property)
+    found = await property_of(secret.document, ref.property, ref.key)
     if found is None:
-        raise property_not_found(ref.key, ref.property, known=property_names(whole, ref.property))
+        raise property_not_found(ref.key, ref.property, known=property_names(secret.document, ref.property))
     return found
 
 

@@ -87,7 +87,7 @@ class KvStore(Store[C]):
             questions.append(question)
         answers = await self._answers(asked)
         return [
-            _value(found if isinstance(found, ProviderError) else answers[found], ref)
+            await _value(found if isinstance(found, ProviderError) else answers[found], ref)
             for found, ref in zip(questions, refs, strict=True)
         ]
 
@@ -108,7 +108,7 @@ class KvStore(Store[C]):
     async def check(self, ref: RemoteRef) -> Check:
         """Check whether the key exists and, if the reference names a property, has it."""
         try:
-            found = value_in(await self.reader.answer(self.reader.question(ref), ref.key), ref)
+            found = await value_in(await self.reader.answer(self.reader.question(ref), ref.key), ref)
         except ProviderError as missing:
             if missing.is_not_found:
                 return Check(exists=False)
@@ -147,10 +147,10 @@ class OpenBaoStore(KvStore[OpenBaoProvider]):
     """A store of `spec.provider.openBao`, `OpenBao` or `ClusterOpenBao`."""
 
 
-def _value(answer: Secret | ProviderError, ref: RemoteRef) -> Value | ProviderError:
+async def _value(answer: Secret | ProviderError, ref: RemoteRef) -> Value | ProviderError:
     if isinstance(answer, ProviderError):
         return answer
     try:
-        return value_in(answer, ref)
+        return await value_in(answer, ref)
     except ProviderError as missing:
         return missing

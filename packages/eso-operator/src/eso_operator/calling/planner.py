@@ -14,6 +14,7 @@ than its question.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -35,7 +36,8 @@ from kuberun.controller import detached, parked
 
 _SPLIT = frozenset({ErrorReason.PAYLOAD_TOO_LARGE, ErrorReason.INVALID_REQUEST})
 """Errors of a whole call that a single item may have caused: the call is split to isolate that item."""
-
+_MAY_BE_EXPENSIVE = re.compile(r"[@#*?|!\[{]")
+"""The syntax of paths that can read a value more than once: modifiers, queries, wildcards, pipes and multipaths."""
 
 Settled = Callable[[Sequence[GetResult]], None]
 """Receives the final results of a call that is about to retry its other items."""
@@ -185,10 +187,14 @@ class ReadPlanner:
             del self._on_the_way[eyes, asked.question]
 
     def _batches(self, bound: BoundStore, asked: list[_Asked]) -> Iterator[tuple[BoundStore, list[_Asked]]]:
-        """Yield one batch if all items fit; else batches by namespace, because call slots are shared by namespace."""
+        """Yield one batch if all items fit; else batches by namespace, because call slots are shared by namespace.
+
+        Items whose property may be expensive are never in a batch with those of another namespace: a provider limits
+        such lookups by call and by namespace.
+        """
         told = bound.resolved.handshake.limits.max_batch_items
         size = min(self._settings.max_batch_items, told or self._settings.max_batch_items)
-        if len(asked) <= size:
+        if len(asked) <= size and not any(_MAY_BE_EXPENSIVE.search(each.question.ref.property) for each in asked):
             yield bound, asked
             return
         by_namespace: dict[str, list[_Asked]] = {}

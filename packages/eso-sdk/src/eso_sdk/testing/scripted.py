@@ -114,7 +114,7 @@ class Scripted(Store[ScriptedConfig]):
             return await self.script.get(self, ref)
         if ref.key not in self.script.values:
             raise not_found(ref.key)
-        return property_in(self.script.values[ref.key], ref)
+        return await property_in(self.script.values[ref.key], ref)
 
     @finds("name", "path")
     async def find(self, query: FindQuery) -> AsyncIterator[Found]:

@@ -105,7 +105,7 @@ class Reader:
         asked = dict.fromkeys(question for question in questions if isinstance(question, Question))
         answers = await self.answers(asked)
         return [
-            _value(answers[question] if isinstance(question, Question) else question, ref)
+            await _value(answers[question] if isinstance(question, Question) else question, ref)
             for question, ref in zip(questions, refs, strict=True)
         ]
 
@@ -261,10 +261,10 @@ def _reason(answer: Answer) -> ErrorReason | None:
     return answer.reason if isinstance(answer, ProviderError) else None
 
 
-def _value(answer: Answer, ref: RemoteRef) -> Value | ProviderError:
+async def _value(answer: Answer, ref: RemoteRef) -> Value | ProviderError:
     if isinstance(answer, ProviderError):
         return answer
     try:
-        return Value(SecretBytes(part_of(answer.value, ref)), answer.metadata)
+        return Value(SecretBytes(await part_of(answer.value, ref)), answer.metadata)
     except ProviderError as missing:
         return missing

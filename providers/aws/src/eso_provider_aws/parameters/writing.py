@@ -84,7 +84,7 @@ class Writer:
             if standing is None or not standing.is_of(owner_of(items)):
                 return [False] * len(items)
             draft = Draft(standing.value)
-            outcomes = [removed(draft, item) for item in items]
+            outcomes = [await removed(draft, item) for item in items]
             if True not in outcomes:
                 return outcomes
             if draft.value is not None:
@@ -108,7 +108,7 @@ class Writer:
         owner = owner_of(items)
         draft = Draft(standing.value if standing else None)
         told: list[ParameterMetadata] = []
-        outcomes = [self._set(item, draft, standing, told) for item in items]
+        outcomes = [await self._set(item, draft, standing, told) for item in items]
         if not told or draft.value is None:
             return outcomes
         metadata = merged(told)
@@ -122,18 +122,18 @@ class Writer:
         outcome = PushOutcome.UPDATED if changed else PushOutcome.UNCHANGED
         return [_reported(each, outcome, version) for each in outcomes]
 
-    def _set(
+    async def _set(
         self, item: PushItem, draft: Draft, standing: Standing | None, told: list[ParameterMetadata]
     ) -> Pushed | ProviderError:
         """Put one item into the draft, and collect its metadata."""
         try:
-            if item.precondition is PushPrecondition.IF_ABSENT and standing and draft.has(item.remote.property):
+            if item.precondition is PushPrecondition.IF_ABSENT and standing and await draft.has(item.remote.property):
                 return Pushed(PushOutcome.SKIPPED_EXISTS)
             if standing is not None and not standing.is_of(owner_of([item])):
                 name = self._reader.key(item.remote.key)
                 raise foreign(str(self._api.asked("PutParameter", about(name))))
             metadata = metadata_of(item)
-            draft.put(item.remote.key, item.remote.property, payload_of(item, metadata))
+            await draft.put(item.remote.key, item.remote.property, payload_of(item, metadata))
         except ProviderError as refused:
             return refused
         told.append(metadata)

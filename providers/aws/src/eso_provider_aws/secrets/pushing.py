@@ -59,7 +59,7 @@ class Push:
         standing = await self._standing()
         draft = Draft(standing.secret.value if standing.secret else None)
         before = draft.value
-        outcomes = [self._set(item, draft, standing) for item in self._items]
+        outcomes = [await self._set(item, draft, standing) for item in self._items]
         if not any(_writes(outcome) for outcome in outcomes):
             return [_with_version(outcome, standing.version) for outcome in outcomes]
         version, changed = await self._write(storable(draft.value, self._items[0].remote.key), standing)
@@ -80,15 +80,15 @@ class Push:
             return bool(item.remote.property)
         return standing.is_of(self._owner)
 
-    def _set(self, item: PushItem, draft: Draft, standing: Standing) -> Pushed | ProviderError:
+    async def _set(self, item: PushItem, draft: Draft, standing: Standing) -> Pushed | ProviderError:
         """Put one item into the draft."""
         try:
             settings = settings_of(item)
-            if item.precondition is PushPrecondition.IF_ABSENT and _has(item.remote.property, draft, standing):
+            if item.precondition is PushPrecondition.IF_ABSENT and await _has(item.remote.property, draft, standing):
                 return Pushed(PushOutcome.SKIPPED_EXISTS)
             if standing.arn and not standing.is_of(self._owner):
                 return self._foreign(standing)
-            changed = draft.put(item.remote.key, item.remote.property, payload_of(item))
+            changed = await draft.put(item.remote.key, item.remote.property, payload_of(item))
         except ProviderError as refused:
             return refused
         self._wanted.append(settings)
@@ -154,9 +154,9 @@ class Push:
         )
 
 
-def _has(name: str, draft: Draft, standing: Standing) -> bool:
+async def _has(name: str, draft: Draft, standing: Standing) -> bool:
     """Return whether a property exists; without a name, whether there is a value."""
-    return standing.exists and bool(standing.version) and (not name or draft.has(name))
+    return standing.exists and bool(standing.version) and (not name or await draft.has(name))
 
 
 def _with_version(outcome: Pushed | ProviderError, version: str) -> Pushed | ProviderError:

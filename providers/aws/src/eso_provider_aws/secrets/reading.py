@@ -98,7 +98,7 @@ class Reader:
         """Return one value or error for each reference, in order."""
         questions = [self.question(ref) for ref in refs]
         answers = await self.answers(dict.fromkeys(questions))
-        return [_value(answers[question], ref) for question, ref in zip(questions, refs, strict=True)]
+        return [await _value(answers[question], ref) for question, ref in zip(questions, refs, strict=True)]
 
     async def answers(self, asked: Iterable[Question]) -> dict[Question, Answer]:
         """Answer all questions with as few calls as possible: batches first, then single reads for the rest."""
@@ -247,11 +247,11 @@ def _version(version: str) -> dict[str, str]:
     return {"VersionStage": version} if version else {}
 
 
-def _value(answer: Answer, ref: RemoteRef) -> Value | ProviderError:
+async def _value(answer: Answer, ref: RemoteRef) -> Value | ProviderError:
     if isinstance(answer, ProviderError):
         return answer
     try:
-        raw = part_of(answer.value, ref)
+        raw = await part_of(answer.value, ref)
     except ProviderError as missing:
         return missing
     return Value(SecretBytes(raw), ValueMetadata(provider_version=answer.version_id, updated_at=answer.created))

@@ -73,7 +73,7 @@ class Writer:
             return [True] * len(items)
         standing = await with_value(self._reader, standing)
         draft = Draft(standing.secret.value if standing.secret else None)
-        outcomes = [removed(draft, item) for item in items]
+        outcomes = [await removed(draft, item) for item in items]
         if any(outcome is True for outcome in outcomes):
             if draft.value is None:
                 await self._remove(secret_id, standing)

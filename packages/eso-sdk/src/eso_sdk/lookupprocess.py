@@ -1,0 +1,53 @@
+"""The process for expensive lookups of properties: it reads one job after the other and answers each.
+
+It inherits one socket and holds no credentials. It is ended from outside: by the parent at the deadline, by its own
+alarm if the parent cannot, and by the kernel if the parent ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from eso_sdk.lookups import CALL_SECONDS, Job, Outcome, perform
+from kubebase.workerserving import serve
+
+_MEMORY: Final = 192 * 2**20
+_GRACE: Final = 1.0
+
+
+def main() -> None:
+    """Serve until the parent closes the socket, which is this process's standard input."""
+    _confine()
+    serve(_answered)
+
+
+def _answered(raw: bytes) -> bytes:
+    signal.setitimer(signal.ITIMER_REAL, CALL_SECONDS + _GRACE)
+    try:
+        outcome = perform(msgspec.msgpack.decode(raw, type=Job))
+    except MemoryError:
+        outcome = Outcome(problem="it needs more memory than a lookup may take; split the value")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    return msgspec.msgpack.encode(outcome)
+
+
+def _confine() -> None:
+    with contextlib.suppress(OSError):
+        # If memory runs out, the kernel should kill this process rather than the provider.
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+    os.nice(5)
+    for limit, value in ((resource.RLIMIT_AS, _MEMORY), (resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, 0)):
+        with contextlib.suppress(ValueError, OSError):  # a stricter limit is in force already
+            resource.setrlimit(limit, (value, value))
+
+
+if __name__ == "__main__":
+    main()
