@@ -2,8 +2,8 @@
 
 The attack: silent backends, thousands of entries, slow templates, large values, large answers of generators, expensive
 properties, long passwords, an interval of a millisecond. The other namespace only needs Secrets of its own store, whose
-provider has to answer the expensive properties, too. Measured: how long it waits for a new Secret, before and during the
-attack; how long the operator's /healthz takes; and the peak memory of the operator and of the webhook provider.
+provider has to answer the expensive properties, too. Measured: how long it waits for a new Secret, before and during
+the attack; how long the operator's /healthz takes; and the peak memory of the operator and of the webhook provider.
 """
 
 from __future__ import annotations
