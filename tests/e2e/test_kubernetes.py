@@ -142,12 +142,15 @@ async def test_every_manifest_of_the_guide_works(guided: Any) -> None:
     await guided.secret("endpoints", TEAM, lambda text: text == {"database": "db.example.com"})
 
 
+MARK = {"reconcile.external-secrets.io/managed-by": "external-secrets"}
+
+
 async def test_pushes_of_the_guide_arrive_with_their_labels(guided: Any) -> None:
     pushed = await guided.secret("service", "shared", lambda text: text == {"token": "only-an-example"})
     await guided.secret("service-copy", "shared", lambda text: set(text) == {"token", "user"})
     await guided.secret("service-elsewhere", "shared-too", lambda text: text == {"token": "only-an-example"})
 
-    assert pushed["metadata"]["labels"] == {"app": "shop", "pushed-by": TEAM}
+    assert pushed["metadata"]["labels"] == {"app": "shop", "pushed-by": TEAM, **MARK}
 
 
 async def test_a_deleted_push_secret_takes_its_value_out_of_the_namespace_it_was_pushed_to(guided: Any) -> None:

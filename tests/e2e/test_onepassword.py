@@ -14,6 +14,7 @@ from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
 from eso_cli.testing.upprocess import UpProcess, up_running
 from eso_provider_onepassword.testing.connect import ConnectServer
+from eso_provider_onepassword.testing.core import TOKEN as ACCOUNT_TOKEN
 from eso_provider_onepassword.testing.core import environment_with
 from kubebase.meta import JsonObject
 
@@ -36,7 +37,7 @@ def server() -> Iterator[ConnectServer]:
 def up(tmp_path_factory: pytest.TempPathFactory, manifests: Path, server: ConnectServer) -> Iterator[UpProcess]:
     """`eso up` with no other flag: the provider starts with the first store, and has the environment of `eso up`."""
     del server
-    tokens = {f"ops_{TOKEN}": {TEAM: {"app-db": LOGIN}}}
+    tokens = {ACCOUNT_TOKEN: {TEAM: {"app-db": LOGIN}}}
     variables = {"example-environment": {"DB_HOST": "db", "OTHER": "x"}}
     environment = environment_with(tmp_path_factory.mktemp("sdk"), tokens, variables)
     environment |= {"ESO_PROVIDER_ALLOW_ADDRESS": "loopback", "NO_PROXY": "127.0.0.1"}
@@ -46,8 +47,9 @@ def up(tmp_path_factory: pytest.TempPathFactory, manifests: Path, server: Connec
 
 
 def documents(server: ConnectServer) -> list[JsonObject]:
-    """Return the manifests of the guide, with the address of the server."""
+    """Return the manifests of the guide, with the address of the server and the token of the account."""
     text = GUIDE.read_text(encoding="utf-8").replace("http://onepassword-connect:8080", server.url)
+    text = text.replace(f"ops_{TOKEN}", ACCOUNT_TOKEN)
     return [one for block in text.split("```yaml\n")[1:] for one in yaml.safe_load_all(block.partition("```")[0])]
 
 

@@ -1,5 +1,6 @@
 """Typed verbs: which requests they send and how answers are decoded, on a real socket."""
 
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -89,6 +90,20 @@ async def test_metadata_only_omits_the_copy_of_the_manifest(server: ScriptedServ
 
     assert found.metadata.annotations == {"note": "kept"}
     assert whole["metadata"]["annotations"] == annotations
+
+
+async def test_a_source_of_metadata_keeps_only_the_annotations_that_it_is_asked_for(
+    server: ScriptedServer, client: Client
+) -> None:
+    item = document(WIDGETS, "one", metadata={"annotations": {"mine/a": "kept", "note": "x" * 100_000}})
+    server.will(script.json({"metadata": {"resourceVersion": "1"}, "items": [item]}))
+    source = client.source(ONLY_METADATA, annotations=lambda name: name.startswith("mine/"))
+
+    page = await source.list_page(limit=1, continue_token="", resource_version="")
+    event = source.decode(json.dumps(item).encode())
+
+    for found in (*page.items, event):
+        assert found.metadata.annotations == {"mine/a": "kept"}
 
 
 @pytest.mark.parametrize(

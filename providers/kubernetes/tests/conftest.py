@@ -177,13 +177,16 @@ class Kube:
         store = ObjectRef("external-secrets.io/v1", "SecretStore", namespace, "store", uid="uid-3")
         return Opened(self.client, call_context(KubernetesStore, spec, credentials, namespace=namespace, store=store))
 
-    def with_token(self, token: str, *, namespace: str = "", cluster: bool = False) -> Opened:
+    def with_token(
+        self, token: str, *, namespace: str = "", cluster: bool = False, allowed: Sequence[str] = ()
+    ) -> Opened:
         """A store that shows this token, of one namespace or (`cluster`) of the cluster."""
         ref = {"name": "credentials", "key": "token"} | ({"namespace": "admin"} if cluster else {})
         spec = {
             "server": self.remote.connection,
             "auth": {"token": {"bearerToken": ref}},
             "remoteNamespace": namespace or self.remote.namespace,
+            "allowedRemoteNamespaces": list(allowed),
         }
         return self.store(spec, {"/auth/token/bearerToken": token}, namespace="" if cluster else "team")
 

@@ -193,18 +193,124 @@ async def test_metadata_that_does_not_fit_is_refused(remote: Any, store: Any, gi
     assert await remote.secret("db") is None
 
 
-async def test_a_cluster_scoped_store_writes_into_the_namespace_that_metadata_names(remote: Any, kube: Any) -> None:
+@pytest.mark.parametrize("every", [False, True], ids=["allowed by its name", "allowed as any namespace"])
+async def test_a_cluster_scoped_store_writes_into_an_allowed_namespace_that_metadata_names(
+    remote: Any, kube: Any, every: bool
+) -> None:
     other = await remote.new_namespace()
     token = await remote.token(namespace=other)
     await remote.put("db", {"k": "here"})
 
-    outcomes = await kube.with_token(token, cluster=True).push(
+    outcomes = await kube.with_token(token, cluster=True, allowed=["*" if every else other]).push(
         item("db", "v", "k", provider_metadata=metadata(remoteNamespace=other))
     )
 
     assert outcomes == [PushOutcome.CREATED]
     assert (await remote.secret("db", other))["text"] == {"k": "v"}
     assert (await remote.secret("db"))["text"] == {"k": "here"}
+
+
+async def test_a_namespace_that_the_store_does_not_allow_is_neither_written_nor_deleted_from(
+    remote: Any, kube: Any
+) -> None:
+    other = await remote.new_namespace()
+    await remote.put("db", {"k": "theirs"}, namespace=other)
+    store = kube.with_token(await remote.token(namespace=other), cluster=True, allowed=["elsewhere"])
+    elsewhere = metadata(remoteNamespace=other)
+    removed = DeleteItem("only", RemoteRef("db"), provider_metadata=elsewhere)
+
+    (refused,) = await store.push(item("db", "v", "k", provider_metadata=elsewhere))
+    (kept,) = await store.client.delete(store.context, DeleteBatch((removed,)))
+
+    assert refused.reason.value == kept.error.reason.value == "INVALID_REQUEST"
+    for word in ('"db"', f'"{other}"', '"config"', "allowedRemoteNamespaces"):
+        assert word in refused.message
+        assert word in kept.error.message
+    assert (await remote.secret("db", other))["text"] == {"k": "theirs"}
+
+
+async def test_the_namespace_of_the_store_itself_may_be_named(remote: Any, kube: Any) -> None:
+    store = await kube.full(cluster=True)
+
+    outcomes = await store.push(item("db", "v", "k", provider_metadata=metadata(remoteNamespace=remote.namespace)))
+
+    assert outcomes == [PushOutcome.CREATED]
+
+
+# --- the mark ---------------------------------------------------------------------------------------------------------
+
+MARK = "reconcile.external-secrets.io/managed-by"
+
+
+def elsewhere(namespace: str, **spec: Any) -> dict[str, Any]:
+    return metadata(remoteNamespace=namespace, **spec)
+
+
+@pytest.mark.parametrize("policy", ["Merge", "Replace", "Ignore"])
+async def test_a_secret_that_a_push_creates_is_marked_and_stays_so(remote: Any, store: Any, policy: str) -> None:
+    given = metadata(targetMergePolicy=policy)
+
+    await store.push(item("new", "1", "k", provider_metadata=given))
+    await store.push(item("new", "2", "k", provider_metadata=given))
+
+    found = await remote.secret("new")
+    assert found["metadata"]["labels"] == {MARK: "external-secrets"}
+    assert found["text"] == {"k": "2"}
+
+
+async def test_a_secret_of_the_own_namespace_that_go_pushed_is_updated_and_deleted_without_a_mark(
+    remote: Any, store: Any
+) -> None:
+    await remote.put("db", {"k": "of Go"})
+
+    outcomes = await store.push(item("db", "ours", "k"))
+
+    found = await remote.secret("db")
+    assert (outcomes, found["text"]) == ([PushOutcome.UPDATED], {"k": "ours"})
+    assert MARK not in found["metadata"].get("labels", {})
+    assert await store.delete(RemoteRef("db")) == [True]
+
+
+@pytest.mark.parametrize("prop", ["k", ""], ids=["a property", "the whole Secret"])
+async def test_an_unmarked_secret_of_a_chosen_namespace_is_neither_overwritten_nor_deleted(
+    remote: Any, kube: Any, prop: str
+) -> None:
+    other = await remote.new_namespace()
+    await remote.put("db", {"k": "theirs"}, namespace=other)
+    store = kube.with_token(await remote.token(namespace=other), cluster=True, allowed=[other])
+    value = "v" if prop else {"k": "v"}
+    removed = DeleteItem("only", RemoteRef("db", property=prop), provider_metadata=elsewhere(other))
+
+    (refused,) = await store.push(item("db", value, prop, provider_metadata=elsewhere(other)))
+    (kept,) = await store.client.delete(store.context, DeleteBatch((removed,)))
+
+    assert refused.reason.value == "OWNERSHIP_CONFLICT"
+    assert f"{MARK}=external-secrets" in refused.message
+    assert (kept.error, kept.existed) == (None, False)
+    assert (await remote.secret("db", other))["text"] == {"k": "theirs"}
+
+
+async def test_a_secret_of_a_chosen_namespace_is_ours_once_it_has_the_mark(remote: Any, kube: Any) -> None:
+    other = await remote.new_namespace()
+    await remote.put("db", {"k": "of Go"}, namespace=other, metadata={"labels": {MARK: "external-secrets"}})
+    store = kube.with_token(await remote.token(namespace=other), cluster=True, allowed=[other])
+
+    outcomes = await store.push(item("db", "ours", "k", provider_metadata=elsewhere(other)))
+
+    assert outcomes == [PushOutcome.UPDATED]
+    assert (await remote.secret("db", other))["text"] == {"k": "ours"}
+
+
+async def test_nobody_but_the_provider_sets_the_mark(remote: Any, store: Any) -> None:
+    await remote.put("db", {"k": "theirs"})
+    source = SourceSecret("Opaque", {MARK: "external-secrets", "app": "shop"})
+
+    (refused,) = await store.push(item("db", "v", "k", provider_metadata=metadata(labels={MARK: "external-secrets"})))
+    await store.push(item("db", "v", "k"), source=source)
+
+    assert refused.reason.value == "INVALID_REQUEST"
+    assert MARK in refused.message
+    assert (await remote.secret("db"))["metadata"]["labels"] == {"app": "shop"}
 
 
 async def test_a_namespaced_store_may_not_choose_the_namespace_by_metadata(remote: Any, store: Any) -> None:
@@ -296,9 +402,10 @@ async def test_deleting_an_absent_property_changes_nothing(remote: Any, store: A
 
 async def test_deleting_honours_the_namespace_that_the_value_was_pushed_to(remote: Any, kube: Any) -> None:
     other = await remote.new_namespace()
+    marked = {"labels": {MARK: "external-secrets"}}
     for namespace in (remote.namespace, other):
-        await remote.put("db", {"k": "v"}, namespace=namespace)
-    store = kube.with_token(await remote.token(namespace=other), cluster=True)
+        await remote.put("db", {"k": "v"}, namespace=namespace, metadata=marked)
+    store = kube.with_token(await remote.token(namespace=other), cluster=True, allowed=[other])
     removed = DeleteItem("only", RemoteRef("db"), provider_metadata=metadata(remoteNamespace=other))
 
     (result,) = await store.client.delete(store.context, DeleteBatch((removed,)))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import socket
 import subprocess
 import sys
 import threading
@@ -10,8 +12,9 @@ import threading
 import pytest
 from onepassword.client import Client
 
-from eso_provider_onepassword.account import error_of
-from eso_provider_onepassword.testing.core import RATE_LIMITED, CoreError, FakeAccount
+from eso_api.values import SecretBytes
+from eso_provider_onepassword.account import checked_token, error_of
+from eso_provider_onepassword.testing.core import RATE_LIMITED, CoreError, FakeAccount, token_of
 from eso_provider_onepassword.testing.sessions import (
     failure,
     find,
@@ -203,13 +206,14 @@ async def test_a_missing_item_costs_one_call_a_minute(
 
 
 async def test_a_bad_token_costs_one_call_a_minute(stocked: FakeAccount, timed: InMemory, clock: VirtualClock) -> None:
-    call = sdk(token="ops_wrong")
+    token = token_of("wrong")
+    call = sdk(token=token)
     for _ in range(24):
         error = await failure(timed, call, "login/password")
         await clock.advance(5)
 
     assert error.reason is ErrorReason.CREDENTIALS_REJECTED
-    assert "ops_wrong" not in error.message
+    assert token not in error.message
     assert stocked.calls == ["Authenticate"] * 2
 
 
@@ -298,6 +302,58 @@ async def test_the_real_core_refuses_a_token_with_the_text_that_we_know() -> Non
     assert error_of(raised.value, "Authenticate").reason is ErrorReason.CREDENTIALS_REJECTED
 
 
+@pytest.mark.parametrize(
+    "host",
+    [
+        pytest.param("127.0.0.1:{port}", id="a loopback address"),
+        pytest.param("https://127.0.0.1:{port}", id="a loopback address as a URL"),
+        pytest.param("localhost:{port}", id="a name of this machine"),
+        pytest.param("[::ffff:127.0.0.1]:{port}", id="a loopback address inside an IPv6 one"),
+        pytest.param("my.1password.com:{port}", id="another port of a host of 1Password"),
+        pytest.param("my.1password.com@127.0.0.1:{port}", id="a host of 1Password as the name of a user"),
+        pytest.param("127.0.0.1:{port}/.1password.com", id="a host of 1Password as a path"),
+        pytest.param("127.0.0.1:{port}#my.1password.com", id="a host of 1Password as a fragment"),
+        pytest.param("my.1password.com.example.com", id="a host of 1Password as the beginning of another"),
+        pytest.param("evil1password.com", id="a name that ends like 1Password's"),
+        pytest.param("169.254.169.254", id="the metadata service"),
+        pytest.param("metadata.google.internal", id="the metadata service by name"),
+        pytest.param("[fe80::1]", id="a link-local address"),
+    ],
+)
+async def test_a_token_that_names_another_host_is_refused_without_a_packet(host: str, provider: InMemory) -> None:
+    """The native core is the real one: it would dial what the token names. `provider` allows loopback addresses."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.setblocking(False)
+        token = token_of("attacker", host.format(port=listening.getsockname()[1]))
+
+        error = await failure(provider, sdk(token=token), "login/password")
+
+        with pytest.raises(BlockingIOError):
+            listening.accept()
+    assert error.reason is ErrorReason.CONFIG_INVALID
+    assert "/auth/serviceAccountSecretRef" in error.message
+    assert "1password.com" in error.message
+    assert "127.0.0.1" not in error.message
+
+
+@pytest.mark.parametrize(
+    "host", ["my.1password.com", "team.1password.eu", "team.1password.ca", "https://team.ent.1password.com/"]
+)
+async def test_hosts_of_1password_are_accepted(host: str) -> None:
+    token = token_of("example", host)
+
+    assert checked_token(SecretBytes(f"{token}\n".encode())) == token
+
+
+async def test_the_sdk_gets_the_address_that_was_checked() -> None:
+    """Of two members of one name, a parser may take either."""
+    twice = b'{"signInAddress":"127.0.0.1","signInAddress":"my.1password.com"}'
+
+    found = checked_token(SecretBytes(b"ops_" + base64.urlsafe_b64encode(twice).rstrip(b"=")))
+
+    assert b"127.0.0.1" not in base64.urlsafe_b64decode(found.removeprefix("ops_") + "==")
+
+
 def test_connect_stores_do_not_load_the_sdk() -> None:
     program = "import sys, eso_provider_onepassword.provider; sys.exit('onepassword' in sys.modules)"
 
@@ -327,8 +383,8 @@ async def test_two_namespaces_with_other_tokens_never_see_each_others_values(
     account: FakeAccount, provider: InMemory
 ) -> None:
     for name in ("a", "b"):
-        account.vault("team", f"ops_{name}").put("login", {"password": f"of {name}"})
-    calls = [sdk(token=f"ops_{name}", namespace=name, cache={"ttl": "1h"}) for name in ("a", "b")]
+        account.vault("team", token_of(name)).put("login", {"password": f"of {name}"})
+    calls = [sdk(token=token_of(name), namespace=name, cache={"ttl": "1h"}) for name in ("a", "b")]
 
     values = [await read(provider, call, "login/password") for call in (*calls, *calls)]
 
@@ -338,19 +394,21 @@ async def test_two_namespaces_with_other_tokens_never_see_each_others_values(
 async def test_calls_are_counted_and_nothing_secret_is_logged_or_counted(
     account: FakeAccount, provider: InMemory, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    account.vault("team", "ops_CANARY").put("login", {"password": "CANARY-value"})
+    token = token_of("canary")
+    account.vault("team", token).put("login", {"password": "CANARY-value"})
 
-    assert await read(provider, sdk(token="ops_CANARY"), "login/password", "no/password") != []
+    assert await read(provider, sdk(token=token), "login/password", "no/password") != []
 
     counted = provider.metrics.exposition().decode()
     for call in ("Authenticate", "VaultsList", "SecretsResolveAll"):
         labels = f'call="{call}",provider="1Password/SDK",status="success"'
         assert f"externalsecret_provider_api_calls_count{{{labels}}} 1.0" in counted
-    assert "CANARY" not in counted + "".join(capsys.readouterr())
+    shown = counted + "".join(capsys.readouterr())
+    assert [each for each in ("CANARY", token) if each in shown] == []
 
 
 async def test_validation_makes_no_call(stocked: FakeAccount, provider: InMemory) -> None:
-    verdict = await provider.validate(sdk(token="ops_wrong"))
+    verdict = await provider.validate(sdk(token=token_of("wrong")))
 
     assert (verdict.state, stocked.calls) == (ValidationState.READY, [])
 

@@ -9,7 +9,7 @@ only. Write a Struct with `create`, or send the fields we own with `apply` and `
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final, TypeVar
@@ -71,9 +71,14 @@ class Client:
         request = requests.get(kind.resource, key, subresource=subresource, metadata=_one(kind))
         return await self._object(kind, request)
 
-    def source(self, kind: Kind[T], selection: Selection = ALL) -> ResourceSource[T]:
-        """Return the pages and watch frames of a selection, for an informer."""
-        return ResourceSource(self._transport, kind, selection)
+    def source(
+        self, kind: Kind[T], selection: Selection = ALL, *, annotations: Callable[[str], bool] | None = None
+    ) -> ResourceSource[T]:
+        """Return the pages and watch frames of a selection, for an informer.
+
+        `annotations` accepts the names of annotations that metadata-only objects keep; without it, they keep all.
+        """
+        return ResourceSource(self._transport, kind, selection, annotations)
 
     async def pages(
         self, kind: Kind[T], selection: Selection = ALL, *, size: int = PAGE_SIZE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from sys import intern
 from typing import Generic, TypeVar
 
@@ -23,10 +24,12 @@ class ObjectDecoder(Generic[T]):
 
     Items of a list have no apiVersion and kind, and metadata-only objects have those of the metadata form. Both get the
     kind's own, so that an object looks the same however it was fetched. Metadata-only objects lose the copy of the
-    whole manifest that `kubectl apply` keeps in an annotation: that of a Secret contains its values.
+    whole manifest that `kubectl apply` keeps in an annotation: that of a Secret contains its values. With
+    `annotations`, they keep only those whose names it accepts: users write up to 256 KiB of others on each object.
     """
 
-    def __init__(self, kind: Kind[T]) -> None:
+    def __init__(self, kind: Kind[T], annotations: Callable[[str], bool] | None = None) -> None:
+        self._annotations = annotations
         self._decoder: msgspec.json.Decoder[T] = msgspec.json.Decoder(kind.type)
         self._api_version = kind.resource.api_version
         self._kind = kind.resource.kind
@@ -44,11 +47,17 @@ class ObjectDecoder(Generic[T]):
         if isinstance(found, Object):
             found.api_version, found.kind = self._api_version, self._kind
             if self._only_metadata:
-                found.metadata.annotations.pop(_MANIFEST_COPY, None)
+                self._trim(found.metadata)
             _share(found.metadata)
         elif isinstance(found, dict):
             found["apiVersion"], found["kind"] = self._api_version, self._kind
         return found
+
+    def _trim(self, meta: ObjectMeta) -> None:
+        meta.annotations.pop(_MANIFEST_COPY, None)
+        if self._annotations is not None and meta.annotations:
+            kept = filter(self._annotations, meta.annotations)
+            meta.annotations = {name: meta.annotations[name] for name in kept}
 
 
 def _share(meta: ObjectMeta) -> None:

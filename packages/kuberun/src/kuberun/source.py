@@ -6,7 +6,7 @@ object that does not fit its type does not cost the rest of the page.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Final, Generic, TypeVar
 
@@ -25,11 +25,17 @@ T = TypeVar("T")
 class ResourceSource(Generic[T]):
     """One kind, restricted by namespace and selectors; metadata only for kinds of `meta.metadata_of`."""
 
-    def __init__(self, transport: Transport, kind: Kind[T], selection: Selection = ALL) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        kind: Kind[T],
+        selection: Selection = ALL,
+        annotations: Callable[[str], bool] | None = None,
+    ) -> None:
         self._transport = transport
         self._resource = kind.resource
         self._selection = selection
-        self._decoder = ObjectDecoder(kind)
+        self._decoder = ObjectDecoder(kind, annotations)
         self._whole_pages: msgspec.json.Decoder[_Items[T]] = msgspec.json.Decoder(_Items[kind.type])  # type: ignore[name-defined]  # a type known at run time only
         self._metadata_only = kind.type is Object
 

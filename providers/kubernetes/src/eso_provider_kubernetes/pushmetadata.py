@@ -8,7 +8,12 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from eso_sdk.errors import invalid_request
 from eso_sdk.pushmetadata import Told, decoded
+
+MARK: Final = "reconcile.external-secrets.io/managed-by"
+"""The label of Secrets that a push created. Only the provider sets it."""
+OWNER: Final = "external-secrets"
 
 
 class PushMetadata(Told, frozen=True, kw_only=True):
@@ -23,11 +28,14 @@ class PushMetadata(Told, frozen=True, kw_only=True):
 
 def read_metadata(plain: Mapping[str, Any] | None, key: str) -> PushMetadata:
     """Decode the metadata of one pushed entry; without it, return the defaults."""
-    return decoded(plain, PushMetadata, key)
+    found = decoded(plain, PushMetadata, key)
+    if MARK in found.labels:
+        raise invalid_request(f'metadata of "{key}" sets the label {MARK}, which only External Secrets sets; remove it')
+    return found
 
 
-_NOT_COPIED: Final = frozenset({"kubectl.kubernetes.io/last-applied-configuration"})
-"""Holds the values of the source Secret."""
+_NOT_COPIED: Final = frozenset({"kubectl.kubernetes.io/last-applied-configuration", MARK})
+"""The first holds the values of the source Secret. The second says who created the source, not the target."""
 
 
 def merged_metadata(
@@ -38,4 +46,5 @@ def merged_metadata(
         return dict(live)
     copied = {} if policy.source_merge_policy == "Replace" else source
     ours = {name: value for name, value in copied.items() if name not in _NOT_COPIED} | dict(given)
-    return ours if policy.target_merge_policy == "Replace" else {**live, **ours}
+    kept = {MARK: live[MARK]} if MARK in live else {}
+    return {**ours, **kept} if policy.target_merge_policy == "Replace" else {**live, **ours}

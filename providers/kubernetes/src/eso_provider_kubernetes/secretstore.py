@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
-from eso_api.stores.kubernetes import KubernetesProvider
+from eso_api.stores.kubernetes import ANY_NAMESPACE, KubernetesProvider
 from eso_api.values import SecretBytes
 from eso_provider_kubernetes.access import review_access
 from eso_provider_kubernetes.changes import Changes
@@ -121,7 +121,8 @@ class KubernetesStore(ClusterStore[KubernetesProvider]):
 
         async def write(key: ObjectKey, group: Sequence[PushItem]) -> Sequence[Pushed | ProviderError]:
             metadata = [read_metadata(item.provider_metadata, key.name) for item in group]
-            return await self._writer.push(key, [Pushing(*pair) for pair in zip(group, metadata, strict=True)], source)
+            pushings = [Pushing(*pair) for pair in zip(group, metadata, strict=True)]
+            return await self._writer.push(key, pushings, source, guarded=key.namespace != self._namespace)
 
         return await self._by_namespace(items, write)
 
@@ -129,7 +130,7 @@ class KubernetesStore(ClusterStore[KubernetesProvider]):
         """Delete keys of one Secret in one write, or the Secret itself."""
 
         async def delete(key: ObjectKey, group: Sequence[DeleteItem]) -> Sequence[bool | ProviderError]:
-            return await self._writer.delete(key, [item.remote.property for item in group])
+            return await self._writer.delete(key, group, guarded=key.namespace != self._namespace)
 
         return await self._by_namespace(items, delete)
 
@@ -158,7 +159,17 @@ class KubernetesStore(ClusterStore[KubernetesProvider]):
                 f'metadata of "{item.remote.key}": remoteNamespace may be set only with a cluster-scoped store;'
                 " remove it, or use a ClusterSecretStore"
             )
+        if namespace != self._namespace and not self._allows(namespace):
+            raise invalid_request(
+                f'metadata of "{item.remote.key}": {self.holder.kind} "{self.holder.name}" does not allow pushes to'
+                f' namespace "{namespace}"; remove remoteNamespace, or let the administrator add the namespace to'
+                " its allowedRemoteNamespaces"
+            )
         return checked_name(namespace)
+
+    def _allows(self, namespace: str) -> bool:
+        allowed = self.config.allowed_remote_namespaces
+        return namespace in allowed or ANY_NAMESPACE in allowed
 
     # --- changes -----------------------------------------------------------------------------------------------------
 

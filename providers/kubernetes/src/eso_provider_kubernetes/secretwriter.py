@@ -7,12 +7,13 @@ from typing import Final
 
 from eso_provider_kubernetes.clusterstore import AnyClusterStore
 from eso_provider_kubernetes.failures import Request
+from eso_provider_kubernetes.pushmetadata import OWNER
 from eso_provider_kubernetes.secretobject import SECRETS
-from eso_provider_kubernetes.secretwrites import Pushing, PushPlan, plan_deletion, plan_push
+from eso_provider_kubernetes.secretwrites import Pushing, PushPlan, is_marked, plan_deletion, plan_push
 from eso_sdk.errors import unavailable, version_differs
 from eso_sdk.provider import Pushed
 from eso_wire.errors import ProviderError
-from eso_wire.values import PushPrecondition, SourceSecret
+from eso_wire.values import DeleteItem, PushPrecondition, SourceSecret
 from kubebase.backoff import Backoff, system_random
 from kubebase.meta import JsonObject, ObjectKey, meta_of, raw, version_of
 from kuberun.errors import AlreadyExists, ApiError, Conflict, NotFound
@@ -30,14 +31,14 @@ class SecretWriter:
         self._store = store
 
     async def push(
-        self, key: ObjectKey, pushings: Sequence[Pushing], source: SourceSecret
+        self, key: ObjectKey, pushings: Sequence[Pushing], source: SourceSecret, *, guarded: bool
     ) -> Sequence[Pushed | ProviderError]:
         """Write the items; return one outcome for each."""
         try:
             for attempt in range(_ATTEMPTS):
                 await self._store.clock.sleep(_PAUSE.delay(attempt, system_random))
                 live = await self._live(key)
-                plan = plan_push(live, pushings, source)
+                plan = plan_push(live, pushings, source, guarded=guarded)
                 if plan.document is None:
                     return _outcomes(plan, version_of(live or {}))
                 if (version := await self._write(key, plan)) is not None:
@@ -46,16 +47,23 @@ class SecretWriter:
             return [error] * len(pushings)
         return [_beaten(key, pushing) for pushing in pushings]
 
-    async def delete(self, key: ObjectKey, properties: Sequence[str]) -> Sequence[bool | ProviderError]:
-        """Delete properties (the Secret itself if empty); return for each whether it existed."""
+    async def delete(
+        self, key: ObjectKey, items: Sequence[DeleteItem], *, guarded: bool
+    ) -> Sequence[bool | ProviderError]:
+        """Delete properties (the Secret itself if empty); return for each whether it existed.
+
+        A Secret of a guarded namespace that no push created counts as absent.
+        """
+        properties = [item.remote.property for item in items]
+        owner = next((item.owner_token for item in items if item.owner_token), OWNER)
         try:
-            if all(not name for name in properties):
+            if not guarded and not any(properties):
                 existed = await self._delete(key, DeleteOptions())
                 return [existed is not False] * len(properties)
             for attempt in range(_ATTEMPTS):
                 await self._store.clock.sleep(_PAUSE.delay(attempt, system_random))
                 live = await self._live(key)
-                if live is None:
+                if live is None or (guarded and not is_marked(live, owner)):
                     return [False] * len(properties)
                 plan = plan_deletion(live, properties)
                 if plan.removes:

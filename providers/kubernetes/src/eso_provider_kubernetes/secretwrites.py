@@ -3,6 +3,10 @@
     plan = plan_push(live, items, source)  ->  the object to write, and an outcome for each item
 
 Many items of one Secret become one object, so that twelve properties are one write.
+
+A push marks the Secrets that it creates with a label. `guarded` is for namespaces that PushSecrets chose: a Secret
+there without the mark is neither overwritten nor deleted. In the store's own namespace every Secret may be, as with the
+operator in Go, whose Secrets have no mark.
 """
 
 from __future__ import annotations
@@ -14,10 +18,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from eso_api.values import SecretBytes
-from eso_provider_kubernetes.pushmetadata import PushMetadata, merged_metadata
+from eso_provider_kubernetes.pushmetadata import MARK, OWNER, PushMetadata, merged_metadata
 from eso_provider_kubernetes.secretobject import json_text
 from eso_sdk.errors import invalid_request, version_differs
-from eso_wire.errors import ProviderError
+from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import PushItem, PushOutcome, PushPrecondition, SourceSecret
 from kubebase.meta import JsonObject, version_of
 
@@ -41,26 +45,35 @@ class PushPlan:
     creates: bool = False
 
 
-def plan_push(live: JsonObject | None, pushings: Sequence[Pushing], source: SourceSecret) -> PushPlan:
+def plan_push(
+    live: JsonObject | None, pushings: Sequence[Pushing], source: SourceSecret, *, guarded: bool = False
+) -> PushPlan:
     """Apply all items to the Secret, in their order. Items that fail leave it as it is."""
+    owner = next((each.item.owner_token for each in pushings if each.item.owner_token), OWNER)
+    foreign = guarded and live is not None and not is_marked(live, owner)
     document = copy.deepcopy(live) if live is not None else {}
     outcomes: list[PushOutcome | ProviderError] = []
     for pushing in pushings:
         try:
-            outcomes.append(_apply(document, live, pushing, source))
+            outcomes.append(_apply(document, live, pushing, source, foreign=foreign))
         except ProviderError as error:
             outcomes.append(error)
     wrote = any(outcome in (PushOutcome.CREATED, PushOutcome.UPDATED) for outcome in outcomes)
+    if wrote and live is None:
+        metadata = document.get("metadata") or {}
+        document["metadata"] = {**metadata, "labels": {**(metadata.get("labels") or {}), MARK: owner}}
     return PushPlan(outcomes, document if wrote else None, creates=live is None)
 
 
 def _apply(
-    document: JsonObject, live: JsonObject | None, pushing: Pushing, source: SourceSecret
+    document: JsonObject, live: JsonObject | None, pushing: Pushing, source: SourceSecret, *, foreign: bool
 ) -> PushOutcome | ProviderError:
     item, name = pushing.item, pushing.item.remote.property
     existed = name in data_of(document) if name else bool(document)
     if item.precondition is PushPrecondition.IF_ABSENT and existed:
         return PushOutcome.SKIPPED_EXISTS
+    if foreign:
+        raise _not_ours(item, pushing.metadata.remote_namespace)
     if item.precondition is PushPrecondition.IF_VERSION and item.expected_version != version_of(live or {}):
         raise version_differs(item.remote.key)
     values = _values(item)
@@ -121,6 +134,20 @@ def _content(document: JsonObject) -> tuple[object, ...]:
     metadata = document.get("metadata") or {}
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
     return data_of(document), document.get("type"), labels, annotations
+
+
+def is_marked(document: JsonObject, owner: str) -> bool:
+    """Return whether a push of this owner created the Secret."""
+    labels = (document.get("metadata") or {}).get("labels") or {}
+    return bool(labels.get(MARK) == owner)
+
+
+def _not_ours(item: PushItem, namespace: str) -> ProviderError:
+    return ProviderError(
+        ErrorReason.OWNERSHIP_CONFLICT,
+        f'Secret "{item.remote.key}" in namespace "{namespace}" exists and was not created by External Secrets: it has'
+        f" no label {MARK}={OWNER}; choose another remoteKey, or let the administrator add that label to hand it over",
+    )
 
 
 # --- deletion ---------------------------------------------------------------------------------------------------------

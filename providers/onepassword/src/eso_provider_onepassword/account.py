@@ -3,6 +3,9 @@
 The SDK is a closed library that encrypts end to end. It is loaded at the first call, in a thread. Its errors are texts;
 they only decide the reason and are never quoted.
 
+The SDK dials the host that the token names, so the address rule of the process cannot apply. A host that is not
+1Password's is refused before the SDK gets the token: the token's author could choose any address inside the network.
+
 | text of the SDK | reason |
 |---|---|
 | rate limit exceeded | RATE_LIMITED; calls pause, longer each time |
@@ -15,15 +18,20 @@ they only decide the reason and are never quoted.
 from __future__ import annotations
 
 import asyncio
+import base64
+import re
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
+import msgspec
+
 from eso_api.stores.onepasswordsdk import OnePasswordIntegration
 from eso_api.values import SecretBytes
 from eso_provider_onepassword.threads import Threads
 from eso_sdk.authorization import digest
+from eso_sdk.errors import invalid_config
 from eso_sdk.logins import REFUSED
 from eso_sdk.processwide import shared_table
 from eso_sdk.refusals import Refusals
@@ -32,6 +40,13 @@ from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.clock import Clock
 
 SUBJECT: Final = "1Password"
+TOKEN: Final = "/auth/serviceAccountSecretRef"  # noqa: S105 - a pointer
+_PREFIX: Final = "ops_"
+_HOST: Final = re.compile(r"(https://)?([a-z0-9-]+\.)*1password\.(com|ca|eu)/?", re.ASCII | re.IGNORECASE)
+"""Hosts of 1Password, to which service accounts belong. Names below its own domains resolve to its own servers."""
+_REJECTED: Final = (
+    "1Password does not accept the service account token; check that it is complete, not revoked and not expired"
+)
 
 T = TypeVar("T")
 Observe = Callable[[str], AbstractContextManager[None]]
@@ -42,7 +57,7 @@ _REASONS: Final = (
     (
         "service account token|authentication error|not authenticated|bad credentials|session expired",
         ErrorReason.CREDENTIALS_REJECTED,
-        "1Password does not accept the service account token; check that it is complete, not revoked and not expired",
+        _REJECTED,
     ),
     (
         "right permissions",
@@ -129,7 +144,7 @@ class Account:
                 ErrorReason.CONFIG_INVALID,
                 "this installation of the provider lacks the 1Password SDK; install eso-provider-onepassword[sdk]",
             ) from None
-        token = self._token.reveal().decode("utf-8", "replace")
+        token = checked_token(self._token)
         return await Client.authenticate(token, self._integration.name, self._integration.version)
 
     async def _counted(self, name: str, work: Callable[[], Awaitable[T]], observe: Observe) -> T:
@@ -155,6 +170,30 @@ def account_of(token: SecretBytes, integration: OnePasswordIntegration, clock: C
 
 def proof_of(token: SecretBytes, integration: OnePasswordIntegration) -> bytes:
     return digest(token.reveal(), integration.name, integration.version)
+
+
+def checked_token(token: SecretBytes) -> str:
+    """Return the token in its plainest form, or raise an error if it names a host that is not 1Password's.
+
+    The SDK gets the form that was checked, so that it cannot read another host in the original.
+    """
+    text = token.reveal().decode("ascii", "replace").strip()
+    try:
+        parts = msgspec.json.decode(base64.b64decode(_padded(text.removeprefix(_PREFIX)), b"-_", validate=True))
+        address = parts["signInAddress"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise ProviderError(ErrorReason.CREDENTIALS_REJECTED, _REJECTED) from None
+    if not isinstance(address, str) or _HOST.fullmatch(address) is None:
+        raise invalid_config(
+            TOKEN,
+            "holds a token with a sign-in address outside 1password.com, 1password.ca and 1password.eu; use a token of"
+            " a service account of 1Password",
+        )
+    return _PREFIX + base64.urlsafe_b64encode(msgspec.json.encode(parts)).decode().rstrip("=")
+
+
+def _padded(text: str) -> str:
+    return text + "=" * (-len(text) % 4)
 
 
 def error_of(failed: Exception, call: str) -> ProviderError:

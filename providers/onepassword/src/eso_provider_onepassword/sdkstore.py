@@ -15,7 +15,7 @@ from typing import Final
 from eso_api.durations import DurationError, seconds
 from eso_api.stores.onepasswordsdk import OnePasswordCache, OnePasswordIntegration, OnePasswordSDKProvider
 from eso_api.values import SecretBytes
-from eso_provider_onepassword.account import account_of
+from eso_provider_onepassword.account import TOKEN, account_of
 from eso_provider_onepassword.connectstore import check_reference
 from eso_provider_onepassword.items import DEFAULT_FIELD, Vault
 from eso_provider_onepassword.metadata import SDKMetadata, metadata_of
@@ -44,7 +44,6 @@ from eso_wire.values import (
 from kubebase.bounded import ExpiringDict
 
 API_NAME: Final = "1Password/SDK"
-_TOKEN: Final = "/auth/serviceAccountSecretRef"  # noqa: S105 - a pointer
 _OF_VARIABLES: Final = frozenset(
     {Operation.GET, Operation.GET_MAP, Operation.NOT_FOUND_SEMANTICS, Operation.FIND_BY_NAME, Operation.EXISTS}
 )
@@ -57,7 +56,7 @@ class SDKStore(Store[OnePasswordSDKProvider]):
 
     @classmethod
     def check_config(cls, config: OnePasswordSDKProvider) -> tuple[str, ...]:
-        check_reference(config.auth.service_account_secret_ref, _TOKEN)
+        check_reference(config.auth.service_account_secret_ref, TOKEN)
         if bool(config.vault) is bool(config.environment):
             raise invalid_config("/vault", "set exactly one of vault and environment")
         if config.vault.startswith("op://"):
@@ -68,7 +67,7 @@ class SDKStore(Store[OnePasswordSDKProvider]):
 
     async def open(self) -> None:
         config, reference = self.config, self.config.auth.service_account_secret_ref
-        require_namespaces(self.holder, {_TOKEN: reference})
+        require_namespaces(self.holder, {TOKEN: reference})
         account = account_of(self.secret(reference), config.integration_info or OnePasswordIntegration(), self.clock)
         self._source = SDKSource(account, self.observe)
         self._shelves = Shelves(self._source, [config.vault], place="/vault", clock=self.clock)

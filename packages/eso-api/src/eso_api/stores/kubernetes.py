@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Final
 
 from eso_api.marks import lifetime
 from eso_api.references import CaProvider, SecretKeySelector, ServiceAccountSelector
-from eso_api.shapes import Base64, Fragment, NamespaceName, at_most_one, exactly_one
+from eso_api.shapes import Base64, Fragment, NamespaceName, at_most_one, exactly_one, shaped
+
+ANY_NAMESPACE: Final = "*"
+MAX_REMOTE_NAMESPACES: Final = 256
+RemoteNamespace = Annotated[str, shaped(minLength=1, maxLength=63, pattern=r"^(\*|[a-z0-9]([-a-z0-9]*[a-z0-9])?)$")]
 
 
 class KubernetesServer(Fragment, frozen=True, kw_only=True):
@@ -67,3 +71,8 @@ class KubernetesProvider(KubernetesConnection, frozen=True, kw_only=True):
 
     remote_namespace: NamespaceName = "default"
     """Namespace of the remote Secrets; absent means default."""
+    allowed_remote_namespaces: Annotated[list[RemoteNamespace], shaped(maxItems=MAX_REMOTE_NAMESPACES)] = []
+    """Namespaces besides remoteNamespace that PushSecrets may name in their metadata; "*" stands for all.
+
+    It has an effect in cluster-scoped stores only.
+    """

@@ -12,6 +12,7 @@ from eso_cli.preflight.helmcheck import helm_ownership, operators, selectors, we
 from eso_cli.preflight.identitycheck import process_identities
 from eso_cli.preflight.objectcheck import dropped_fields, refused_objects
 from eso_cli.preflight.providercheck import providers
+from eso_cli.preflight.pushcheck import chosen_namespaces
 from eso_cli.preflight.snapshot import Snapshot
 from eso_cli.preflight.valuecheck import chart_values
 
@@ -24,6 +25,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     stored_versions,
     providers,
     process_identities,
+    chosen_namespaces,
     refused_objects,
     dropped_fields,
     flags,

@@ -13,6 +13,7 @@ from contextlib import suppress
 from itertools import chain
 from typing import Any, Final, TypeVar
 
+from eso_api.references import CORE_GROUP
 from eso_operator.process.presence import Presence, present
 from eso_operator.process.reach import Reach
 from eso_operator.resolving.view import Scope
@@ -93,7 +94,7 @@ class WatchedKinds:
         if presence is Presence.REQUIRED:
             self.required.append(kind.resource)
         if kind.resource.namespaced:
-            source: Source[T] = self._client.source(kind, Selection(self._namespace, label_selector=labels))
+            source: Source[T] = self._source(kind, Selection(self._namespace, label_selector=labels))
         else:
             source = self.reach.source(kind, needs)
         source = present(source, kind.resource, presence, self._clock)
@@ -244,8 +245,11 @@ class WatchedKinds:
                     listener(kind, change)
 
     def _informer(self, kind: Kind[T], namespace: str, *, labels: str = "") -> Informer[T]:
-        source = self._client.source(kind, Selection(namespace, label_selector=labels))
+        source = self._source(kind, Selection(namespace, label_selector=labels))
         return self._over(source, str(kind.resource))
+
+    def _source(self, kind: Kind[T], selection: Selection) -> Source[T]:
+        return self._client.source(kind, selection, annotations=is_our_annotation)
 
     def _over(
         self,
@@ -268,6 +272,12 @@ class WatchedKinds:
 
     def _home(self, resource: Resource) -> str:
         return self._namespace if resource.namespaced else ""
+
+
+def is_our_annotation(name: str) -> bool:
+    """Return whether a metadata-only cache keeps an annotation. What others say is read with the whole object."""
+    group = name.partition("/")[0]
+    return group == CORE_GROUP or group.endswith(f".{CORE_GROUP}")
 
 
 def _namespace_of(obj: Any) -> Iterable[str]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from copy import deepcopy
 from functools import partial
 from typing import Any, Final
@@ -53,7 +54,7 @@ from eso_render.secret import Values
 from eso_render.sources import TemplateObjects
 from kubebase.meta import JsonObject, Kind, ObjectKey, ObjectMeta, Resource, meta_of, raw
 from kuberun.client import Client
-from kuberun.errors import NotFound
+from kuberun.errors import ApiError, NotFound
 from kuberun.ownership import is_controlled_by
 from kuberun.requests import DeleteOptions, WriteOptions
 
@@ -66,6 +67,18 @@ Follow = Callable[[Resource], Awaitable[None]]
 _DENIED_GROUPS: Final = re.compile(r"rbac\.authorization\.k8s\.io|(.+\.)?external-secrets\.io")
 """Kinds that the operator may write for itself, but not as a target, because that would escalate the rights of users:
 a PushSecret can read any Secret of its namespace, a RoleBinding grants rights."""
+_WITHOUT_CONTENT: Final = frozenset(
+    {
+        ("", "Binding"),
+        ("", "Endpoints"),
+        ("", "Event"),
+        ("", "PodTemplate"),
+        ("", "ServiceAccount"),
+        ("discovery.k8s.io", "EndpointSlice"),
+        ("events.k8s.io", "Event"),
+    }
+)
+"""Namespaced kinds of Kubernetes that keep neither spec nor data. Of other kinds, only the answer to a write tells."""
 _SERVERS_OWN: Final = ("managedFields", "resourceVersion", "uid", "generation", "creationTimestamp", "selfLink")
 
 
@@ -144,10 +157,18 @@ class ManifestTarget:
         else:
             written = await self._client.update(kind, change.document, options=options)
         if written.get("spec") is None and written.get("data") is None:
-            raise TargetError(f"{kind.resource.kind} keeps neither spec nor data: use another kind", Place(()))
+            if isinstance(change, Create):
+                await self._withdraw(kind, meta_of(written))
+            raise TargetError(_keeps_nothing(kind.resource), Place(()))
         self._seen.keep(es, meta_of(written), wanted=change.wanted, valid=True)
         self._shares.keep(es, written)
         return Applied(Done.CREATED if isinstance(change, Create) else Done.UPDATED, target_name(es))
+
+    async def _withdraw(self, kind: Kind[JsonObject], made: ObjectMeta) -> None:
+        """Delete an object that we just created, unless another writer changed it."""
+        exactly = DeleteOptions(uid=made.uid, resource_version=made.resource_version)
+        with suppress(ApiError):
+            await self._client.delete(kind, made.key, exactly)
 
     async def delete(self, es: ExternalSecret) -> bool:
         """Delete the object if this ExternalSecret controls it. Raises Conflict if it changed since it was read."""
@@ -181,7 +202,13 @@ class ManifestTarget:
         if resource is None or not resource.namespaced:
             what = "is not served by this API server" if resource is None else "is not a namespaced kind"
             raise UnknownKindError(f"{manifest.kind} of {manifest.api_version} {what}")
+        if (resource.group, resource.kind) in _WITHOUT_CONTENT:
+            raise UnknownKindError(_keeps_nothing(resource))
         return raw(resource)
+
+
+def _keeps_nothing(resource: Resource) -> str:
+    return f"{resource.kind} keeps neither spec nor data: use another kind"
 
 
 def is_denied(api_version: str) -> bool:

@@ -310,10 +310,11 @@ async def test_a_secret_that_becomes_one_spelled_out_as_a_manifest_stays(stage: 
     assert await stage.data("db") == {"password": "v1"}
 
 
-async def test_a_kind_that_keeps_no_content_is_named(stage: Scene) -> None:
+async def test_a_kind_that_keeps_no_content_is_named_and_not_written(stage: Scene) -> None:
     """G13."""
     stage.backend(db="v1")
 
     await stage.apply("db", ONE, target={"manifest": {"apiVersion": "v1", "kind": "ServiceAccount"}})
 
     await stage.broken("db", "neither spec nor data", reason="ResourceSyncedError")
+    assert await stage.bench.find(Resource("", "v1", "serviceaccounts", "ServiceAccount"), "db") is None

@@ -11,6 +11,7 @@ library has.
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import threading
@@ -22,7 +23,34 @@ from typing import Any, ClassVar, Final
 
 from eso_provider_onepassword.testing.connect import new_id
 
-TOKEN: Final = "ops_example"  # noqa: S105 - of the stand-in
+
+def token_of(name: str, address: str = "example.1password.com") -> str:
+    """Return a token of the form that the SDK accepts, for an account that exists only in tests."""
+
+    def text(raw: bytes) -> str:
+        return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+    parts = {
+        "signInAddress": address,
+        "userAuth": {"method": "SRPg-4096", "alg": "PBES2g-HS256", "iterations": 650000, "salt": text(b"s" * 16)},
+        "email": f"{name}@1passwordserviceaccounts.com",
+        "srpX": "ab" * 32,
+        "muk": {
+            "alg": "A256GCM",
+            "ext": True,
+            "k": text(b"k" * 32),
+            "key_ops": ["encrypt", "decrypt"],
+            "kty": "oct",
+            "kid": "mp",
+        },
+        "secretKey": "A3-ABCDEF-GHJKLM-NPQRS-TVWXY-Z2345-6789A",
+        "throttleSecret": {"seed": "ab" * 32, "uuid": "ABCDEFGHIJKLMNOPQRSTUVWXYZ"},
+        "deviceUuid": "abcdefghijklmnopqrstuvwxyz",
+    }
+    return "ops_" + text(json.dumps(parts, separators=(",", ":")).encode())
+
+
+TOKEN: Final = token_of("example")
 _BATCH: Final = 50
 _NAME: Final = re.compile(r"[A-Za-z0-9 _.-]+")
 
