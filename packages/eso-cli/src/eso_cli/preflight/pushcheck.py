@@ -1,7 +1,8 @@
 """Which PushSecrets choose a namespace that their Kubernetes store does not allow. Pure.
 
 The operator in Go writes wherever the user of the store may. Here a ClusterSecretStore names the namespaces that a
-PushSecret may choose (`allowedRemoteNamespaces`). It is a warning, because the CRDs of the operator in Go have no such field to set before.
+PushSecret may choose (`allowedRemoteNamespaces`). It is a warning, because the CRDs of the operator in Go have no such
+field to set before.
 """
 
 from __future__ import annotations
