@@ -210,7 +210,9 @@ def test_a_function_that_takes_its_time_is_called_a_few_times_at_most() -> None:
         pytest.param('fail "set the host first"', "set the host first", id="words of the template"),
         pytest.param('fail (printf "the host %s is bad" .a)', "the host <redacted> is bad", id="a value"),
         pytest.param("fail (upper .a)", "<redacted>", id="a value in another spelling"),
-        pytest.param('fail (printf "%q is missing: %s." "the key" .a)', "<redacted> is missing: <redacted>.", id="marks"),
+        pytest.param(
+            'fail (printf "%q is missing: %s." "the key" .a)', "<redacted> is missing: <redacted>.", id="marks"
+        ),
         pytest.param('fail (join " " (splitList "" .a))', "<redacted>", id="a value in pieces"),
         pytest.param("fail (b64enc .a)", "<redacted>", id="a value in another encoding"),
         pytest.param("fail (substr 0 9 .a)", "<redacted>", id="a part of a value"),
