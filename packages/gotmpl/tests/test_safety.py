@@ -134,6 +134,8 @@ def test_texts_of_the_template_itself_may_be_quoted() -> None:
 
 
 BIG = Engine(EVERYTHING, TemplateLimits(seconds=5))
+LETTERS = "}}{{ list " + " ".join(f'"{letter}"' for letter in sorted(set(CANARY)))
+"""A literal for each letter of the value, in an action that follows."""
 
 
 @pytest.mark.parametrize(
@@ -208,10 +210,19 @@ def test_a_function_that_takes_its_time_is_called_a_few_times_at_most() -> None:
         pytest.param('fail "set the host first"', "set the host first", id="words of the template"),
         pytest.param('fail (printf "the host %s is bad" .a)', "the host <redacted> is bad", id="a value"),
         pytest.param("fail (upper .a)", "<redacted>", id="a value in another spelling"),
-        pytest.param('fail (printf "%q is missing: %s." "the key" .a)', '"the key" is missing: <redacted>', id="marks"),
+        pytest.param(
+            'fail (printf "%q is missing: %s." "the key" .a)', "<redacted> is missing: <redacted>.", id="marks"
+        ),
         pytest.param('fail (join " " (splitList "" .a))', "<redacted>", id="a value in pieces"),
         pytest.param("fail (b64enc .a)", "<redacted>", id="a value in another encoding"),
         pytest.param("fail (substr 0 9 .a)", "<redacted>", id="a part of a value"),
+        pytest.param("fail .n", "<redacted>", id="a short value"),
+        pytest.param('fail (print "the host is bad: " .a)', "the host is bad: <redacted>", id="concatenation"),
+        pytest.param('fail (print .a " is a bad host")', "<redacted> is a bad host", id="a value first"),
+        pytest.param('printf "bad host %s" .a | fail', "bad host <redacted>", id="a pipeline"),
+        pytest.param('fail (join " x " (splitList "" .a))', "<redacted>", id="letters among words of the template"),
+        pytest.param(f'fail (join " " (splitList "" .a)) {LETTERS}', "<redacted>", id="letters as literals"),
+        pytest.param(f'fail (printf "%s%s" (substr 0 1 .a) (substr 1 2 .a)) {LETTERS}', "<redacted>", id="two letters"),
     ],
 )
 def test_fail_says_what_its_author_wrote_and_nothing_that_was_made_from_data(call: str, shown: str) -> None:
@@ -219,3 +230,10 @@ def test_fail_says_what_its_author_wrote_and_nothing_that_was_made_from_data(cal
         ENGINE.render(f"{{{{ {call} }}}}", DATA)
 
     assert str(failed.value).endswith(f"error calling fail: {shown}")
+
+
+def test_an_error_does_not_spell_a_value_with_the_literals_of_the_template() -> None:
+    with pytest.raises(TemplateError) as failed:
+        ENGINE.render(f'{{{{ eq (splitList "" .a) (splitList "" .a) {LETTERS} }}}}', DATA)
+
+    assert str(failed.value).endswith("error calling eq: non-comparable type <redacted>: []string")

@@ -22,7 +22,10 @@ Vector = dict[str, Any]
 
 NANOS = 1_700_000_000 * 10**9
 ENGINE = Engine(Functions([(" ".join(BUILTINS), lambda: BUILTINS), *families(lambda: NANOS)]))
-QUOTES_DATA = {"exec-errors-061": "Go shows the value that cannot be iterated over"}
+QUOTES_DATA = {
+    "exec-errors-061": "Go shows the value that cannot be iterated over",
+    "sprig-defaults-040": "Go shows the value that a message of fail is made with",
+}
 """Where our error text differs from Go's. The only good reason: Go quotes a data value, and we never do."""
 
 

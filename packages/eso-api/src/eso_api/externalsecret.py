@@ -49,6 +49,8 @@ SERVICE_ACCOUNT_NAME = "kubernetes.io/service-account.name"
 SECRET_TYPE_LABEL = "external-secrets.io/type"  # noqa: S105 - the name of a label, not a credential
 """Permits webhooks to send a Secret. Only an author of the Secret itself may set it; a target never has it."""
 BOOTSTRAP_TOKEN = "bootstrap.kubernetes.io/token"  # noqa: S105 - a Secret type
+TOKEN_TYPES = frozenset({SERVICE_ACCOUNT_TOKEN, BOOTSTRAP_TOKEN})
+"""Types of Secrets that a cluster fills with a token, or accepts as one."""
 
 # Pairs of deletionPolicy and creationPolicy that would delete what the ExternalSecret did not create, with the reason.
 FORBIDDEN_POLICIES = (

@@ -13,7 +13,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
-from eso_api.externalsecret import SERVICE_ACCOUNT_NAME, Manifest, Target
+from eso_api.externalsecret import Manifest, Target
 from eso_api.validation.externalsecret import writes_secret
 from eso_render import paths
 from eso_render.denied import refuse_denied, refuse_reserved, refuse_token, user_annotations, user_labels
@@ -69,19 +69,9 @@ def render_manifest(
         desired = sheet.desired(identity)
     except (paths.PathError, SheetError) as error:
         raise TargetError(str(error), Place(())) from None
-    if writes_secret(target) and not _is_token_of(existing, desired.content):
+    if writes_secret(target):
         refuse_token(desired.content.get("type"), desired.content["metadata"].get("annotations", {}))
     return desired
-
-
-def _is_token_of(existing: Mapping[str, Any] | None, content: Json) -> bool:
-    """Return whether the object already was a token of the same account. Then merging into it does not create one."""
-    if existing is None:
-        return False
-    before = (existing.get("metadata") or {}).get("annotations") or {}
-    after = content["metadata"].get("annotations", {})
-    same_account = before.get(SERVICE_ACCOUNT_NAME) == after.get(SERVICE_ACCOUNT_NAME)
-    return same_account and existing.get("type") == content.get("type")
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,15 +18,17 @@ from gotmpl.constants import CONSTANTS, typed
 from gotmpl.errors import Authored, FuncError, Quoted, TemplateError
 from gotmpl.formatting import Spec, format_value, spelled_out
 from gotmpl.operands import Chain, Field, Operand, as_command
+from gotmpl.quoting import unquote
 from gotmpl.run import Node, Run
 from gotmpl.signatures import Func, GoType
 from gotmpl.values import Value, go_type, truth
 
-_WORD: Final = re.compile(r"\S+")
-_MARKS: Final = "\"'`.,;:!?()[]{}<>"
+_LITERAL: Final = re.compile(r'"(?:[^"\\\n]|\\.)*+"|`[^`]*+`')
+_VERB: Final = re.compile(r"%[-+# 0]*+[0-9*]*+(?:\.[0-9*]*+)?[A-Za-z]")
+_REDACTED: Final = "<redacted>"
 _LONGEST_MESSAGE: Final = 1024
-_SHORTEST_SECRET: Final = 4
-"""Shorter words occur everywhere by chance; removing them would leave nothing of a message."""
+_FEWEST_LETTERS: Final = 3
+"""A shorter literal also occurs in values by chance."""
 
 
 class Missing:
@@ -171,7 +173,7 @@ class CallOfAValue(Call):
         values = [operand.eval(run, dot) for operand in self.operands]
         value = values[0] if values else final
         run.node = self
-        shown = "<redacted>" if isinstance(value, str) else f"<{go_type(value)} Value>"
+        shown = _REDACTED if isinstance(value, str) else f"<{go_type(value)} Value>"
         if self.args:
             shown = as_command(self.args[0])
         problem = "call of nil" if value is None else f"non-function {shown} of type {go_type(value)}"
@@ -257,29 +259,40 @@ def _shown(part: Quoted | Authored, run: Run) -> str:
 
 
 def _words_of(source: str, text: str) -> str:
-    """Keep only the words that the author wrote: any other part may be made from data, in any spelling.
+    """Return one literal of the source that the message was made with; everything else in it may be data.
 
-    Consecutive words that are not in the source count as one secret, which may be a sentence.
+    Several literals are never combined: with a literal for each letter, an author could spell a value.
     """
-    if spelled_out(text, source) == text:
+    literals = [literal for found in _LITERAL.findall(source) if (literal := unquote(found)) is not None]
+    if text in literals:
         return text
-    begin = text[:_LONGEST_MESSAGE]
-    strange = [word.span() for word in _WORD.finditer(begin) if not _is_source(source, word[0].strip(_MARKS))]
-    for start, end in reversed(_joined(strange, begin)):
-        if end - start >= _SHORTEST_SECRET:
-            begin = f"{begin[:start]}<redacted>{begin[end:]}"
-    return begin
+    shown = max((_with_gaps(text, literal) for literal in literals), key=_letters, default="")
+    return shown[:_LONGEST_MESSAGE] if _letters(shown) >= _FEWEST_LETTERS else _REDACTED
 
 
-def _joined(spans: list[tuple[int, int]], text: str) -> list[tuple[int, int]]:
-    """Join neighbouring spans with only space between them."""
-    joined: list[tuple[int, int]] = []
-    for start, end in spans:
-        if joined and not text[joined[-1][1] : start].strip():
-            start = joined.pop()[0]  # noqa: PLW2901 - it begins where its neighbour does
-        joined.append((start, end))
-    return joined
+def _with_gaps(text: str, literal: str) -> str:
+    """Return the literal with gaps for data if it is the format, the beginning or the end of the text, else nothing."""
+    parts = _VERB.split(literal)
+    if len(parts) > 1:
+        return _REDACTED.join(parts) if _matches(text, parts) else ""
+    if text.startswith(literal):
+        return f"{literal}{_REDACTED}"
+    return f"{_REDACTED}{literal}" if text.endswith(literal) else ""
 
 
-def _is_source(source: str, word: str) -> bool:
-    return word != "" and re.search(rf"(?<!\w){re.escape(word)}(?!\w)", source) is not None
+def _matches(text: str, parts: list[str]) -> bool:
+    """Return whether the parts occur in the text in this order, the first at its begin and the last at its end."""
+    first, *middle, last = parts
+    if not text.startswith(first):
+        return False
+    at = len(first)
+    for part in middle:
+        found = text.find(part, at)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return len(text) - at >= len(last) and text.endswith(last)
+
+
+def _letters(shown: str) -> int:
+    return sum(map(str.isalnum, shown.replace(_REDACTED, "")))

@@ -44,7 +44,7 @@ class Quoted(NamedTuple):
 
 
 class Authored(NamedTuple):
-    """A message composed by the template's author. Only the words that the template's source contains are shown."""
+    """A message composed by the template's author. At most one literal of the template's source is shown."""
 
     text: str
 

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from eso_api.externalsecret import TOKEN_TYPES
 from eso_api.values import SecretBytes
 from eso_provider_kubernetes.pushmetadata import MARK, OWNER, PushMetadata, merged_metadata
 from eso_provider_kubernetes.secretobject import json_text
@@ -77,6 +78,7 @@ def _apply(
     if item.precondition is PushPrecondition.IF_VERSION and item.expected_version != version_of(live or {}):
         raise version_differs(item.remote.key)
     values = _values(item)
+    _refuse_token(document, item, source)
     before = copy.deepcopy(document)
     if name:
         document["data"] = {**data_of(document), **values}
@@ -88,6 +90,19 @@ def _apply(
     if _content(document) == _content(before):
         return PushOutcome.UNCHANGED
     return PushOutcome.UPDATED if existed else PushOutcome.CREATED
+
+
+def _refuse_token(document: JsonObject, item: PushItem, source: SourceSecret) -> None:
+    """Raise for a Secret that its cluster would fill with a token, or accept as one.
+
+    The author of a PushSecret chooses its type and annotations, and the store may have more rights than that author.
+    """
+    type_ = document.get("type") or (_OPAQUE if item.remote.property else source.type)
+    if type_ in TOKEN_TYPES:
+        raise invalid_request(
+            f'"{item.remote.key}" would be a Secret of type {type_}, which may not be pushed; set'
+            " spec.template.type: Opaque in the PushSecret, or push to another remoteKey"
+        )
 
 
 def _values(item: PushItem) -> dict[str, str]:

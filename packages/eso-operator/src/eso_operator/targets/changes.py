@@ -26,6 +26,7 @@ class Refusal(Enum):
         f"the target has the label {SECRET_TYPE_LABEL}, so it could be sent to a webhook with everything that is copied"
         " into it: remove the label, or choose another target"
     )
+    TOKEN = "a token of the cluster may not be a target: choose another spec.target.name"  # noqa: S105 - a message
     IMMUTABLE = "could not update secret, target is immutable"
     TOO_LARGE = (
         "could not update secret, its data is larger than the 1048576 bytes that a Secret may hold: read fewer keys, or"

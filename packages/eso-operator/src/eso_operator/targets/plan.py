@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from eso_api.externalsecret import SECRET_TYPE_LABEL, ExternalSecret
+from eso_api.externalsecret import SECRET_TYPE_LABEL, TOKEN_TYPES, ExternalSecret
 from eso_api.values import SecretBytes
 from eso_operator.targets.changes import Change, Create, Keep, Overwritten, Refusal, Refuse, Untouched, Update
 from eso_operator.targets.hashes import data_digest
@@ -120,6 +120,8 @@ def _update(es: ExternalSecret, live: LiveSecret, desired: Desired, mark: Genera
     fields = fields_of(live.raw, manager)
     if SECRET_TYPE_LABEL in live.metadata.labels and ("metadata", "labels", SECRET_TYPE_LABEL) not in fields.ours:
         return Refuse(Refusal.RESERVED, str(live.metadata.key))
+    if live.type in TOKEN_TYPES:
+        return Refuse(Refusal.TOKEN, f"{live.metadata.key} is of type {live.type}")
     frozen = es.spec.target.immutable
     if not frozen and (refusal := _size_refusal(desired)):
         return refusal

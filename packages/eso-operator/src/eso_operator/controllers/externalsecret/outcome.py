@@ -66,6 +66,7 @@ REFUSED: Final[Mapping[Refusal, str]] = {
     Refusal.OWNED_BY_ANOTHER: "TargetOwned",
     Refusal.CONTROLLED: "TargetOwned",
     Refusal.RESERVED: "TargetReserved",
+    Refusal.TOKEN: "TargetReserved",
     Refusal.IMMUTABLE: "TargetImmutable",
     Refusal.TOO_LARGE: "TargetTooLarge",
 }
