@@ -163,7 +163,7 @@ def _stores(generation: Generation) -> Facts:
     kind = next(kind for kind in STORE_KINDS if kind.generation is generation)
     status = StoreStatus() if generation is Generation.V1 else ProviderStatus()
     before = of_store.Before(kind, ObjectMeta(name="any"), status, 300.0, START)
-    deaf = of_store.report_of(replace(before, stream_trouble="why"), verdicts[0])
+    deaf = of_store.report_of(replace(before, stream_trouble="why", unanchored=("any",)), verdicts[0])
     restored = of_store.report_of(replace(before, status=deaf.status), verdicts[0])
     return _said((*(of_store.report_of(before, each) for each in verdicts), deaf, restored))
 

@@ -7,9 +7,10 @@ import msgspec
 import pytest
 
 from eso_api.conditions import StoreStatus
+from eso_api.policies import NamespaceCondition
 from eso_api.v2.policy import ProviderStatus
 from eso_operator.controllers.secretstore.kinds import CLUSTER_STORE, CLUSTER_STORE_V2, STORE, STORE_V2, StoreKind
-from eso_operator.controllers.secretstore.outcome import Before, report_of
+from eso_operator.controllers.secretstore.outcome import Before, report_of, unanchored_regexes
 from eso_operator.controllers.secretstore.verdict import (
     Answer,
     Broken,
@@ -290,3 +291,27 @@ def test_the_providers_conditions_are_mirrored_bounded_and_go_when_they_are_not_
     assert (odd.status, odd.reason, len(odd.message) <= 1024) == ("Unknown", "Reported", True)
     assert len(first.status.conditions) == 3
     assert [condition.type for condition in gone.status.conditions] == ["Ready"]
+
+
+@pytest.mark.parametrize("kind", [CLUSTER_STORE, CLUSTER_STORE_V2], ids=lambda kind: kind.resource.kind)
+def test_a_pattern_that_matches_parts_of_names_is_a_condition_until_it_is_anchored(kind: StoreKind) -> None:
+    spec = NamespacedBy(
+        conditions=[NamespaceCondition(namespace_regexes=["^team-$", r"\Aops\z", "^dev-", "prod$", "x" * 200])]
+    )
+    fine = report_of(before(kind), Valid(READS))
+    known = replace(before(kind), status=fine.status)
+
+    told = report_of(replace(known, unanchored=unanchored_regexes(spec)), Valid(READS))
+    mended = report_of(replace(known, status=told.status), Valid(READS))
+
+    said = find_condition(told.status.conditions, "UnanchoredNamespaceRegexes")
+    assert said is not None
+    assert (said.status, said.reason) == ("True", "MatchesPartOfName")
+    assert said.message.startswith('namespaceRegexes match any part of a name: "^dev-", "prod$", "xxx')
+    assert len(said.message) < 400
+    assert ready(told) == ready(fine)
+    assert mended.status == fine.status
+
+
+class NamespacedBy(msgspec.Struct):
+    conditions: list[NamespaceCondition]

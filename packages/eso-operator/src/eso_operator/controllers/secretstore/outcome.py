@@ -51,6 +51,7 @@ from kuberun.redaction import bounded
 THROTTLED: Final = "Throttled"
 PUSH_REFRESH_DEGRADED: Final = "PushRefreshDegraded"
 PUSH_REFRESH_RESTORED: Final = "PushRefreshRestored"
+UNANCHORED_REGEXES: Final = "UnanchoredNamespaceRegexes"
 VALID: Final = "Valid"
 INVALID_PROVIDER_CONFIG: Final = conditions.INVALID_PROVIDER_CONFIG
 VALIDATION_UNKNOWN: Final = "ValidationUnknown"
@@ -65,6 +66,7 @@ _VALIDATED: Final = "store validated"
 _POLLED: Final = "Changes are found at the refresh interval"
 _MAX_MIRRORED: Final = 16
 _MAX_WARNINGS: Final = 5
+_SHOWN_PATTERN: Final = 80
 _MAX_MIRRORED_MESSAGE: Final = 1024
 _TYPE: Final = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}")
 _REASON: Final = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]{0,126}[A-Za-z0-9_])?")
@@ -85,6 +87,8 @@ class Before:
     now: datetime
     stream_trouble: str | None = None
     """Why the change stream of the provider is broken; it does not affect readiness."""
+    unanchored: Sequence[str] = ()
+    """The patterns of `namespaceRegexes` that match parts of names."""
 
 
 def subject_of(kind: StoreKind) -> Subject:
@@ -100,6 +104,7 @@ def report_of(before: Before, verdict: Verdict) -> Report:
     conditions = set_condition(before.status.conditions, ready, before.now)
     conditions = _with_throttling(conditions, verdict, before.now)
     conditions = _with_stream_trouble(conditions, before)
+    conditions = _with_unanchored(conditions, before)
     answer = _answer(verdict)
     if answer is not None:
         conditions = _with_mirrored(conditions, answer.conditions, before.now)
@@ -204,6 +209,25 @@ def _with_stream_trouble(conditions: list[Condition], before: Before) -> list[Co
     message = bounded(f"{before.stream_trouble}. {_POLLED}", _MAX_MIRRORED_MESSAGE)
     degraded = Condition(type=PUSH_REFRESH_DEGRADED, status="True", reason="StreamBroken", message=message)
     return set_condition(conditions, degraded, before.now)
+
+
+def _with_unanchored(conditions: list[Condition], before: Before) -> list[Condition]:
+    """Say that a pattern matches more names than its author may expect: the Go operator does not anchor it either."""
+    if not before.unanchored:
+        return remove_condition(conditions, UNANCHORED_REGEXES)
+    patterns = ", ".join(f'"{each[:_SHOWN_PATTERN]}"' for each in before.unanchored[:_MAX_WARNINGS])
+    message = (
+        f"namespaceRegexes match any part of a name: {patterns} also admits namespaces that only contain it;"
+        " write ^...$ to match whole names"
+    )
+    told = Condition(type=UNANCHORED_REGEXES, status="True", reason="MatchesPartOfName", message=message)
+    return set_condition(conditions, told, before.now)
+
+
+def unanchored_regexes(spec: Any) -> list[str]:
+    """Return the patterns of a cluster-scoped store that need not match a whole name."""
+    patterns = [each for condition in getattr(spec, "conditions", ()) for each in condition.namespace_regexes]
+    return [each for each in patterns if not (each.startswith(("^", "\\A")) and each.endswith(("$", "\\z")))]
 
 
 def _with_mirrored(conditions: list[Condition], reports: Iterable[ConditionReport], now: datetime) -> list[Condition]:

@@ -15,7 +15,7 @@ from eso_api import durations
 from eso_operator.controllers.floor import SHORTEST_INTERVAL
 from eso_operator.controllers.memory import Record
 from eso_operator.controllers.secretstore.kinds import StoreKind
-from eso_operator.controllers.secretstore.outcome import Before, report_of
+from eso_operator.controllers.secretstore.outcome import Before, report_of, unanchored_regexes
 from eso_operator.controllers.secretstore.validation import Validator
 from eso_operator.memory import Memory
 from eso_operator.report.report import Report
@@ -114,7 +114,15 @@ class StoreReconciler:
 
         def report(store: Any) -> Report:
             interval = interval_of(store.spec, self._settings.interval)
-            before = Before(self._kind, store.metadata, store.status, interval, now, stream_trouble=trouble)
+            before = Before(
+                self._kind,
+                store.metadata,
+                store.status,
+                interval,
+                now,
+                stream_trouble=trouble,
+                unanchored=unanchored_regexes(store.spec),
+            )
             return report_of(before, finding.verdict)
 
         return (await self._reporter.tell(store, report)).then
