@@ -65,8 +65,17 @@ async def bench(up: UpProcess) -> AsyncIterator[Bench]:
             await api.post(NAMESPACES.path(), {"metadata": {"name": name}})
         theirs = Bench(api, up.kubeconfig, VICTIM, 0)
         if await theirs.find(SECRETS, "theirs") is None:
-            await put(api, SECRETS, VICTIM, "theirs", data={"token": encoded(CANARY)}, labels={"app": "shop"})
-            await put(api, CONFIG_MAPS, VICTIM, "theirs", data={"ca.crt": up.ca_file.read_text()})
+            ca = up.ca_file.read_text()
+            await put(
+                api,
+                SECRETS,
+                VICTIM,
+                "theirs",
+                data={"token": encoded(CANARY), "ca.crt": encoded(ca)},
+                labels={"app": "shop"},
+            )
+            await put(api, SECRETS, VICTIM, "labelled", data={"token": encoded(CANARY)}, labels={"app": "theirs"})
+            await put(api, CONFIG_MAPS, VICTIM, "theirs", data={"ca.crt": ca})
         yield Bench(api, up.kubeconfig, TENANT, 0)
 
 
@@ -261,7 +270,9 @@ async def test_cve_2026_42875_a_namespaced_store_reads_no_authority_of_another_n
 
     await put(bench.api, STORES, TENANT, name, spec={"provider": {"kubernetes": provider}})
 
-    assert "namespace" in await refused(bench, STORES, name)
+    said = await refused(bench, STORES, name)
+    assert "CrossNamespaceDenied" in said
+    assert f"names namespace {VICTIM}; credentials may only come from {TENANT}" in said
 
 
 async def test_ghsa_fcxq_v2r3_cc8h_a_label_selector_finds_secrets_of_its_own_namespace_only(
@@ -283,6 +294,12 @@ async def test_ghsa_fcxq_v2r3_cc8h_a_label_selector_finds_secrets_of_its_own_nam
     pushed = await bench.find(SECRETS, "pushed-by-label")
     assert pushed is not None
     assert base64.b64decode(pushed["data"]["token"]) == b"ours"
+
+    spec["selector"]["secret"]["selector"]["matchLabels"] = {"app": "theirs"}
+    match["remoteRef"]["remoteKey"] = "pushed-of-theirs"
+    await put(bench.api, PUSH_SECRETS, TENANT, "of-theirs", spec=spec)
+    await bench.ready(PUSH_SECRETS, "of-theirs", lambda ready: "no Secret matches" in ready.message)
+    assert await bench.find(SECRETS, "pushed-of-theirs") is None
 
 
 # --- tokens of the cluster --------------------------------------------------------------------------------------------
