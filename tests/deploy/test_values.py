@@ -239,7 +239,7 @@ def test_fixed_users_are_left_to_openshift(operator_chart: Chart, adapt: str, us
         ),
         pytest.param(
             {"providers": {"shared": {"enabled": True, "names": ["valt"]}}},
-            "the image eso-providers has no provider .* webhook; correct the name",
+            "the image eso-providers has no provider .*; correct the name",
             id="a shared provider that does not exist",
         ),
         pytest.param(

@@ -11,8 +11,7 @@ from aiohttp import web
 from yarl import URL
 
 from eso_sdk.addresses import AddressPolicy
-from eso_sdk.backend import CURRENT_CALL, Call
-from eso_sdk.callbytes import MAX_BYTES, SMALL, bytes_of_call
+from eso_sdk.callbytes import CURRENT_BYTES, MAX_BYTES, SMALL, CallBytes, bytes_of_call
 from eso_sdk.http import HttpAnswer, HttpClient, HttpRequest, HttpSettings
 from eso_sdk.testing import InMemory, call_context
 from eso_sdk.testing.calls import read
@@ -46,16 +45,15 @@ async def backend(size: int) -> AsyncIterator[tuple[HttpClient, URL]]:
         await runner.cleanup()
 
 
-async def answered(client: HttpClient, url: URL, namespace: str) -> tuple[HttpAnswer | ProviderError, Call]:
+async def answered(client: HttpClient, url: URL, namespace: str) -> tuple[HttpAnswer | ProviderError, CallBytes]:
     """Read an answer in a call of its own, which goes on."""
-    call = Call("id", REF, REF, deadline=60.0, held=bytes_of_call(CLOCK, namespace))
-    CURRENT_CALL.set(call)
+    held = bytes_of_call(CLOCK, namespace)
+    CURRENT_BYTES.set(held)
     try:
-        return await client.send(HttpRequest("GET", url)), call
+        return await client.send(HttpRequest("GET", url)), held
     except ProviderError as error:
-        assert call.held is not None
-        call.held.end()
-        return error, call
+        held.end()
+        return error, held
 
 
 async def test_large_answers_of_many_calls_are_bounded_and_leave_room_for_another_namespace() -> None:

@@ -90,6 +90,13 @@ OTHER_NAMESPACE_FIELDS = {
         (name, "remoteNamespace"): "a namespace of the remote cluster, read with the store's credentials"
         for name in ("KubernetesProvider", "KubernetesSpec", "ClusterKubernetesSpec")
     },
+    **{
+        (
+            name,
+            "allowedRemoteNamespaces",
+        ): "namespaces of the remote cluster that pushes through a cluster store may name"
+        for name in ("KubernetesProvider", "KubernetesSpec", "ClusterKubernetesSpec")
+    },
     ("ClusterGeneratorSpec", "authenticationNamespace"): "one of two words",
     ("ClusterExternalSecretSpec", "namespaceSelector"): "where a cluster-scoped object writes",
     ("ClusterExternalSecretSpec", "namespaceSelectors"): "where a cluster-scoped object writes",

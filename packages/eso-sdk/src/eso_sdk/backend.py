@@ -24,7 +24,6 @@ from eso_api.references import (
 from eso_api.values import SecretBytes
 from eso_sdk.accounts import ServiceAccount
 from eso_sdk.addresses import ORDINARY, AddressPolicy
-from eso_sdk.callbytes import CallBytes
 from eso_sdk.credentials import Credentials
 from eso_sdk.lookups import CallLookups
 from eso_sdk.processidentity import STRICT, ProcessIdentity, ProcessIdentityPolicy
@@ -69,8 +68,6 @@ class Call:
     """The budget for lookups of properties (`property_in`); None for no limit, outside of a server."""
     traceparent: str = ""
     """W3C trace context to pass on to a backend that traces; empty if the operator sent none."""
-    held: CallBytes | None = field(default=None, repr=False, compare=False)
-    """The bytes that the call holds; None for a subscription. The SDK counts them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The bytes of the calls in progress: bounded for all calls of a process together, and shared between namespaces.
 
-    bytes of a request, of each answer of a backend, of each value, of the answer of the call -> CallBytes
-    the answer was sent, or the call failed                                                   -> released
+    bytes of a request, of each value, of the answer of the call -> CallBytes, until the answer was sent
+    bytes of answers of a backend                                -> a part of it, until the item that needs them is read
 
 A process with a memory limit must survive many calls with answers of the maximum size at once. While the process holds
 too much, calls are refused before author code runs, and large answers of backends are not read on; the operator then
@@ -11,6 +11,9 @@ names. A value that is already in memory is counted and never refused.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Final
 
 from eso_sdk.processwide import shared_table
@@ -22,6 +25,8 @@ MAX_BYTES: Final = 32 * 1024 * 1024
 """For a memory limit of 256 MiB: of each byte, several copies exist while it is decoded, encoded and sent."""
 SMALL: Final = 256 * 1024
 """The part of a backend's answer that is always read."""
+LARGEST_ANSWER: Final = 24 * 1024 * 1024
+"""The largest answer of a backend. It is less than one namespace may hold: a refused answer can be retried."""
 RETRY_SECONDS: Final = 1.0
 
 
@@ -63,6 +68,26 @@ class CallBytes:
     def part(self) -> CallBytes:
         """Return a count of its own for one item of the call."""
         return CallBytes(self._total, self._namespace)
+
+
+CURRENT_BYTES: ContextVar[CallBytes | None] = ContextVar("current_bytes", default=None)
+"""The count of the call that is being answered, or of its item; None in a subscription, and outside of a call."""
+
+
+@contextmanager
+def counted_apart() -> Iterator[CallBytes | None]:
+    """Release the answers of the backend that one item needed at the end of the block. Yield the count of the call."""
+    call = CURRENT_BYTES.get()
+    if call is None:
+        yield None
+        return
+    part = call.part()
+    before = CURRENT_BYTES.set(part)
+    try:
+        yield call
+    finally:
+        CURRENT_BYTES.reset(before)
+        part.end()
 
 
 def bytes_of_call(clock: Clock, namespace: str) -> CallBytes:

@@ -12,7 +12,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn, Protocol
 
 import structlog
@@ -22,7 +22,7 @@ from structlog.contextvars import bound_contextvars
 from eso_sdk.accounts import ServiceAccount, TokenGate, check_account
 from eso_sdk.backend import CURRENT_CALL, Call
 from eso_sdk.batches import NotAnsweredError
-from eso_sdk.callbytes import CallBytes, bytes_of_call
+from eso_sdk.callbytes import CURRENT_BYTES, CallBytes, bytes_of_call
 from eso_sdk.credentials import check_scope
 from eso_sdk.errors import invalid_request
 from eso_sdk.lookups import CallLookups
@@ -129,7 +129,7 @@ class Frame:
                 given = await method.answer(self.service, context, request)
                 record.failed = failed_items(given)
                 answer = encoded(method.encode(given))
-                if context is not None and (held := CURRENT_CALL.get().held) is not None:
+                if (held := CURRENT_BYTES.get()) is not None:
                     held.count(len(answer))
 
         await self._call(method.name, rpc, work)
@@ -245,7 +245,7 @@ class Frame:
         held = bytes_of_call(self.service.clock, context.caller.namespace)
         held.take(size)
         rpc.add_done_callback(held.end)
-        CURRENT_CALL.set(replace(CURRENT_CALL.get(), held=held))
+        CURRENT_BYTES.set(held)
         return held
 
     async def _before(self, method: str, context: Context | None) -> None:

@@ -29,8 +29,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from eso_sdk.addresses import AddressPolicy, ForbiddenAddressError
-from eso_sdk.backend import CURRENT_CALL
-from eso_sdk.callbytes import SMALL
+from eso_sdk.callbytes import CURRENT_BYTES, LARGEST_ANSWER, SMALL
 from eso_sdk.errors import backend_error, error_for_status, invalid_config, timed_out, unavailable
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.tlspair import in_memory_file
@@ -253,16 +252,18 @@ class HttpClient:
             allow_redirects=False,
             proxy=self._checked_proxy(request.url),
         ) as response:
-            body = bytearray()
-            call = CURRENT_CALL.get(None)
-            async for chunk in response.content.iter_chunked(_CHUNK):
-                body += chunk
-                if call is not None and call.held is not None:
-                    (call.held.take if len(body) > SMALL else call.held.count)(len(chunk))
-                if len(body) > self._settings.max_answer:
-                    limit = self._settings.max_answer
-                    raise backend_error(f"the answer of {self._settings.subject} is larger than {limit} bytes")
-            return HttpAnswer(response.status, response.headers, bytes(body))
+            return HttpAnswer(response.status, response.headers, await self._body(response.content))
+
+    async def _body(self, content: aiohttp.StreamReader) -> bytes:
+        held, limit = CURRENT_BYTES.get(), min(self._settings.max_answer, LARGEST_ANSWER)
+        body = bytearray()
+        async for chunk in content.iter_chunked(_CHUNK):
+            body += chunk
+            if len(body) > limit:
+                raise backend_error(f"the answer of {self._settings.subject} is larger than {limit} bytes")
+            if held is not None:
+                (held.take if len(body) > SMALL else held.count)(len(chunk))
+        return bytes(body)
 
     def _redirected(self, request: HttpRequest, status: int, location: str) -> HttpRequest:
         """Build the next request. It may contain credentials anywhere, so it never goes to another host."""

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 from eso_api.values import SecretBytes
 from eso_sdk.answers import Value, answers, check_of, found_of, secrets, stream_of, value
-from eso_sdk.backend import CURRENT_CALL
 from eso_sdk.batches import side_by_side
-from eso_sdk.callbytes import CallBytes
+from eso_sdk.callbytes import counted_apart
 from eso_sdk.considered import CONSIDERED, Considered
 from eso_sdk.errors import CutStream, MissingPathError, too_large, unsupported
 from eso_sdk.redaction import Redactor
@@ -89,7 +88,7 @@ class Reading:
         if refusal := self._refusal(item):
             return GetResult(item.item_id, refusal)
         try:
-            with _counted_apart() as held:
+            with counted_apart() as held:
                 if item.shape is Shape.MAP:
                     result = GetResult(item.item_id, secrets(await self.store.get_map(item.ref), "get_map"))
                 else:
@@ -187,22 +186,6 @@ def missing(store: Store[Any], needed: Iterable[Operation]) -> ProviderError | N
     if absent := sorted(set(needed) - store.OPERATIONS):
         return unsupported(f"this kind does not offer {', '.join(absent)}")
     return None
-
-
-@contextmanager
-def _counted_apart() -> Iterator[CallBytes | None]:
-    """Release the answers of the backend that one item needed at the end of the block. Yield the count of the call."""
-    call = CURRENT_CALL.get()
-    if call.held is None:
-        yield None
-        return
-    part = call.held.part()
-    before = CURRENT_CALL.set(replace(call, held=part))
-    try:
-        yield call.held
-    finally:
-        CURRENT_CALL.reset(before)
-        part.end()
 
 
 @asynccontextmanager

@@ -183,14 +183,25 @@ class _Run:
             states = [_ready(obj) for obj in objects]
             if not all(states) and self._quiet_looks < _PATIENT_LOOKS:
                 continue
-            failing = [obj for obj, state in zip(objects, states, strict=True) if state == "False"]
-            if not failing or self._nudged or not self._backend.withheld.pushes:
+            if self._nudged or not self._backend.withheld.pushes:
                 return
             # An object may have read a remote key before its push was planned.
             self._nudged = True
             self._quiet_looks = 0
-            for obj in failing:
-                _look_again(operator, obj)
+            for obj in objects:
+                self._read_again(operator, obj)
+
+    def _read_again(self, operator: Operator, obj: JsonObject) -> None:
+        """Let the operator read an ExternalSecret again, as if its backend had announced the push."""
+        metadata = obj["metadata"]
+        key = ObjectKey(str(metadata.get("namespace", "")), str(metadata["name"]))
+        record = operator.memories.external_secrets.known(key, str(metadata["uid"]))
+        if record is None:
+            return
+        record.told_at = self._clock.monotonic()
+        for controller in operator.controllers:
+            if controller.name == Subsystem.EXTERNAL_SECRET:
+                controller.queue.add(WorkRequest(key, "a push was planned"))
 
     async def _synced(self) -> list[JsonObject]:
         found: list[JsonObject] = []
@@ -283,14 +294,6 @@ class ReadThrough:
 def _is_busy(operator: Operator) -> bool:
     stats = [controller.queue.stats() for controller in operator.controllers]
     return any(each.running or any(each.depth.values()) for each in stats)
-
-
-def _look_again(operator: Operator, obj: JsonObject) -> None:
-    metadata = obj["metadata"]
-    key = ObjectKey(str(metadata.get("namespace", "")), str(metadata["name"]))
-    for controller in operator.controllers:
-        if controller.name == Subsystem.EXTERNAL_SECRET:
-            controller.queue.add(WorkRequest(key, "a push was planned"))
 
 
 def _ready(obj: JsonObject) -> str:
