@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 from typer.testing import CliRunner
 
 from eso_cli.main import commands
@@ -16,6 +17,13 @@ ESO = Path(sys.executable).parent / "eso"
 SECONDS = 120.0
 
 Eso = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(autouse=True)
+def logs_of_later_tests() -> Iterator[None]:
+    """Commands inside this process silence its logs."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture(scope="session")
