@@ -280,8 +280,8 @@ async def test_ghsa_fcxq_v2r3_cc8h_a_label_selector_finds_secrets_of_its_own_nam
 ) -> None:
     ref = await kubernetes_store(up, bench, "by-label")
     await put(bench.api, SECRETS, TENANT, "ours", data={"token": encoded("ours")}, labels={"app": "shop"})
-    match = {"secretKey": "token", "remoteRef": {"remoteKey": "pushed-by-label", "property": "token"}}
-    spec = {
+    match: JsonObject = {"secretKey": "token", "remoteRef": {"remoteKey": "pushed-by-label", "property": "token"}}
+    spec: JsonObject = {
         "refreshInterval": "1h",
         "secretStoreRefs": [ref],
         "selector": {"secret": {"selector": {"matchLabels": {"app": "shop"}}}},
