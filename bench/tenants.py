@@ -9,17 +9,19 @@ the attack; how long the operator's /healthz takes; and the peak memory of the o
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import statistics
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any, ClassVar
 
+from apart import apart
 from report import Row, ratio, shown
 from stage import ES, NAMESPACES, PATIENCE, STORES, STORES_OF_NAMESPACE, is_ready, parallel, read
 
@@ -48,7 +50,7 @@ CLOCK = SystemClock()
 
 
 def measure() -> list[Row]:
-    with tempfile.TemporaryDirectory() as folder, backend() as port, up_running(Path(folder)) as up:
+    with tempfile.TemporaryDirectory() as folder, apart(backend) as port, up_running(Path(folder)) as up:
 
         async def run() -> list[Row]:
             client = Client(AiohttpTransport(config.load(up.kubeconfig)))
@@ -69,7 +71,7 @@ class Backend(BaseHTTPRequestHandler):
         if self.path == "/silent":
             self.over.wait(600)
             return
-        value = b'"' + b"x" * 4_000_000 + b'"'
+        value = b'"' + b"x" * (8 if self.path == "/small" else 4_000_000) + b'"'
         body = b'{"value":' + value + b"}" if self.path == "/generated" else value
         with suppress(ConnectionError):  # a provider that holds too much does not read on
             self.send_response(200)
@@ -81,17 +83,16 @@ class Backend(BaseHTTPRequestHandler):
         """Log nothing: lines cost time."""
 
 
-@contextmanager
-def backend() -> Iterator[int]:
-    Backend.over.clear()
+def backend(connection: Connection) -> None:
+    """Serve in a process of its own, with what the others leave of the processors: it stands for another machine."""
+    os.nice(19)
     with ThreadingHTTPServer(("127.0.0.1", 0), Backend) as server:
         server.daemon_threads = True
         Thread(target=server.serve_forever, daemon=True).start()
-        try:
-            yield server.server_port
-        finally:
-            Backend.over.set()
-            server.shutdown()
+        connection.send(server.server_port)
+        connection.recv()
+        Backend.over.set()
+        server.shutdown()
 
 
 @dataclass(slots=True)
@@ -107,6 +108,7 @@ class Street:
             await self._put(NAMESPACES, "", namespace)
         await self._put(STORES_OF_NAMESPACE, NEIGHBOUR, "store", spec=fake({"key": "value"}))
         await self._first_sync("warm")
+        await self._start_providers()
         quiet = [await self._first_sync(f"quiet-{number}") for number in range(SYNCS)]
         await self._attack()
         looks: list[float] = []
@@ -127,6 +129,16 @@ class Street:
                 provider <= PROVIDER_MEBIBYTES,
             ),
         ]
+
+    async def _start_providers(self) -> None:
+        """Let `eso up` start the providers of the attack: on a cluster they run before a tenant uses them."""
+        small = webhook(f"http://127.0.0.1:{self.port}/small")
+        await parallel(self._of_store("small", small))
+        await self._put(PASSWORDS, CROWD, "short", spec={"length": 8})
+        made = {"refreshInterval": "0", "dataFrom": [generated_by("Password", "short")]}
+        await self._external("short", made)
+        for name in ("small", "short"):
+            await self._ready(CROWD, name)
 
     async def _attack(self) -> None:
         many = {f"k{number}": "v" for number in range(ENTRIES)}
@@ -173,12 +185,15 @@ class Street:
     async def _first_sync(self, name: str) -> float:
         begun = CLOCK.monotonic()
         await self._put(ES, NEIGHBOUR, name, spec=one_value())
+        await self._ready(NEIGHBOUR, name)
+        return CLOCK.monotonic() - begun
 
-        while not is_ready(await self.client.get(ES, ObjectKey(NEIGHBOUR, name))):
+    async def _ready(self, namespace: str, name: str) -> None:
+        begun = CLOCK.monotonic()
+        while not is_ready(await self.client.get(ES, ObjectKey(namespace, name))):
             await CLOCK.sleep(0.02)
             if CLOCK.monotonic() - begun > PATIENCE:
                 raise TimeoutError(f"{name} does not become ready")
-        return CLOCK.monotonic() - begun
 
     async def _look(self, looks: list[float]) -> None:
         while True:
