@@ -310,6 +310,9 @@ class ExternalSecretStatus(Fragment, frozen=True, kw_only=True):
     """Latest time of the next retry after a failure; absent if that is soon, or only after a change."""
     synced_resource_version: str = ""
     """Generation and metadata hash of this object at the last sync."""
+    synced_target_version: str = ""
+    """The resourceVersion of the target Secret at the last sync, as far as it is recorded: after a restart the operator
+    reads no Secret that still has it. Recorded for creationPolicy Owner."""
     conditions: Conditions = []
     """Ready says whether the target is up to date."""
     binding: Binding | None = None

@@ -81,6 +81,12 @@ class World(ObjectsInMemory):
     def starting(self, connection: Connection) -> float:
         return 0.0 if connection.key in self.handshakes else 1.0
 
+    def unreachable(self, connection: Connection) -> None:
+        del connection
+
+    def returned(self, connection: Connection) -> float:
+        return 0.0 if connection.key in self.handshakes else 1.0
+
     def expecting(self, wanted: str) -> float:
         return 0.0 if wanted else 1.0
 

@@ -19,6 +19,7 @@ from eso_operator.calling.errors import IncompatibleError, may_be_starting, rest
 from eso_operator.calling.settings import DirectorySettings
 from eso_operator.resolving.resolved import Connection, Endpoint, TlsSource
 from eso_wire.errors import ErrorReason, ProviderError
+from eso_wire.status import TransportError
 from eso_wire.values import Handshake
 from kubebase.backoff import Random, system_random
 from kubebase.bounded import BoundedDict
@@ -61,6 +62,8 @@ class _Entry:
     error: ProviderError | None = None
     instances: BoundedDict[str, None] = field(default_factory=lambda: BoundedDict(_MAX_INSTANCES))
     failures: int = 0
+    returned_at: float | None = None
+    """When (monotonic) the provider answered again after failures."""
     answers: int = 0
     asked_at: float = 0.0
     due: float = 0.0
@@ -115,6 +118,23 @@ class Directory:
             return 0.0
         left = entry.since + self._settings.start - self._clock.monotonic()
         return max(left, 0.0) if may_be_starting(entry.error) else 0.0
+
+    def unreachable(self, connection: Connection) -> ProviderError | None:
+        """Return why the provider is not reached at present; None if it is, or if it answered with an error."""
+        entry = self._entries.get(connection.key)
+        if entry is None or not isinstance(entry.error, TransportError):
+            return None
+        return restated(entry.error)
+
+    def returned(self, connection: Connection) -> float:
+        """Return for how many more seconds stores may still report an outage that is over; 0 if there was none.
+
+        The return of the provider causes their validation.
+        """
+        entry = self._entries.get(connection.key)
+        if entry is None or entry.returned_at is None:
+            return 0.0
+        return max(entry.returned_at + self._settings.revalidate - self._clock.monotonic(), 0.0)
 
     def expecting(self, wanted: str) -> float:
         """Return for how many more seconds a provider that serves this may be started, from the first question on."""
@@ -199,6 +219,8 @@ class Directory:
     def _answered(self, entry: _Entry, answer: Handshake) -> None:
         before, recovered = entry.handshake, entry.failures > 0
         entry.handshake, entry.error, entry.failures = answer, None, 0
+        if recovered:
+            entry.returned_at = self._clock.monotonic()
         entry.due = self._clock.monotonic() + self._settings.refresh * (1 - self._settings.jitter * self._draw())
         new = answer.instance_id not in entry.instances
         entry.instances[answer.instance_id] = None

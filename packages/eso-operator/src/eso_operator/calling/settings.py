@@ -31,7 +31,9 @@ class DirectorySettings:
 
     refresh: float = 60.0
     jitter: float = 0.2
-    again: Backoff = field(default_factory=lambda: Backoff(first=2.0, cap=60.0))
+    again: Backoff = field(default_factory=lambda: Backoff(first=2.0, cap=15.0))
+    revalidate: float = 30.0
+    """The time after a provider's return in which its stores are validated again."""
     start: float = START_SECONDS
     """The time from the first attempt during which a provider that never answered counts as starting."""
     start_pause: float = 2.0

@@ -32,6 +32,7 @@ from eso_operator.waking.dependencies import ANY_PROVIDER, Dependency, OnLabel, 
 from eso_render.errors import RenderError
 from eso_render.rendering import Rendering
 from eso_wire.errors import ErrorReason, ProviderError, RetryClass
+from eso_wire.status import TransportError
 from eso_wire.values import FindPage, FindQuery, GetItem, GetResult, NotModified, ObjectRef, Operation, Shape
 from kuberun.controller import ASKED_AT
 
@@ -337,7 +338,8 @@ def _failure_of(want: Want, error: ResolutionError | ProviderError) -> Failure:
             failure = _failure(want, error.reason.value, error.message, retry=_retry_of(error))
             return replace(failure, waits=error.waits)
         case ProviderError():
-            return _failure(want, cause_of(error), error.message, retry=error.retry, retry_after=error.retry_after)
+            failure = _failure(want, cause_of(error), error.message, retry=error.retry, retry_after=error.retry_after)
+            return replace(failure, unreachable=True) if isinstance(error, TransportError) else failure
         case _:
             assert_never(error)
 

@@ -25,6 +25,8 @@ class Failure:
     retry_after: float = 0.0
     waits: float = 0.0
     """Seconds during which it does not count as a failure, because a provider is starting; 0 if it does."""
+    unreachable: bool = False
+    """True if the provider was not reached: its return causes the next attempt."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@
 | v2, gatingPolicy Disabled | passes | passes | passes |
 
 A store that is not validated yet, or whose provider is starting, stops a caller without a failure: the caller waits.
-The connection to the provider comes with the error, because the caller can find out for itself that it is starting.
+The connection to the provider comes with the error: the caller can find out whether it is starting or unreachable.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ def check_ready(store: Referent, need: Need, settings: ResolverSettings, connect
             subject=store.ref,
             retry=RetryClass.BACKOFF,
             connection=connection if waits else None,
+            store_connection=None if waits else connection,
             waits=_VALIDATION_SECONDS if waits else 0.0,
         )
 

@@ -244,9 +244,10 @@ class ResolutionError(Exception):
     """A reference does not resolve. The message has the problem, the object and the remedy; `subject` is the object.
 
     With NOT_CONNECTED, `connection` needs a handshake before a retry. With NOT_READY it is that of a store that is not
-    validated yet. With UNKNOWN_KIND, `unwatched` is a kind that is not in the snapshot and has to be watched, if the
-    API server serves it. With NOT_INSTALLED, `unanswered` are the providers that may serve it and did not answer, and
-    `expected` names what a provider that `eso up` starts may serve.
+    validated yet, and `store_connection` that of a store that failed its validation. With UNKNOWN_KIND, `unwatched` is
+    a kind that is not in the snapshot and has to be watched, if the API server serves it. With NOT_INSTALLED,
+    `unanswered` are the providers that may serve it and did not answer, and `expected` names what a provider that
+    `eso up` starts may serve.
 
     `waits` is greater than 0 if the error is likely to pass without a change by a user, because a provider starts. The
     caller waits for at most that many seconds, and reports no failure meanwhile.
@@ -260,6 +261,7 @@ class ResolutionError(Exception):
         subject: ObjectRef,
         retry: RetryClass = RetryClass.AFTER_CHANGE,
         connection: Connection | None = None,
+        store_connection: Connection | None = None,
         unwatched: KindId | None = None,
         unanswered: tuple[Connection, ...] = (),
         expected: str = "",
@@ -271,6 +273,7 @@ class ResolutionError(Exception):
         self.subject = subject
         self.retry = retry
         self.connection = connection
+        self.store_connection = store_connection
         self.unwatched = unwatched
         self.unanswered = unanswered
         self.expected = expected

@@ -46,6 +46,14 @@ class Providers(Protocol):
         """Return for how many more seconds the provider may be starting; 0 if it is not."""
         ...
 
+    def unreachable(self, connection: Connection) -> ProviderError | None:
+        """Return why the provider is not reached at present; None if it is."""
+        ...
+
+    def returned(self, connection: Connection) -> float:
+        """Return for how many more seconds stores may still report an outage of the provider that is over."""
+        ...
+
     def expecting(self, wanted: str) -> float:
         """Return for how many more seconds a provider that serves this may be started; called if there is none yet."""
         ...
@@ -82,6 +90,8 @@ class Resolver:
                     connection = error.connection
                     if (starting := self._starting(error)) is not None:
                         raise starting from None
+                    if (outage := self._outage(error)) is not None:
+                        raise outage from None
                     raise failures.get(connection.key if connection else "", error) from None
         raise AssertionError("each round watches a kind or asks a provider, and both are few")
 
@@ -108,6 +118,20 @@ class Resolver:
             return _starting(error, f"provider {', '.join(labels)} is starting", max(left.values()))
         if error.expected and (seconds := self._providers.expecting(error.expected)) > 0:
             return _starting(error, f"no provider for {error.expected} runs yet; an installed one is started", seconds)
+        return None
+
+    def _outage(self, error: ResolutionError) -> ProviderError | ResolutionError | None:
+        """Return the outage of the provider behind a store that is not ready, if that is the reason.
+
+        Callers then report the outage with the same words as before the store noticed it. After the provider's return
+        they wait until the store is validated again.
+        """
+        if (connection := error.store_connection) is None:
+            return None
+        if (unreachable := self._providers.unreachable(connection)) is not None:
+            return unreachable
+        if (seconds := self._providers.returned(connection)) > 0:
+            return ResolutionError(error.reason, error.message, subject=error.subject, retry=error.retry, waits=seconds)
         return None
 
     async def _helped(

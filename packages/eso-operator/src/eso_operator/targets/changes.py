@@ -74,6 +74,8 @@ class Keep:
     """Write nothing."""
 
     why: Untouched
+    version: str = ""
+    """The resourceVersion of an unchanged Secret."""
 
 
 @dataclass(frozen=True, slots=True)

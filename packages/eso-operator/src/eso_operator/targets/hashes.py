@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from eso_api.externalsecret import ExternalSecret
 from eso_api.values import SecretBytes
 from gotmpl.floats import format_float
 
@@ -44,6 +45,12 @@ def metadata_digest(labels: Mapping[str, str], annotations: Mapping[str, str]) -
 def synced_version(generation: int, labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:
     """Return `status.syncedResourceVersion`, which changes with the spec and with any label or annotation."""
     return f"{generation}-{metadata_digest(labels, annotations)}"
+
+
+def is_synced(es: ExternalSecret) -> bool:
+    """Return whether spec, labels and annotations of an ExternalSecret are those of its last sync."""
+    meta = es.metadata
+    return es.status.synced_resource_version == synced_version(meta.generation, meta.labels, meta.annotations)
 
 
 def owner_digest(namespace: str, name: str) -> str:

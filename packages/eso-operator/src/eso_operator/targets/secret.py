@@ -1,25 +1,29 @@
 """Secrets as targets.
 
 Secrets are watched as metadata only. Their content is read if the resourceVersion is not the one that we wrote, and to
-plan a change. An untouched Secret that already has the desired content costs no request. After a start, many Secrets
-are read in pages (`survey.py`).
+plan a change. An untouched Secret that already has the desired content costs no request. After a start, the status of
+the ExternalSecret says which version we wrote; if there are many others, they are read in pages (`survey.py`).
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from eso_api.externalsecret import ExternalSecret
 from eso_operator.targets.aside import Aside
 from eso_operator.targets.changes import Change, Create, Keep, Untouched, Update
+from eso_operator.targets.hashes import data_digest, is_synced
 from eso_operator.targets.managedfields import managers_of
 from eso_operator.targets.marks import (
     CREATED_BY_LABEL,
+    HASH_ANNOTATION,
     MANAGED,
     MANAGED_LABEL,
     NONE,
     ORPHAN,
+    OWNER,
     GeneratedMark,
     field_manager_of,
     is_field_manager,
@@ -33,7 +37,7 @@ from eso_operator.targets.target import Absent, Applied, Done, Look, PartlyAppli
 from eso_render.rendering import Rendering
 from eso_render.secret import Desired, Values, render_secret
 from eso_render.sources import TemplateObjects
-from kubebase.meta import JsonObject, Malformed, Object, ObjectKey, Resource, meta_of, metadata_of, raw
+from kubebase.meta import JsonObject, Malformed, Object, ObjectKey, ObjectMeta, Resource, meta_of, metadata_of, raw
 from kuberun.cache import Cache
 from kuberun.client import Client
 from kuberun.errors import ApiError, NotFound
@@ -81,6 +85,9 @@ class SecretTarget:
         share = self._shares.verdict(es, metadata) if _may_share(es) else True
         if memory is not None and share is not None:
             return Present(metadata, memory.valid and share)
+        if memory is None and _is_recorded(es, metadata):
+            self._seen.keep(es, metadata, wanted="", valid=True)
+            return Present(metadata, valid=True)
         if memory is None and not _may_share(es) and (intact := await self._survey.is_intact(metadata)) is not None:
             self._seen.keep(es, metadata, wanted="", valid=intact)
             return Present(metadata, intact)
@@ -94,8 +101,8 @@ class SecretTarget:
         )
         if es.spec.target.creation_policy == NONE:
             return Keep(Untouched.POLICY_NONE)
-        if self._fulfilled(es, desired):
-            return Keep(Untouched.UNCHANGED)
+        if (version := await self._fulfilled(es, desired)) is not None:
+            return Keep(Untouched.UNCHANGED, version)
         key = _key(es)
         live = await self._read(es) if key in self._secrets or self._seen.has(es, key) else None
         size = size_of(desired.data) + (live.size if live is not None else 0)
@@ -104,6 +111,7 @@ class SecretTarget:
             self._seen.keep(es, live.metadata, wanted=wanted_digest(es, desired), valid=True)
             if _may_share(es):
                 self._shares.keep(es, live.raw)
+            return replace(change, version=live.metadata.resource_version)
         return change
 
     async def apply(self, es: ExternalSecret, change: Create | Update) -> Applied:
@@ -123,7 +131,8 @@ class SecretTarget:
         self._seen.keep(es, live.metadata, wanted=change.wanted, valid=live.intact)
         if _may_share(es):
             self._shares.keep(es, written)
-        return Applied(Done.CREATED if isinstance(change, Create) else Done.UPDATED, key.name)
+        done = Done.CREATED if isinstance(change, Create) else Done.UPDATED
+        return Applied(done, key.name, live.metadata.resource_version if live.intact else "")
 
     async def delete(self, es: ExternalSecret) -> bool:
         """Delete the Secret if this ExternalSecret controls it. Raises Conflict if it changed since it was read."""
@@ -155,10 +164,31 @@ class SecretTarget:
             held = not writers or field_manager_of(es.metadata.name) in writers
         return Present(live.metadata, live.intact and held)
 
-    def _fulfilled(self, es: ExternalSecret, desired: Desired) -> bool:
+    async def _fulfilled(self, es: ExternalSecret, desired: Desired) -> str | None:
+        """Return the version of the Secret if it is known to have the desired content; None if it must be read."""
         found = self._secrets.get(_key(es))
         memory = self._seen.of(es, found.metadata) if isinstance(found, Object) else None
-        return memory is not None and memory.valid and memory.wanted == wanted_digest(es, desired)
+        if not isinstance(found, Object) or memory is None or not memory.valid:
+            return None
+        wanted = wanted_digest(es, desired)
+        if memory.wanted != wanted:
+            if memory.wanted or not await self._has_recorded_content(es, found.metadata, desired):
+                return None
+            self._seen.keep(es, found.metadata, wanted=wanted, valid=True)
+        return found.metadata.resource_version
+
+    async def _has_recorded_content(self, es: ExternalSecret, metadata: ObjectMeta, desired: Desired) -> bool:
+        """Return whether a Secret of a former process has the desired content, according to its hash.
+
+        Everything but the data follows from the ExternalSecret, which has not changed since then.
+        """
+        follows = es.spec.target.template is None or not (
+            es.spec.target.template.metadata or es.spec.target.template.template_from
+        )
+        if not (follows and _is_recorded(es, metadata) and is_synced(es)):
+            return False
+        digest = await self._aside.run(size_of(desired.data), partial(data_digest, desired.data))
+        return metadata.annotations.get(HASH_ANNOTATION) == digest
 
     async def _read(self, es: ExternalSecret) -> LiveSecret | None:
         try:
@@ -186,6 +216,12 @@ class SecretTarget:
             patched = await self._client.merge_patch(_RAW, key, patch, options=WriteOptions(field_manager=manager))
             version = meta_of(patched).resource_version
         return {**document, "metadata": {**document["metadata"], "resourceVersion": version}}
+
+
+def _is_recorded(es: ExternalSecret, metadata: ObjectMeta) -> bool:
+    """Return whether the status says that this version of the Secret was valid at the last sync."""
+    owned = es.spec.target.creation_policy == OWNER and is_controlled_by(metadata, es.metadata.uid)
+    return owned and es.status.synced_target_version == metadata.resource_version
 
 
 def _may_share(es: ExternalSecret) -> bool:

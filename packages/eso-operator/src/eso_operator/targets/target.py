@@ -61,6 +61,8 @@ class Applied:
 
     done: Done
     name: str
+    version: str = ""
+    """The resourceVersion of a Secret after the change."""
 
 
 class Target(Protocol):

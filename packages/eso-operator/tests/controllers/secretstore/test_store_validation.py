@@ -65,7 +65,8 @@ class Providers:
         self._answer = answer
         self._known: dict[str, Handshake | str] = {}
         self.asked: list[str] = []
-        self.start_left = self.appear_left = 0.0
+        self.start_left = self.appear_left = self.back_left = 0.0
+        self.outage: ProviderError | None = None
 
     @property
     def handshakes(self) -> Mapping[str, Handshake | str]:
@@ -81,6 +82,14 @@ class Providers:
 
     def starting(self, connection: Connection) -> float:
         return self.start_left if connection.key in self._known else 0.0
+
+    def unreachable(self, connection: Connection) -> ProviderError | None:
+        del connection
+        return self.outage
+
+    def returned(self, connection: Connection) -> float:
+        del connection
+        return self.back_left
 
     def expecting(self, wanted: str) -> float:
         return self.appear_left if wanted else 0.0

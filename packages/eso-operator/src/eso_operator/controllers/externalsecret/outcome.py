@@ -47,7 +47,7 @@ from eso_operator.report.reporter import Subject
 from eso_operator.report.steps import Step
 from eso_operator.report.words import READY, News, next_attempt
 from eso_operator.targets.changes import Overwritten, Refusal, Refuse
-from eso_operator.targets.marks import target_name
+from eso_operator.targets.marks import OWNER, target_name
 from eso_operator.targets.target import Present
 from eso_operator.telemetry.subsystems import Subsystem
 from eso_wire.errors import RetryClass
@@ -100,6 +100,8 @@ class Synced:
     overwritten: Overwritten | None = None
     """The values of other ExternalSecrets that were overwritten in the target."""
     binding: str = ""
+    target_version: str = ""
+    """The resourceVersion of a target Secret that holds the values; empty if it is not known."""
     refresh_within: float | None = None
     templates: frozenset[TemplateVersion] = frozenset()
     """The templates from which the target was rendered."""
@@ -263,12 +265,15 @@ def _synced(snapshot: Snapshot, outcome: Synced) -> Report:
         renew_time=_renewal(outcome, now),
         next_attempt_time=None,
         synced_resource_version=snapshot.synced_version,
+        synced_target_version=outcome.target_version if es.spec.target.creation_policy == OWNER else "",
         binding=_binding(es, outcome),
         manifests=_on_record(es, outcome),
         outcomes=[],
     )
     before = last_sync(es)
-    recent = before.at is not None and timedelta(0) <= now - before.at < timedelta(seconds=FLUSH_SECONDS)
+    # A read that a provider caused need not be recorded before the next routine one: a provider's return causes many.
+    unrecorded = FLUSH_SECONDS if snapshot.told_at is None else max(FLUSH_SECONDS, interval_of(es))
+    recent = before.at is not None and timedelta(0) <= now - before.at < timedelta(seconds=unrecorded)
     same = before.version == status.synced_resource_version and same_verdict(_ready_of(es), ready)
     tidied = status.manifests != es.status.manifests
     flush = outcome.changed or tidied or not (same and recent)
@@ -338,9 +343,11 @@ def _failed(snapshot: Snapshot, outcome: Failed) -> Report:
     retry_after = max((failure.retry_after for failure in outcome.failures), default=0.0)
     hopeless = bool(outcome.failures) and all(failure.retry is RetryClass.NEVER for failure in outcome.failures)
     within = interval_of(es) if hopeless else max(snapshot.retry_within, retry_after)
+    # The return of a provider causes the next attempt. A time for it would be written again at each retry.
+    outage = bool(outcome.failures) and all(failure.unreachable for failure in outcome.failures)
     status = msgspec.structs.replace(
         status,
-        next_attempt_time=next_attempt(snapshot.now, within),
+        next_attempt_time=None if outage else next_attempt(snapshot.now, within),
         outcomes=_outcomes(es, outcome, snapshot.now),
     )
     news = (*outcome.news, *_complaint(es, status, detail or words))

@@ -128,9 +128,9 @@ class Settlement:
                     applied = await target.apply(es, change)
                 overwritten = change.overwritten if isinstance(change, Update) else None
                 synced = replace(synced, news=(_written(es, applied),), changed=True, binding=_binding(es))
-                synced = replace(synced, overwritten=overwritten)
-            case Keep(why=why):
-                synced = _kept(es, why, synced)
+                synced = replace(synced, overwritten=overwritten, target_version=applied.version)
+            case Keep(why=why, version=version):
+                synced = replace(_kept(es, why, synced), target_version=version)
             case Refuse():
                 return refused_target(change)
             case _:

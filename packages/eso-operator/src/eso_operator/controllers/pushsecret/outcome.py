@@ -238,10 +238,12 @@ def _failed(push: PushSecret, outcome: Failed, now: datetime, retry_within: floa
         return _waiting(push, outcome, now)
     message = f"{outcome.step.words}: {_told(outcome.failures)}"[:_MAX_TEXT]
     ready = Condition(type=READY, status=ConditionStatus.FALSE, reason=ERRORED, message=message)
+    # The return of a provider causes the next attempt. A time for it would be written again at each retry.
+    outage = all(failure.unreachable for failure in outcome.failures)
     status = msgspec.structs.replace(
         _with_records(push, outcome),
         conditions=set_condition(push.status.conditions, ready, now),
-        next_attempt_time=next_attempt(now, _wait(push, outcome, retry_within)),
+        next_attempt_time=None if outage else next_attempt(now, _wait(push, outcome, retry_within)),
         outcomes=_outcomes(push, outcome, now),
     )
     again = same_verdict(find_condition(push.status.conditions, READY), ready)

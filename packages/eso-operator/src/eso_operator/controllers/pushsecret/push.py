@@ -31,6 +31,7 @@ from eso_operator.resolving.resolved import Bind, BoundStore, Reason, Resolution
 from eso_operator.resolving.resolver import Resolver
 from eso_operator.waking.dependencies import ANY_PROVIDER, Dependency, OnLabel, on_connection, on_object
 from eso_wire.errors import ErrorReason, ProviderError, RetryClass
+from eso_wire.status import TransportError
 from eso_wire.values import (
     CheckResult,
     GetItem,
@@ -445,7 +446,8 @@ def failure_of(path: str, remote_key: str, store: str, error: ResolutionError | 
             retry = RetryClass.NEVER if error.reason is Reason.NOT_IMPLEMENTED else RetryClass.BACKOFF
             return Failure(path, error.reason.value, error.message, remote_key, store, retry, waits=error.waits)
         case ProviderError():
-            return Failure(path, cause_of(error), error.message, remote_key, store, error.retry, error.retry_after)
+            failure = Failure(path, cause_of(error), error.message, remote_key, store, error.retry, error.retry_after)
+            return replace(failure, unreachable=True) if isinstance(error, TransportError) else failure
 
 
 def _not_ours(remote_key: str) -> str:
