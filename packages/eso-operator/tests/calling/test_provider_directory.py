@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 
@@ -38,7 +40,14 @@ class Listed:
 
     async def ask(self) -> None:
         """A handshake that may fail, with the time that its retries take."""
-        task = asyncio.create_task(self.directory.ensure(CONNECTION))
+        await self._through(self.directory.ensure(CONNECTION))
+
+    async def refresh(self) -> None:
+        """The same, although there was one before."""
+        await self._through(self.directory.refresh(CONNECTION))
+
+    async def _through(self, handshake: Coroutine[Any, Any, Handshake]) -> None:
+        task = asyncio.create_task(handshake)
         await self.loop.clock.settle()
         while not task.done():
             await self.loop.clock.advance(0.5)
@@ -364,3 +373,29 @@ async def test_a_provider_that_eso_up_may_start_is_expected_for_a_while_by_all_t
     assert (first, second) == (30.0, 10.0)
     assert directory.expecting("spec.provider.fake") == 0.0
     assert directory.expecting("spec.provider.chef") == 30.0
+
+
+async def test_a_provider_is_unreachable_until_it_answers_and_counts_as_returned_for_a_while(listed: Listed) -> None:
+    """Meanwhile its stores are validated again."""
+    await listed.ask()
+    before = listed.directory.unreachable(CONNECTION), listed.directory.returned(CONNECTION)
+    listed.loop.down = TransportError("refused")
+    await listed.refresh()
+    away = listed.directory.unreachable(CONNECTION)
+    listed.loop.down = None
+    await listed.refresh()
+
+    back = listed.directory.unreachable(CONNECTION), listed.directory.returned(CONNECTION)
+    await listed.loop.clock.advance(DirectorySettings().revalidate)
+
+    assert before == (None, 0.0)
+    assert isinstance(away, TransportError)
+    assert back == (None, DirectorySettings().revalidate)
+    assert listed.directory.returned(CONNECTION) == 0.0
+
+
+async def test_a_provider_that_answers_with_an_error_is_reached(listed: Listed) -> None:
+    listed.loop.down = ProviderError(ErrorReason.PERMISSION_DENIED, "you are not the one")
+    await listed.ask()
+
+    assert listed.directory.unreachable(CONNECTION) is None

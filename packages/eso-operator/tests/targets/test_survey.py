@@ -1,4 +1,4 @@
-"""First looks at many targets of one namespace are answered by a list of its Secrets, page by page."""
+"""After a start: which targets are read, one by one or in pages, and which are not."""
 
 import asyncio
 import base64
@@ -15,13 +15,15 @@ import pytest
 from eso_api.externalsecret import ExternalSecret
 from eso_api.values import SecretBytes
 from eso_operator.process.memory import Memories
-from eso_operator.targets.hashes import data_digest
+from eso_operator.targets.changes import Change, Keep, Untouched, Update
+from eso_operator.targets.hashes import data_digest, synced_version
 from eso_operator.targets.marks import HASH_ANNOTATION, MANAGED, MANAGED_LABEL
 from eso_operator.targets.secret import SecretTarget
 from eso_operator.targets.survey import ENOUGH, PAGE
 from eso_operator.targets.target import Present
 from eso_operator.testing.externalsecrets import NAMESPACE, external_secret
 from eso_render.rendering import Rendering
+from eso_render.sources import TemplateObjects
 from eso_render.workers import Workers
 from kubebase.meta import JsonObject, Object, ObjectKey
 from kuberun.cache import Cache
@@ -172,3 +174,99 @@ async def test_a_target_that_others_may_write_to_is_read_on_its_own(server: Serv
 
     assert server.asked == {"one": MANY}
     assert ObjectKey(NAMESPACE, "db-0") in stage.cache
+
+
+# --- the version that the status records ------------------------------------------------------------------------------
+
+
+def recorded(name: str, version: str = "1", **target: Any) -> ExternalSecret:
+    """Return an ExternalSecret whose status says that it was synced, and with which version of its Secret."""
+    es = wanting(name, **target)
+    meta = es.metadata
+    status = msgspec.structs.replace(
+        es.status,
+        synced_target_version=version,
+        synced_resource_version=synced_version(meta.generation, meta.labels, meta.annotations),
+    )
+    return msgspec.structs.replace(es, status=status)
+
+
+def owned(server: Server, name: str) -> None:
+    owner = {"apiVersion": "external-secrets.io/v1", "kind": "ExternalSecret", "name": name, "uid": f"es-{name}"}
+    server.secrets[name]["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+
+
+@pytest.fixture
+def one() -> Server:
+    made = Server()
+    made.put("db")
+    owned(made, "db")
+    return made
+
+
+async def test_a_secret_with_the_recorded_version_is_not_read(one: Server) -> None:
+    looked = await Stage(one).target.look(recorded("db"))
+
+    assert isinstance(looked, Present)
+    assert looked.valid
+    assert not one.asked
+
+
+@pytest.mark.parametrize(
+    "es",
+    [
+        pytest.param(recorded("db", "2"), id="another version is recorded"),
+        pytest.param(recorded("db", ""), id="none is recorded"),
+        pytest.param(recorded("db", creationPolicy="Merge"), id="others may write to it"),
+    ],
+)
+async def test_any_other_secret_is_read_and_found_if_it_was_changed(one: Server, es: ExternalSecret) -> None:
+    one.secrets["db"]["data"]["key"] = base64.b64encode(b"tampered").decode()
+
+    looked = await Stage(one).target.look(es)
+
+    assert isinstance(looked, Present)
+    assert not looked.valid
+    assert one.asked == {"one": 1}
+
+
+async def test_a_secret_that_another_object_controls_is_read_whatever_the_status_says(one: Server) -> None:
+    one.secrets["db"]["metadata"]["ownerReferences"][0]["uid"] = "another"
+
+    await Stage(one).target.look(recorded("db"))
+
+    assert one.asked == {"one": 1}
+
+
+async def planned(server: Server, es: ExternalSecret, value: str) -> Change:
+    stage = Stage(server)
+    await stage.target.look(es)
+    return await stage.target.plan(es, {"key": SecretBytes(value.encode())}, TemplateObjects())
+
+
+async def test_the_same_values_need_neither_a_read_nor_a_write_after_a_start(one: Server) -> None:
+    assert await planned(one, recorded("db"), "value") == Keep(Untouched.UNCHANGED, "1")
+    assert not one.asked
+
+
+async def test_other_values_are_compared_with_the_secret_itself(one: Server) -> None:
+    assert isinstance(await planned(one, recorded("db"), "new"), Update)
+    assert one.asked == {"one": 1}
+
+
+async def test_a_changed_spec_is_compared_with_the_secret_itself(one: Server) -> None:
+    es = recorded("db")
+    es.metadata.generation += 1
+
+    await planned(one, es, "value")
+
+    assert one.asked == {"one": 1}
+
+
+async def test_a_template_with_metadata_is_compared_with_the_secret_itself(one: Server) -> None:
+    """A label may come from a value that is not among the data."""
+    es = recorded("db", template={"metadata": {"labels": {"tier": "{{ .key }}"}}, "mergePolicy": "Merge"})
+
+    await planned(one, es, "value")
+
+    assert one.asked == {"one": 1}

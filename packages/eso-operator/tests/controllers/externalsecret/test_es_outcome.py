@@ -1,5 +1,6 @@
 """The report of each outcome: condition, events, requeue, status. One table."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -482,3 +483,57 @@ def test_likely_mistakes_are_in_the_condition_and_in_one_event() -> None:
     assert ready(first)[2] == "secret synced; spec.dataFrom[0].find: it matches no key"
     assert [news.reason for news in first.news] == ["Unexpected"]
     assert again.news == ()
+
+
+# --- a provider that is away ------------------------------------------------------------------------------------------
+
+UNREACHED = Failed(
+    Step.FETCH, failures=(failure(reason="Refused", message="provider fake was not reached", unreachable=True),)
+)
+
+
+def test_an_outage_of_a_provider_is_written_once_however_often_it_is_found() -> None:
+    """The return of the provider causes the next attempt, so the status has no time that every retry would change."""
+    es = external_secret()
+
+    first = report_of(snapshot(es), UNREACHED)
+    es.status = first.status
+    again = report_of(snapshot(es, now=LATER), UNREACHED)
+
+    assert [news.reason for news in first.news] == ["UpdateFailed"]
+    assert first.status.next_attempt_time is None
+    assert again.status == first.status
+    assert not again.news
+    assert isinstance(again.then, Retry)
+
+
+def test_a_failure_beside_an_outage_says_when_it_is_tried_again() -> None:
+    both = Failed(Step.FETCH, failures=(*UNREACHED.failures, failure("spec.data[1]")))
+
+    assert report_of(replace(snapshot(external_secret()), retry_within=90.0), both).status.next_attempt_time is not None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "outcome", "flush"),
+    [
+        pytest.param(FLUSH_SECONDS + 1, Synced(), False, id="nothing changed, and it was refreshed minutes ago"),
+        pytest.param(3601.0, Synced(), True, id="its interval has passed as well"),
+        pytest.param(1.0, Synced(changed=True), True, id="the value changed"),
+    ],
+)
+def test_a_read_that_a_provider_caused_is_recorded_if_it_changed_something_or_at_the_interval(
+    seconds: float, outcome: Synced, flush: bool
+) -> None:
+    es = synced(external_secret(refreshInterval="1h"), conditions=[READY])
+    told = replace(snapshot(es, now=START + timedelta(seconds=seconds)), told_at=1.0)
+
+    assert report_of(told, outcome).flush is flush
+
+
+@pytest.mark.parametrize(
+    ("policy", "recorded"), [("Owner", "7"), ("Merge", ""), ("CreateOrMerge", ""), ("Orphan", ""), ("None", "")]
+)
+def test_the_version_of_a_target_is_recorded_if_only_we_write_it(policy: str, recorded: str) -> None:
+    es = external_secret(target={"creationPolicy": policy})
+
+    assert report_of(snapshot(es), Synced(target_version="7")).status.synced_target_version == recorded

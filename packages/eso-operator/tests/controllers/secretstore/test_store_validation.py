@@ -23,7 +23,7 @@ from eso_operator.controllers.secretstore.verdict import (
 )
 from eso_operator.report.causes import cause_of
 from eso_operator.resolving.credentials import bind
-from eso_operator.resolving.need import VALIDATION
+from eso_operator.resolving.need import VALIDATION, reading
 from eso_operator.resolving.resolved import BoundStore, Connection, Reason, ResolutionError, ResolvedStore, ServiceKey
 from eso_operator.resolving.resolver import Resolver
 from eso_operator.testing.clusters import (
@@ -349,3 +349,42 @@ async def test_the_operations_of_a_store_nobody_can_check_are_known_all_the_same
 
     assert isinstance(finding.verdict, Referent)
     assert finding.verdict.answer.operations == EVERYTHING
+
+
+# --- callers of a store whose provider is away ------------------------------------------------------------------------
+
+UNREADY = {**FAKE, "status": {"conditions": [{"type": "Ready", "status": "False", "reason": "InvalidProviderConfig"}]}}
+
+
+async def failed(providers: Providers) -> ResolutionError | ProviderError:
+    resolver = Resolver(Growing([UNREADY, provider_service("aws", CORE, v1_keys="fake")], []), providers, SETTINGS)
+    with pytest.raises((ResolutionError, ProviderError)) as raised:
+        await resolver.resolve(StoreRef(name="fake"), caller("team"), reading(Operation.GET))
+    error = raised.value
+    assert isinstance(error, ResolutionError | ProviderError)
+    return error
+
+
+async def test_a_caller_of_a_store_that_is_not_ready_reports_the_outage_of_its_provider() -> None:
+    """In the words of a call, so that the status of the caller stays the same when the store notices the outage."""
+    providers = Providers(SERVED)
+    providers.outage = TransportError("nothing listens")
+
+    assert await failed(providers) is providers.outage
+
+
+async def test_a_caller_waits_for_the_validation_that_the_return_of_a_provider_causes() -> None:
+    providers = Providers(SERVED)
+    providers.back_left = 20.0
+
+    error = await failed(providers)
+
+    assert isinstance(error, ResolutionError)
+    assert (error.reason, error.waits) == (Reason.NOT_READY, 20.0)
+
+
+async def test_a_caller_of_a_store_that_is_not_ready_for_another_reason_reports_the_store() -> None:
+    error = await failed(Providers(SERVED))
+
+    assert isinstance(error, ResolutionError)
+    assert (error.reason, error.waits) == (Reason.NOT_READY, 0.0)
