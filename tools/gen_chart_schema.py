@@ -1,4 +1,8 @@
-"""Write the generated files of the charts: values.schema.json from values.yaml, providers.yaml from the providers.
+"""Write the generated files of the charts.
+
+    values.schema.json    from values.yaml
+    providers.yaml        what each provider serves, from the providers
+    providercrds.yaml     the CRDs of each provider, from the providers
 
 gen_chart_schema.py [--check] CHARTS
 
@@ -17,6 +21,8 @@ from typing import Any, Final
 
 import yaml
 
+from eso_api.kinds import GENERATOR_KINDS, provider_kinds
+from eso_api.references import GENERATORS_GROUP
 from eso_cli.providers import service_object
 from eso_operator.resolving.resolved import ServiceKey
 from eso_sdk.installed import installed, load
@@ -76,7 +82,8 @@ def main(arguments: list[str]) -> int:
         return 2
     charts = Path(folders[0])
     wanted = {folder / "values.schema.json": text for folder, text in rendered(charts).items()}
-    wanted[charts / "external-secrets" / "files" / "providers.yaml"] = served()
+    files = charts / "external-secrets" / "files"
+    wanted |= {files / "providers.yaml": served(), files / "providercrds.yaml": definitions()}
     stale = [path for path, text in wanted.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
     if check:
         for path in stale:
@@ -96,6 +103,20 @@ def served() -> str:
     }
     head = "# Written by `make gen`: what each provider serves, as annotations of its Service.\n"
     return head + yaml.safe_dump(annotations, width=float("inf"))
+
+
+def definitions() -> str:
+    """Return the CRDs that each provider defines, and those of v1 generators that it serves."""
+    table: dict[str, dict[str, list[str]]] = {}
+    for name, kinds in provider_kinds().items():
+        if (PROVIDERS / name).is_dir():
+            of_v1 = {info.kind.kind for info in load(name).kind_infos if info.kind.group == GENERATORS_GROUP}
+            table[name] = {
+                "crds": sorted(kind.crd_name for kind in kinds),
+                "v1Generators": sorted(kind.crd_name for kind in GENERATOR_KINDS if kind.name in of_v1),
+            }
+    head = "# Written by `make gen`: the CRDs of each provider, and those of the v1 generators that it serves.\n"
+    return head + yaml.safe_dump(table, width=float("inf"))
 
 
 def rendered(charts: Path) -> dict[Path, str]:
