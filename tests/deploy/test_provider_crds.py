@@ -22,6 +22,7 @@ pytestmark = pytest.mark.live
 CHARTS = Path(__file__).resolve().parents[2] / "deploy" / "charts"
 UMBRELLA, PROVIDER = CHARTS / "external-secrets", CHARTS / "eso-provider"
 NAMESPACE = RELEASE = "external-secrets"
+TEAM = "team"
 REGISTRY = "registry.example.com/eso"
 IMAGE: JsonObject = {"image": {"registry": REGISTRY}}
 OWN = {name: {kind.crd_name for kind in kinds} for name, kinds in provider_kinds().items()}
@@ -110,6 +111,7 @@ class Cluster:
 
     def __init__(self, server: KubeApiserver, binary: Path, folder: Path) -> None:
         self.helm = Helm(binary, folder, kubeconfig=server.kubeconfig, namespace=NAMESPACE)
+        self.teams = Helm(binary, folder, kubeconfig=server.kubeconfig, namespace=TEAM)
         self.kubectl = Kubectl(server, folder, namespace=NAMESPACE)
 
     def umbrella(self, **values: Any) -> str:
@@ -117,13 +119,16 @@ class Cluster:
         return self.helm(*command, values={**IMAGE, **values})
 
     def provider(self, release: str, **values: Any) -> str:
+        """Install or upgrade a provider as a release of its own, in the namespace of a team."""
         image = {"registry": REGISTRY, "tag": "1.0.0"}
         command = ("upgrade", "--install", "--create-namespace", release, str(PROVIDER))
-        return self.helm(*command, values={"name": "vault", "image": image, **values})
+        return self.teams(*command, values={"name": "vault", "image": image, **values})
 
     def store(self) -> None:
         """Write an object of a kind of the provider vault."""
-        self.kubectl("wait", "--for=condition=Established", "--timeout=60s", f"crd/{VAULTS}")
+        # The status does not exist at first, which `--for=condition=` takes for an error.
+        for state in ("jsonpath={.status.acceptedNames.kind}=Vault", "condition=Established"):
+            self.kubectl("wait", f"--for={state}", "--timeout=60s", f"crd/{VAULTS}")
         self.kubectl("apply", "-f", "-", stdin=VAULT)
 
     def stored(self) -> str:
@@ -144,8 +149,8 @@ class Cluster:
             owners.setdefault(metadata["annotations"]["meta.helm.sh/release-name"], set()).add(name)
         return owners
 
-    def rendered(self, release: str) -> set[str]:
-        manifest = self.helm("get", "manifest", release)
+    def rendered(self, helm: Helm, release: str) -> set[str]:
+        manifest = helm("get", "manifest", release)
         return set(crds_of([each for each in yaml.load_all(manifest, Loader=yaml.CSafeLoader) if each]))
 
 
@@ -177,7 +182,7 @@ def test_an_upgrade_from_all_crds_to_one_provider_loses_no_crd_and_no_object(clu
 
     assert cluster.stored() == store
     assert {name: crd["uid"] for name, crd in cluster.crds().items()} == everything
-    assert cluster.rendered(RELEASE) == set(everything), "it goes on to upgrade the CRDs that it owns"
+    assert cluster.rendered(cluster.helm, RELEASE) == set(everything), "it goes on to upgrade the CRDs that it owns"
 
     cluster.helm("uninstall", RELEASE)
     assert cluster.stored() == store
@@ -202,7 +207,7 @@ def test_two_releases_never_own_the_same_crd(cluster: Cluster) -> None:
     cluster.provider("vault-of-team")
     said = cluster.umbrella(providers={"vault": {"enabled": True}, "fake": {"enabled": True}})
 
-    theirs = f"CRDs of provider vault belong to Helm release {NAMESPACE}/vault-of-team and stay as they are"
+    theirs = f"CRDs of provider vault belong to Helm release {TEAM}/vault-of-team and stay as they are"
     assert theirs in said
     assert "of provider fake" not in said
     assert cluster.owners() == {"vault-of-team": OWN["vault"], RELEASE: CORE | OWN["fake"]}
@@ -210,13 +215,13 @@ def test_two_releases_never_own_the_same_crd(cluster: Cluster) -> None:
     cluster.umbrella(providers={"fake": {"enabled": True}})
     again = cluster.provider("fake-of-team", name="fake")
     assert f"CRDs of provider fake belong to Helm release {NAMESPACE}/{RELEASE} and stay" in again
-    assert cluster.rendered(RELEASE) == CORE | OWN["fake"]
-    assert cluster.rendered("fake-of-team") == set()
+    assert cluster.rendered(cluster.helm, RELEASE) == CORE | OWN["fake"]
+    assert cluster.rendered(cluster.teams, "fake-of-team") == set()
 
-    handed = ("--overwrite", f"meta.helm.sh/release-namespace={NAMESPACE}", "meta.helm.sh/release-name=fake-of-team")
+    handed = ("--overwrite", f"meta.helm.sh/release-namespace={TEAM}", "meta.helm.sh/release-name=fake-of-team")
     cluster.kubectl("annotate", "crd", "-l", "external-secrets.io/provider-name=fake", *handed)
     cluster.provider("fake-of-team", name="fake")
     cluster.umbrella(providers={"fake": {"enabled": True}})
-    assert cluster.rendered("fake-of-team") == OWN["fake"]
-    assert cluster.rendered(RELEASE) == CORE
+    assert cluster.rendered(cluster.teams, "fake-of-team") == OWN["fake"]
+    assert cluster.rendered(cluster.helm, RELEASE) == CORE
     assert set(cluster.crds()) == CORE | OWN["fake"] | OWN["vault"]
