@@ -40,7 +40,7 @@ class Presence(Enum):
 
 
 class ServedKinds:
-    """The kinds that the API server serves, for all missing kinds together: each API version is read once in a while."""
+    """The kinds that the API server serves. All missing kinds share it, and it reads an API version once in a while."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client

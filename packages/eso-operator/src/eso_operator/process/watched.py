@@ -2,7 +2,8 @@
 
 Our own kinds are watched from the start. A kind of a provider is watched from the first reference to it, if the API
 server serves it. A kind that is not served is looked up again every few seconds, with one request for all such kinds of
-an API version, until no object has asked for it for an hour. Objects of providers and generators are cached as plain JSON, because their specs are sent unchanged.
+an API version, until no object has asked for it for an hour. Objects of providers and generators are cached as plain
+JSON, because their specs are sent unchanged.
 """
 
 from __future__ import annotations
