@@ -225,3 +225,19 @@ def test_two_releases_never_own_the_same_crd(cluster: Cluster) -> None:
     assert cluster.rendered(cluster.teams, "fake-of-team") == OWN["fake"]
     assert cluster.rendered(cluster.helm, RELEASE) == CORE
     assert set(cluster.crds()) == CORE | OWN["fake"] | OWN["vault"]
+
+
+@pytest.mark.slow
+def test_crds_that_kubectl_made_stay_with_it_until_helm_takes_them_over(cluster: Cluster, tmp_path: Path) -> None:
+    crds = tmp_path / "crds.yaml"
+    files = [CHARTS.parent / "crds" / f"{name}.yaml" for name in sorted(CORE | OWN["vault"])]
+    crds.write_text("".join(file.read_text() for file in files))
+    cluster.kubectl("create", "-f", str(crds))
+
+    assert "CRDs of provider vault belong to no Helm release and stay as they are" in cluster.provider("vault-of-team")
+    assert cluster.rendered(cluster.teams, "vault-of-team") == set()
+
+    command = ("upgrade", "--install", "--create-namespace", RELEASE, str(UMBRELLA))
+    assert "exists and cannot be imported" in cluster.helm.fails(*command, values=enabled("vault"))
+    cluster.helm(*command, "--take-ownership", values=enabled("vault"))
+    assert cluster.rendered(cluster.helm, RELEASE) == CORE | OWN["vault"]

@@ -17,11 +17,11 @@ Helm release {{ $namespace }}/{{ $name }}
 {{- end }}
 {{- end }}
 
-{{/* Whether this release has the CRD of a provider: list ROOT NAME WANTED. Two releases never have the same one, which Helm
-     would refuse; and a release goes on to upgrade each CRD that it owns, also after its provider was disabled. */}}
+{{/* Whether this release has the CRD of a provider: list ROOT NAME OWNERS, with the owners that may lose it to this release.
+     Two releases never have the same one, which Helm would refuse; and a release goes on to upgrade each CRD that it owns,
+     also after its provider was disabled. */}}
 {{- define "eso.hasProviderCrd" -}}
-{{- $owner := include "eso.crdOwner" (list (index . 0) (index . 1)) }}
-{{- if or (eq $owner "this release") (and (index . 2) (eq $owner "")) }}true{{ end }}
+{{- if has (include "eso.crdOwner" (list (index . 0) (index . 1))) (append (index . 2) "this release") }}true{{ end }}
 {{- end }}
 
 {{/* A CRD as an object of this release, which Helm never deletes: list ROOT NAME. */}}
@@ -38,15 +38,16 @@ Helm release {{ $namespace }}/{{ $name }}
 {{ toYaml $crd }}
 {{ end }}
 
-{{/* A line for each owner of CRDs of these providers, other than this release: list ROOT NAMES. */}}
+{{/* A line for each owner of CRDs of these providers that keeps them: list ROOT NAMES OWNERS, as above. */}}
 {{- define "eso.crdNotes" -}}
 {{- $root := index . 0 }}
+{{- $owners := append (index . 2) "this release" }}
 {{- $table := fromYaml ($root.Files.Get "files/providercrds.yaml") }}
 {{- range $provider := index . 1 }}
 {{- $others := dict }}
 {{- range $name := dig $provider "crds" list $table }}
 {{- $owner := include "eso.crdOwner" (list $root $name) }}
-{{- if not (has $owner (list "" "this release")) }}
+{{- if not (has $owner $owners) }}
 {{- $_ := set $others $owner true }}
 {{- end }}
 {{- end }}
