@@ -36,7 +36,7 @@ Helm release {{ $namespace }}/{{ $name }}
 {{- end }}
 ---
 {{ toYaml $crd }}
-{{ end }}
+{{- end }}
 
 {{/* A line for each owner of CRDs of these providers that keeps them: list ROOT NAMES OWNERS, as above. */}}
 {{- define "eso.crdNotes" -}}
