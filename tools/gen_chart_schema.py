@@ -3,6 +3,7 @@
     values.schema.json    from values.yaml
     providers.yaml        what each provider serves, from the providers
     providercrds.yaml     the CRDs of each provider, from the providers
+    .helmignore           the CRDs of the core, which the chart of one provider does not need
 
 gen_chart_schema.py [--check] CHARTS
 
@@ -21,7 +22,7 @@ from typing import Any, Final
 
 import yaml
 
-from eso_api.kinds import GENERATOR_KINDS, provider_kinds
+from eso_api.kinds import GENERATOR_KINDS, KINDS, provider_kinds
 from eso_api.references import GENERATORS_GROUP
 from eso_cli.providers import service_object
 from eso_operator.resolving.resolved import ServiceKey
@@ -84,6 +85,7 @@ def main(arguments: list[str]) -> int:
     wanted = {folder / "values.schema.json": text for folder, text in rendered(charts).items()}
     files = charts / "external-secrets" / "files"
     wanted |= {files / "providers.yaml": served(), files / "providercrds.yaml": definitions()}
+    wanted[charts / "eso-provider" / ".helmignore"] = unneeded()
     stale = [path for path, text in wanted.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
     if check:
         for path in stale:
@@ -117,6 +119,12 @@ def definitions() -> str:
             }
     head = "# Written by `make gen`: the CRDs of each provider, and those of the v1 generators that it serves.\n"
     return head + yaml.safe_dump(table, width=float("inf"))
+
+
+def unneeded() -> str:
+    """Return the CRDs of the core, which Helm would store with each revision of the release of a provider."""
+    head = "# Written by `make gen`: the CRDs of the core, which Helm would store with each revision of a release.\n"
+    return head + "".join(f"files/crds/{name}.yaml\n" for name in sorted(kind.crd_name for kind in KINDS))
 
 
 def rendered(charts: Path) -> dict[Path, str]:
