@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +23,7 @@ from kuberun.testing.kubectl import Kubectl
 pytestmark = pytest.mark.live
 
 CHARTS = Path(__file__).resolve().parents[2] / "deploy" / "charts"
+GUIDE = CHARTS.parents[1] / "docs" / "guides" / "install.md"
 UMBRELLA, PROVIDER = CHARTS / "external-secrets", CHARTS / "eso-provider"
 NAMESPACE = RELEASE = "external-secrets"
 TEAM = "team"
@@ -113,6 +117,23 @@ class Cluster:
         self.helm = Helm(binary, folder, kubeconfig=server.kubeconfig, namespace=NAMESPACE)
         self.teams = Helm(binary, folder, kubeconfig=server.kubeconfig, namespace=TEAM)
         self.kubectl = Kubectl(server, folder, namespace=NAMESPACE)
+        self._environment = {**os.environ, "KUBECONFIG": str(server.kubeconfig), "HOME": str(folder)}
+
+    def guide(self, begin: str, words: dict[str, str]) -> str:
+        """Run the block of the guide that begins so, with other words, as a person would; return the output."""
+        (block,) = re.findall(rf"^```sh\n({re.escape(begin)}.*?)^```", GUIDE.read_text(), re.DOTALL | re.MULTILINE)
+        for word, instead in words.items():
+            block = block.replace(word, instead)
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", block],
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, f"{block}\n{done.stderr}"
+        return done.stdout
 
     def umbrella(self, **values: Any) -> str:
         command = ("upgrade", "--install", "--create-namespace", RELEASE, str(UMBRELLA))
@@ -195,7 +216,8 @@ def test_an_administrator_removes_the_crds_of_a_disabled_provider_for_good(clust
     cluster.umbrella(providers={"fake": {"enabled": True}})
     assert cluster.stored()
 
-    cluster.kubectl("delete", "crd", "-l", "external-secrets.io/provider-name=vault")
+    said = cluster.guide("for crd in ", {})
+    assert "main" in said, "it lists the objects that would be lost"
     cluster.umbrella(providers={"fake": {"enabled": True}})
 
     assert set(cluster.crds()) == CORE | OWN["fake"]
@@ -218,8 +240,7 @@ def test_two_releases_never_own_the_same_crd(cluster: Cluster) -> None:
     assert cluster.rendered(cluster.helm, RELEASE) == CORE | OWN["fake"]
     assert cluster.rendered(cluster.teams, "fake-of-team") == set()
 
-    handed = ("--overwrite", f"meta.helm.sh/release-namespace={TEAM}", "meta.helm.sh/release-name=fake-of-team")
-    cluster.kubectl("annotate", "crd", "-l", "external-secrets.io/provider-name=fake", *handed)
+    cluster.guide("kubectl annotate crd", {"vault": "fake", "NEW": "fake-of-team", "NAMESPACE": TEAM})
     cluster.provider("fake-of-team", name="fake")
     cluster.umbrella(providers={"fake": {"enabled": True}})
     assert cluster.rendered(cluster.teams, "fake-of-team") == OWN["fake"]
