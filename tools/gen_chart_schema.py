@@ -1,4 +1,9 @@
-"""Write the generated files of the charts: values.schema.json from values.yaml, providers.yaml from the providers.
+"""Write the generated files of the charts.
+
+    values.schema.json    from values.yaml
+    providers.yaml        what each provider serves, from the providers
+    providercrds.yaml     the CRDs of each provider, from the providers
+    .helmignore           the CRDs of the core, which the chart of one provider does not need
 
 gen_chart_schema.py [--check] CHARTS
 
@@ -17,6 +22,8 @@ from typing import Any, Final
 
 import yaml
 
+from eso_api.kinds import GENERATOR_KINDS, KINDS, provider_kinds
+from eso_api.references import GENERATORS_GROUP
 from eso_cli.providers import service_object
 from eso_operator.resolving.resolved import ServiceKey
 from eso_sdk.installed import installed, load
@@ -76,7 +83,9 @@ def main(arguments: list[str]) -> int:
         return 2
     charts = Path(folders[0])
     wanted = {folder / "values.schema.json": text for folder, text in rendered(charts).items()}
-    wanted[charts / "external-secrets" / "files" / "providers.yaml"] = served()
+    files = charts / "external-secrets" / "files"
+    wanted |= {files / "providers.yaml": served(), files / "providercrds.yaml": definitions()}
+    wanted[charts / "eso-provider" / ".helmignore"] = unneeded()
     stale = [path for path, text in wanted.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
     if check:
         for path in stale:
@@ -96,6 +105,26 @@ def served() -> str:
     }
     head = "# Written by `make gen`: what each provider serves, as annotations of its Service.\n"
     return head + yaml.safe_dump(annotations, width=float("inf"))
+
+
+def definitions() -> str:
+    """Return the CRDs that each provider defines, and those of v1 generators that it serves."""
+    table: dict[str, dict[str, list[str]]] = {}
+    for name, kinds in provider_kinds().items():
+        if (PROVIDERS / name).is_dir():
+            of_v1 = {info.kind.kind for info in load(name).kind_infos if info.kind.group == GENERATORS_GROUP}
+            table[name] = {
+                "crds": sorted(kind.crd_name for kind in kinds),
+                "v1Generators": sorted(kind.crd_name for kind in GENERATOR_KINDS if kind.name in of_v1),
+            }
+    head = "# Written by `make gen`: the CRDs of each provider, and those of the v1 generators that it serves.\n"
+    return head + yaml.safe_dump(table, width=float("inf"))
+
+
+def unneeded() -> str:
+    """Return the CRDs of the core, which Helm would store with each revision of the release of a provider."""
+    head = "# Written by `make gen`: the CRDs of the core, which Helm would store with each revision of a release.\n"
+    return head + "".join(f"files/crds/{name}.yaml\n" for name in sorted(kind.crd_name for kind in KINDS))
 
 
 def rendered(charts: Path) -> dict[Path, str]:

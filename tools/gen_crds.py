@@ -34,10 +34,15 @@ def main(arguments: list[str]) -> int:
 
 def rendered() -> dict[str, str]:
     """Return file name and content for every CRD, by name."""
-    from eso_api.kinds import installed_kinds
+    from eso_api.kinds import KINDS, provider_kinds
     from eso_api.manifests import crd_yaml
 
-    return {f"{kind.crd_name}.yaml": HEADER + crd_yaml(kind) for kind in installed_kinds()}
+    owned = {"": KINDS, **provider_kinds()}
+    return {
+        f"{kind.crd_name}.yaml": HEADER + crd_yaml(kind, provider=provider)
+        for provider, kinds in owned.items()
+        for kind in kinds
+    }
 
 
 def _report(stale: list[Path]) -> int:

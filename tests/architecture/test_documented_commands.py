@@ -80,6 +80,13 @@ BLOCKS: Final[dict[str, dict[str, Run | Because]]] = {
         "helm install external-secrets deploy/charts/external-secrets --namespace external-secrets": HELM,
         "helm install external-secrets deploy/charts/external-secrets --namespace team-a": HELM,
         "helm install weather": HELM,
+        "kubectl annotate crd -l": Run(
+            "tests/deploy/test_provider_crds.py", "test_two_releases_never_own_the_same_crd"
+        ),
+        "for crd in": Run(
+            "tests/deploy/test_provider_crds.py",
+            "test_an_administrator_removes_the_crds_of_a_disabled_provider_for_good",
+        ),
         "eso provider list --needed": Because(
             "other tests run this command", "packages/eso-cli/tests/test_provider_list.py"
         ),

@@ -97,7 +97,7 @@ def test_helm_renders_what_our_own_renderer_does(helm: Helm, operator_chart: Cha
 
 
 def test_every_crd_is_rendered_as_it_is_and_kept(helm: Helm) -> None:
-    switched = {"annotations": {"a": "b"}, "createPushSecret": False}
+    switched = {"annotations": {"a": "b"}, "createPushSecret": False, "providers": ALL}
     objects = helm.template("external-secrets", UMBRELLA, **IMAGE, crds=switched)
     crds = {each["metadata"]["name"]: each for each in objects if each["kind"] == "CustomResourceDefinition"}
     files = {file.stem: file.read_text() for file in (CHARTS.parent / "crds").glob("*.yaml")}

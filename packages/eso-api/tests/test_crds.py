@@ -12,7 +12,16 @@ import yaml
 
 from eso_api.clustersecretstore import CLUSTER_SECRET_STORE
 from eso_api.crd import crds
-from eso_api.kinds import GENERATOR_KINDS, KINDS, AnyKind, KindClashError, installed_kinds, kinds_by_name
+from eso_api.kinds import (
+    GENERATOR_KINDS,
+    KINDS,
+    V2_KINDS,
+    AnyKind,
+    KindClashError,
+    installed_kinds,
+    kinds_by_name,
+    provider_kinds,
+)
 from eso_api.manifests import crd_yaml
 from eso_api.references import GENERATOR_KINDS as GENERATOR_NAMES
 from eso_api.secretstore import SECRET_STORE
@@ -417,6 +426,28 @@ def test_cluster_kinds_are_cluster_scoped_and_the_others_are_not() -> None:
 
 def test_there_are_seventeen_generators() -> None:
     assert len(GENERATOR_KINDS) == 17
+
+
+def test_each_kind_belongs_to_the_core_or_to_one_provider() -> None:
+    by_provider = provider_kinds()
+
+    assert {"vault", "aws", "generators"} <= set(by_provider)
+    assert sorted(kind.crd_name for kind in by_provider["vault"]) == [
+        "clusteropenbaos.provider.secretstore.external-secrets.io",
+        "clustervaults.provider.secretstore.external-secrets.io",
+        "openbaos.provider.secretstore.external-secrets.io",
+        "vaultdynamicsecrets.provider.generator.external-secrets.io",
+        "vaults.provider.secretstore.external-secrets.io",
+    ]
+    parts = [*KINDS, *(kind for kinds in by_provider.values() for kind in kinds)]
+    assert sorted(kind.crd_name for kind in parts) == [kind.crd_name for kind in installed_kinds()]
+
+
+def test_the_core_has_every_kind_of_the_operator_in_go_and_eight_of_its_own() -> None:
+    of_go = [kind for kind in KINDS if kind.group in {"external-secrets.io", "generators.external-secrets.io"}]
+
+    assert len([kind for kind in of_go if kind not in V2_KINDS]) == 25
+    assert len(KINDS) == 33
 
 
 def test_the_core_lists_no_kind_of_a_provider() -> None:

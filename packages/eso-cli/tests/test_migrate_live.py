@@ -47,6 +47,7 @@ in_loop = pytest.mark.asyncio(loop_scope="module")
 V2 = SECRET_STORE_V2.resource().api_version
 KINDS = {(kind.group, kind.name): kind.resource() for kind in installed_kinds()}
 KINDS |= {("", "Namespace"): NAMESPACES, ("", "Secret"): SECRETS}
+CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
 VALUE = "a-value-that-is-printed-nowhere"
 
 
@@ -187,6 +188,35 @@ async def test_forth_and_back_no_secret_is_written_and_no_value_is_printed(
     assert parent is not None
     assert parent["spec"]["externalSecretSpec"]["secretStoreRef"] == {"kind": "ClusterSecretStore", "name": "central"}
     assert VALUE not in forth + back
+
+
+@in_loop
+async def test_a_cluster_without_the_crds_of_a_provider_is_told_how_to_get_them(
+    product: Product, capsys: pytest.CaptureFixture[str]
+) -> None:
+    vaults = KINDS["provider.secretstore.external-secrets.io", "Vault"]
+    name = f"{vaults.plural}.{vaults.group}"
+    crd = await product.client.get(raw(CRDS), ObjectKey("", name))
+    place = obj("v1", "Namespace", "no-crds")
+    vault = {"server": "https://vault.example.com", "auth": {"tokenSecretRef": {"name": "t", "key": "t"}}}
+    of_v1 = obj("external-secrets.io/v1", "SecretStore", "s", "no-crds", spec={"provider": {"vault": vault}})
+    await product.apply(place, of_v1)
+    await product.client.delete(raw(CRDS), ObjectKey("", name))
+    try:
+        dry = await product.migrate()
+        said_dry = capsys.readouterr().err
+        applied = await product.migrate(apply=True, timeout=1.0)
+        said = capsys.readouterr().out
+    finally:
+        fresh = {**crd, "metadata": {"name": name, "labels": crd["metadata"]["labels"]}}
+        await product.client.create(raw(CRDS), {key: value for key, value in fresh.items() if key != "status"})
+        await product.client.delete(raw(SECRET_STORE.resource()), ObjectKey("no-crds", "s"))
+
+    lacks = f"the cluster has no {name}: set providers.vault.enabled=true"
+    assert (dry, applied) == (DONE, LEFT)
+    assert lacks in said_dry
+    assert f"SecretStore no-crds/s: {lacks}" in said
+    assert "`eso crds --provider vault | kubectl apply -f -`" in said
 
 
 GUIDE = Path(__file__).resolve().parents[3] / "docs" / "guides" / "migrate-to-v2.md"

@@ -28,6 +28,11 @@
 {{- fail (printf "extraProviders.%s: this chart has a provider of that name: use providers.%s, or another name." $name $name) }}
 {{- end }}
 {{- end }}
+{{- range $name := default list (dig "providers" list (default dict $values.crds)) }}
+{{- if not (has $name (without (keys $known) "shared")) }}
+{{- fail (printf "crds.providers: this chart has no CRDs of a provider %s, only of %s." $name (without (keys $known | sortAlpha) "shared" | join ", ")) }}
+{{- end }}
+{{- end }}
 {{- range $name := (fromJson (include "eso.shared" .)).names }}
 {{- if not (or (hasKey $values.providers $name) (dig "shared" "image" "repository" "" $values.providers)) }}
 {{- fail (printf "providers.shared.names: the image eso-providers has no provider %s, only %s; correct the name, or set providers.shared.image.repository to an image of your own that has it." $name (without (keys $known | sortAlpha) "shared" | join ", ")) }}

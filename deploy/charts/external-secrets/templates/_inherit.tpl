@@ -55,3 +55,9 @@
 {{- $shared := dig "shared" dict (default dict .Values.providers) }}
 {{- toJson (dict "names" (ternary (dig "names" list $shared) list (dig "enabled" false $shared))) }}
 {{- end }}
+
+{{/* The names of the providers whose CRDs this release installs, as JSON. */}}
+{{- define "eso.crdProviders" -}}
+{{- $more := default list (dig "providers" list (default dict .Values.crds)) }}
+{{- toJson (dict "names" (concat (fromJson (include "eso.alone" .)).names (fromJson (include "eso.shared" .)).names $more | uniq)) }}
+{{- end }}

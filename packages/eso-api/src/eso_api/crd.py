@@ -18,6 +18,8 @@ T = TypeVar("T", bound=Object)
 CATEGORY: Final = "external-secrets"
 GENERATOR_CATEGORY: Final = "external-secrets-generators"
 COMPONENT_LABEL: Final = {"external-secrets.io/component": "controller"}
+PROVIDER_NAME_LABEL: Final = "external-secrets.io/provider-name"
+"""On the CRDs of a provider, so that an administrator can list or delete them together."""
 
 _READY: Final = '.status.conditions[?(@.type=="Ready")]'
 

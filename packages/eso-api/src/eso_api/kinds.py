@@ -100,22 +100,37 @@ class KindClashError(ValueError):
 
 
 def installed_kinds(broken: Callable[[str, Exception], None] | None = None) -> tuple[AnyKind, ...]:
-    """Return the kinds of the core and of every installed provider, by CRD name.
+    """Return the kinds of the core and of every installed provider, by CRD name; `provider_kinds` explains `broken`."""
+    kinds = kinds_by_name({}, KINDS)
+    for added in provider_kinds(broken).values():
+        kinds = kinds_by_name(kinds, added)
+    return tuple(kinds[name] for name in sorted(kinds))
+
+
+def provider_kinds(broken: Callable[[str, Exception], None] | None = None) -> dict[str, tuple[AnyKind, ...]]:
+    """Return the kinds that each installed provider defines, by its name; `KINDS` has those of the core.
+
+    The CRDs of the core are in every cluster, those of a provider only in clusters that use the provider.
 
     A provider that cannot be imported, or whose kinds clash with others, is reported to `broken` and left out. Without
     `broken`, its error is raised.
     """
     from importlib.metadata import entry_points  # most processes never look for installed providers
 
-    kinds = kinds_by_name({}, KINDS)
+    known_kinds = kinds_by_name({}, KINDS)
+    found: dict[str, tuple[AnyKind, ...]] = {}
     for entry_point in sorted(entry_points(group=ENTRY_POINTS), key=lambda each: each.name):
         try:
-            kinds = kinds_by_name(kinds, entry_point.load())
+            added = entry_point.load()
+            known_kinds = kinds_by_name(known_kinds, added)
         except Exception as problem:  # the provider's own code, which may raise anything
             if broken is None:
                 raise
             broken(entry_point.name, problem)
-    return tuple(kinds[name] for name in sorted(kinds))
+        else:
+            own = tuple(kind for kind in added if kind not in KINDS)
+            found[entry_point.name] = (*found.get(entry_point.name, ()), *own)
+    return found
 
 
 def kinds_by_name(known_kinds: Mapping[str, AnyKind], added: Iterable[AnyKind]) -> dict[str, AnyKind]:

@@ -6,14 +6,16 @@ from typing import Any
 
 import yaml
 
+from eso_api.crd import PROVIDER_NAME_LABEL
 from eso_api.kinds import AnyKind
 
 
-def crd_yaml(kind: AnyKind) -> str:
-    """Return one CRD as a YAML document, without a separator."""
-    return yaml.dump(
-        kind.crd(), Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=120, allow_unicode=True
-    )
+def crd_yaml(kind: AnyKind, *, provider: str = "") -> str:
+    """Return one CRD as a YAML document, without a separator; that of a provider's kind has a label with its name."""
+    crd = kind.crd()
+    if provider:
+        crd["metadata"]["labels"][PROVIDER_NAME_LABEL] = provider
+    return yaml.dump(crd, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=120, allow_unicode=True)
 
 
 class _Dumper(yaml.CSafeDumper):

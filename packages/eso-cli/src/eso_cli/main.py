@@ -77,20 +77,33 @@ def eso(
 
 
 @commands.command()
-def crds() -> None:
-    """Print every CustomResourceDefinition as YAML, ready for `kubectl apply -f -`.
+def crds(
+    *,
+    provider: Annotated[
+        list[str] | None,
+        typer.Option(help="Print the CRDs of this provider only. Repeatable.", autocompletion=complete_provider),
+    ] = None,
+    core: Annotated[
+        bool, typer.Option("--core", help="Print the CRDs of the core; with --provider, these too.")
+    ] = False,
+) -> None:
+    """Print CustomResourceDefinitions as YAML, ready for `kubectl apply -f -`: by default those of all installed kinds.
 
+    A cluster needs those of the core and of the providers that it uses.
     The kinds of a provider that cannot be loaded are left out; a warning names it.
     """
-    from eso_api.kinds import installed_kinds
-    from eso_api.manifests import crd_yaml
+    from eso_cli.crds import UnknownProviderError, printed
     from eso_sdk.installed import unloadable
 
     def warn(name: str, problem: Exception) -> None:
         echo(f"eso crds: {unloadable(name, problem)}", err=True)
 
-    for kind in installed_kinds(warn):
-        echo(f"---\n{crd_yaml(kind)}", nl=False)
+    try:
+        for document in printed(provider or (), core=core, broken=warn):
+            echo(document, nl=False)
+    except UnknownProviderError as problem:
+        echo(f"eso crds: {problem}", err=True)
+        raise typer.Exit(2) from None
 
 
 @commands.command(context_settings={"allow_extra_args": True})

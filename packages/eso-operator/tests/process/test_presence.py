@@ -29,13 +29,19 @@ FORBIDDEN = Forbidden(403, "Forbidden", "not for you")
 
 @dataclass
 class Server:
-    """A server with one thing, which refuses every request for it with `error` for as long as that is set."""
+    """A server with one thing, which refuses every request for it with `error` for as long as that is set.
+
+    It always serves other kinds of the same API version.
+    """
 
     error: ApiError | None = None
     asked: list[str] = field(default_factory=list)
 
     async def request(self, request: Request) -> bytes:
         self.asked.append(request.path)
+        if request.path == THINGS.root:
+            served = ["others", *([] if isinstance(self.error, NotServed) else [THINGS.plural])]
+            return json.dumps({"resources": [{"name": name, "kind": name.title()} for name in served]}).encode()
         if self.error is not None:
             raise self.error
         return json.dumps({"metadata": {"resourceVersion": "1"}, "items": [document(THINGS, "one", "team")]}).encode()
@@ -96,6 +102,52 @@ async def test_an_optional_kind_has_no_objects_until_it_can_be_listed(error: Api
     assert kept, "a kind that was there once keeps its objects: an API server that restarts may lack it for a moment"
     said = [line["event"] for line in lines if line["event"].startswith("kind ")]
     assert said == [f"{words}: it is left out until that changes", "kind is there now"]
+
+
+async def test_fifty_missing_kinds_cost_one_request_in_a_while_and_each_is_found_when_it_appears() -> None:
+    server = Server(UNSERVED)
+    clock = VirtualClock()
+    watched = WatchedKinds(Client(server), clock)
+    plurals = [THINGS.plural, *(f"things{number}" for number in range(49))]
+    informers = [watched.add(raw(replace(THINGS, plural=each)), presence=Presence.OPTIONAL) for each in plurals]
+
+    async with asyncio.TaskGroup() as group:
+        running = [group.create_task(informer.run()) for informer in informers]
+        await clock.advance(1.0)
+        server.asked.clear()
+        await clock.advance(100 * LOOK_AGAIN_SECONDS)
+        asked = list(server.asked)
+        server.error = None
+        await clock.advance(LOOK_AGAIN_SECONDS)
+        found = [informer.cache.get(ObjectKey("team", "one")) is not None for informer in informers]
+        for task in running:
+            task.cancel()
+
+    assert asked == [THINGS.root] * 100
+    assert found == [True, *([False] * 49)]
+
+
+async def test_without_the_right_to_discover_kinds_each_missing_kind_is_tried() -> None:
+    class Undiscoverable(Server):
+        async def request(self, request: Request) -> bytes:
+            if request.path == THINGS.root:
+                raise FORBIDDEN
+            return await super().request(request)
+
+    server = Undiscoverable(UNSERVED)
+    story = Story(server, Presence.OPTIONAL)
+
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(story.informer.run())
+        await story.clock.advance(10 * LOOK_AGAIN_SECONDS)
+        tried = server.asked.count(THINGS.path())
+        server.error = None
+        await story.clock.advance(LOOK_AGAIN_SECONDS)
+        there = story.knows_it
+        running.cancel()
+
+    assert tried == 1 + 1 + 10, "the first list, the first check, and one check in a while"
+    assert there
 
 
 async def test_a_kind_that_is_off_is_never_asked_for() -> None:

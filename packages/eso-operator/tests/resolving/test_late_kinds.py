@@ -139,6 +139,23 @@ async def test_no_more_than_so_many_kinds_are_looked_for() -> None:
     assert cluster.server.asked == [f"/apis/example.com/v{number}" for number in range(8, MAX_MISSING + 8)]
 
 
+async def test_missing_kinds_of_one_api_version_are_looked_for_with_one_request() -> None:
+    cluster = Cluster(Server())
+    async with cluster.running():
+        for number in range(MAX_MISSING - 1):
+            await cluster.watched.include(KindId("example.com", "v1", f"Gadget{number}"))
+        await cluster.watched.include(WIDGET)
+        cluster.server.asked.clear()
+
+        await cluster.clock.advance(FIVE_SECONDS)
+        asked = list(cluster.server.asked)
+        cluster.server.installed = True
+        await cluster.clock.advance(FIVE_SECONDS)
+
+    assert asked == ["/apis/example.com/v1"]
+    assert cluster.appeared == [WIDGET]
+
+
 @dataclass
 class Slow(Server):
     """It serves Widgets, but listing them never ends."""

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from eso_api.kinds import AnyKind
+from eso_cli.crds import missing_crds
 from eso_cli.migrate.convert import MADE_BY, Converted
 from eso_cli.migrate.inventory import CORE_KINDS, V2_GENERATORS, V2_STORES, Id, Inventory, id_of, spec_of
 from eso_cli.migrate.plan import Left, Switch
@@ -37,20 +38,28 @@ class Cluster:
         self.seconds = seconds
         self._kinds: tuple[AnyKind, ...] = (*CORE_KINDS, *kinds)
         self._resources = {(kind.group, kind.name): kind.resource() for kind in self._kinds}
+        self._missing: dict[tuple[str, str], AnyKind] = {}
 
     async def inventory(self) -> Inventory:
         """List every object that matters. A kind that is not installed has none."""
         inventory = Inventory()
+        self._missing.clear()
         for kind in self._kinds:
             try:
                 listed = await self.client.list(raw(kind.resource()))
             except NotFound:  # of a list: the kind itself
+                self._missing[kind.group, kind.name] = kind
                 continue
             for item in listed.items:
                 if not isinstance(item, Malformed):
                     # Items of a list carry neither apiVersion nor kind.
                     inventory.add({"apiVersion": kind.resource().api_version, "kind": kind.name, **item})
         return inventory
+
+    def missing_for(self, objects: Iterable[JsonObject]) -> list[str]:
+        """Return a sentence about each missing CRD that the objects need, as of the last inventory."""
+        needed = dict.fromkeys((id_of(obj).group, id_of(obj).kind) for obj in objects)
+        return missing_crds(self._missing[each] for each in needed if each in self._missing)
 
     def resource(self, one: Id) -> Resource:
         return self._resources[one.group, one.kind]
@@ -59,6 +68,9 @@ class Cluster:
         """Create or update the v2 objects; return those that the API server refused, with the reason."""
         refused = []
         for each in converted:
+            if missing := self.missing_for(each.made):
+                refused.append((each, "; ".join(missing)))
+                continue
             try:
                 for obj in each.made:
                     kind = raw(self.resource(id_of(obj)))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from eso_cli.connecting import connected
+from eso_cli.crds import by_provider, how_to_get
 from eso_cli.documents import InputError
 from eso_cli.migrate import probes
 from eso_cli.migrate.bridges import Bridges, installed_bridges
@@ -74,7 +75,14 @@ async def run(options: Options, clock: Clock | None = None) -> int:
     try:
         bridges = installed_bridges(_warn)
         if options.files:
-            return _written(_planned(options, read_files(options.files), bridges), options)
+            plan = _planned(options, read_files(options.files), bridges)
+            code = _written(plan, options)
+            made = {(id_of(obj).group, id_of(obj).kind) for obj in plan.made}
+            for provider in by_provider(kind for kind in bridges.kinds if (kind.group, kind.name) in made):
+                _warn(
+                    f"these objects need the CRDs of provider {provider}; if they are missing: {how_to_get(provider)}"
+                )
+            return code
         async with connected(options.kubeconfig, options.context, command="migrate", field_manager=MADE_BY) as (
             client,
             _,
@@ -83,7 +91,10 @@ async def run(options: Options, clock: Clock | None = None) -> int:
             inventory = await cluster.inventory()
             plan = _planned(options, inventory, bridges)
             if not options.apply:
-                return _written(plan, options)
+                code = _written(plan, options)
+                for problem in cluster.missing_for(plan.made):
+                    _warn(f"before you apply these objects: {problem}")
+                return code
             return await _Applied(cluster, inventory, options).carry_out(plan)
     except (InputError, KubeError) as problem:
         return _refuse(str(problem))

@@ -87,7 +87,8 @@ class Eyes:
         try:
             return await self.client.get(kind, key)
         except NotServed:
-            return Sight(resource.kind, key, Look.ABSENT, f"the API server does not know {resource}; apply the CRDs")
+            why = f"the API server does not know {resource}; enable the provider that has its CRD, or apply the CRD"
+            return Sight(resource.kind, key, Look.ABSENT, why)
         except NotFound:
             return Sight(resource.kind, key, Look.ABSENT, "does not exist")
         except ApiError as problem:

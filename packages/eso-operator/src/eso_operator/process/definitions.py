@@ -20,7 +20,7 @@ from kuberun.errors import ApiError
 from kuberun.health import Healthy, Unhealthy, Verdict
 
 _LOOK_AGAIN_SECONDS: Final = 5.0
-_REMEDY: Final = "apply those of this release, in deploy/crds or printed by `eso crds`"
+_REMEDY: Final = "apply those of this release, in deploy/crds or printed by `eso crds --core`"
 
 _log = structlog.get_logger(__name__)
 

@@ -2,7 +2,7 @@
 
     REQUIRED    the operator is not ready without the kind
     OPTIONAL    a kind that is not served, or that the operator may not list, has no objects; it is logged once and
-                watched as soon as it can be listed
+                watched as soon as it can be listed. One discovery request covers all missing kinds of an API version
     OFF         no request is sent for the kind; it has no objects
 
 A kind that was listed once stays watched: a later error keeps its objects, because an API server that restarts may
@@ -17,9 +17,11 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from enum import Enum
 from typing import Final, Generic, TypeVar
 
+from eso_operator.targets.discovery import served_resources
 from kubebase.clock import Clock
 from kubebase.meta import Malformed, Page, Resource
 from kubebase.plainlogs import structlog
+from kuberun.client import Client
 from kuberun.errors import ApiError, Forbidden, NotServed
 from kuberun.watch import Source
 
@@ -37,13 +39,49 @@ class Presence(Enum):
     OFF = "off"
 
 
-def present(source: Source[T], resource: Resource, presence: Presence, clock: Clock) -> Source[T]:
+class ServedKinds:
+    """The kinds that the API server serves. All missing kinds share it, and it reads an API version once in a while."""
+
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+        self._reading = asyncio.Lock()
+        self._served: dict[str, frozenset[str] | None] = {}
+        self._read_at: dict[str, float] = {}
+
+    async def has(self, resource: Resource) -> bool:
+        """Return whether a kind may be served, as of LOOK_AGAIN_SECONDS ago at most."""
+        version = resource.api_version
+        async with self._reading:
+            if self._remaining(version) <= 0:
+                self._served[version] = await self._read(version)
+                self._read_at[version] = self._clock.monotonic()
+            served = self._served[version]
+            return served is None or resource.plural in served
+
+    async def _read(self, version: str) -> frozenset[str] | None:
+        """Return the plural names; None if they may not be read, so that each kind has to be tried."""
+        try:
+            return frozenset(each.plural for each in await served_resources(self._client, version))
+        except Forbidden:
+            return None
+
+    async def wait(self, resource: Resource) -> None:
+        """Wait until `has` reads again. Kinds of one API version wait for the same moment and share that request."""
+        await self._clock.sleep(self._remaining(resource.api_version))
+
+    def _remaining(self, version: str) -> float:
+        read_at = self._read_at.get(version)
+        return 0.0 if read_at is None else read_at + LOOK_AGAIN_SECONDS - self._clock.monotonic()
+
+
+def present(source: Source[T], resource: Resource, presence: Presence, served: ServedKinds) -> Source[T]:
     """Return a source that treats a missing kind as its presence says."""
     match presence:
         case Presence.REQUIRED:
             return source
         case Presence.OPTIONAL:
-            return _IfServed(source, resource, clock)
+            return _IfServed(source, resource, served)
         case Presence.OFF:
             return _Unused(source)
 
@@ -51,10 +89,10 @@ def present(source: Source[T], resource: Resource, presence: Presence, clock: Cl
 class _IfServed(Generic[T]):
     """A source that is empty for as long as its kind cannot be listed."""
 
-    def __init__(self, whole: Source[T], resource: Resource, clock: Clock) -> None:
+    def __init__(self, whole: Source[T], resource: Resource, served: ServedKinds) -> None:
         self._whole = whole
         self._resource = resource
-        self._clock = clock
+        self._served = served
         self._seen = False
         self._missing = False
 
@@ -93,11 +131,13 @@ class _IfServed(Generic[T]):
 
     async def _until_served(self) -> AsyncGenerator[bytes, None]:
         """Wait until a list succeeds, then end the watch in a way that makes the watcher list the kind."""
-        while not await self._is_served():
-            await self._clock.sleep(LOOK_AGAIN_SECONDS)
+        while not await self._can_be_listed():
+            await self._served.wait(self._resource)
         yield _EXPIRED
 
-    async def _is_served(self) -> bool:
+    async def _can_be_listed(self) -> bool:
+        if not await self._served.has(self._resource):
+            return False
         try:
             await self._whole.list_page(limit=1, continue_token="", resource_version="")
         except (NotServed, Forbidden):

@@ -1,8 +1,9 @@
 """The informers of the operator, by kind. The resolver reads its objects from them.
 
 Our own kinds are watched from the start. A kind of a provider is watched from the first reference to it, if the API
-server serves it. A kind that is not served is looked up again every few seconds until no object has asked for it for
-an hour. Objects of providers and generators are cached as plain JSON, because their specs are sent unchanged.
+server serves it. A kind that is not served is looked up again every few seconds, with one request for all such kinds of
+an API version, until no object has asked for it for an hour. Objects of providers and generators are cached as plain
+JSON, because their specs are sent unchanged.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from itertools import chain
 from typing import Any, Final, TypeVar
 
 from eso_api.references import CORE_GROUP
-from eso_operator.process.presence import Presence, present
+from eso_operator.process.presence import Presence, ServedKinds, present
 from eso_operator.process.reach import Reach
 from eso_operator.resolving.view import Scope
-from eso_operator.targets.discovery import served_resource
+from eso_operator.targets.discovery import served_resource, served_resources
 from eso_operator.targets.marks import MANAGED, MANAGED_LABEL
 from eso_wire.values import KindId
 from kubebase.bounded import BoundedDict
@@ -63,6 +64,7 @@ class WatchedKinds:
         self._namespace = namespace
         self.reach = Reach(client, namespace)
         self._answers = Answers()
+        self._served = ServedKinds(client, clock)
         self.required: list[Resource] = []
         self._informers: dict[KindId, tuple[Resource, tuple[Informer[Any], ...]]] = {}
         self._included: set[KindId] = set()
@@ -97,7 +99,7 @@ class WatchedKinds:
             source: Source[T] = self._source(kind, Selection(self._namespace, label_selector=labels))
         else:
             source = self.reach.source(kind, needs)
-        source = present(source, kind.resource, presence, self._clock)
+        source = present(source, kind.resource, presence, self._served)
         informer = self._over(source, str(kind.resource), indexes, packing, first=first)
         self._informers[_id(kind.resource)] = (kind.resource, (informer,))
         return informer
@@ -153,7 +155,8 @@ class WatchedKinds:
         """
         async with self._including:
             try:
-                included = await self._included_now(kind)
+                resource = await self._resource_of(kind)
+                included = resource is not None and await self._included_now(kind, resource)
             except ApiError as error:
                 _log.warning("kind cannot be read", kind=str(kind), reason=error.reason or error.code)
                 included = False
@@ -192,19 +195,31 @@ class WatchedKinds:
         for kind, asked_at in list(self._missing.items()):
             if self._clock.monotonic() - asked_at > _MISSED_SECONDS:
                 self._missing.pop(kind, None)
-                continue
-            async with self._including:
-                with suppress(ApiError):  # `include` has logged it
-                    await self._included_now(kind)
+        for version in dict.fromkeys(kind.api_version for kind in self._missing):
+            with suppress(ApiError):  # `include` has logged it
+                await self._include_served(version)
 
-    async def _included_now(self, kind: KindId) -> bool:
+    async def _include_served(self, api_version: str) -> None:
+        """Watch the missing kinds of an API version that are served by now."""
+        for resource in await served_resources(self._client, api_version):
+            if (kind := _id(resource)) in self._missing:
+                async with self._including:
+                    with suppress(ApiError):  # a kind that may not be read must not hide the others
+                        await self._included_now(kind, resource)
+
+    async def _resource_of(self, kind: KindId) -> Resource | None:
+        """Return the resource of a kind that is watched or served."""
+        if (watched := self._informers.get(kind)) is not None:
+            return watched[0]
+        if self._group is None or len(self._included) >= MAX_INCLUDED:
+            return None
+        return await served_resource(self._client, kind.api_version, kind.kind)
+
+    async def _included_now(self, kind: KindId, resource: Resource) -> bool:
         """Return whether the kind is watched, after trying to start its watch. Raises ApiError if that is refused."""
         if kind in self._informers:
             return True
         if self._group is None or len(self._included) >= MAX_INCLUDED:
-            return False
-        resource = await served_resource(self._client, kind.api_version, kind.kind)
-        if resource is None:
             return False
         await self._try(resource)
         if not await self._start(kind, resource, self._group):

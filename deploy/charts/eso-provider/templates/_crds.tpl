@@ -1,0 +1,1 @@
+../../external-secrets/templates/_crds.tpl
