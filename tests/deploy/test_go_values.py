@@ -277,5 +277,5 @@ def test_a_switch_of_crds_leaves_out_that_crd(helm: Helm, path: str) -> None:
 
     assert set(found) == files - gone
     if path == "crds.annotations":
-        kept = {"helm.sh/resource-policy": "keep"}
+        kept = {"argocd.argoproj.io/sync-options": "Prune=false", "helm.sh/resource-policy": "keep"}
         assert {json.dumps(each, sort_keys=True) for each in found.values()} == {json.dumps({"a": "b", **kept})}

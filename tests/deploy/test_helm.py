@@ -106,7 +106,8 @@ def test_every_crd_is_rendered_as_it_is_and_kept(helm: Helm) -> None:
 
     assert {name: crd["spec"] for name, crd in crds.items()} == {name: crd["spec"] for name, crd in written.items()}
     marks = [crd["metadata"]["annotations"] for crd in crds.values()]
-    assert marks == [{"a": "b", "helm.sh/resource-policy": "keep"}] * len(files)
+    kept = {"helm.sh/resource-policy": "keep", "argocd.argoproj.io/sync-options": "Prune=false"}
+    assert marks == [{"a": "b", **kept}] * len(files)
 
 
 @pytest.mark.parametrize(

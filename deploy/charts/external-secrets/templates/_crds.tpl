@@ -24,12 +24,16 @@ Helm release {{ $namespace }}/{{ $name }}
 {{- if has (include "eso.crdOwner" (list (index . 0) (index . 1))) (append (index . 2) "this release") }}true{{ end }}
 {{- end }}
 
-{{/* A CRD as an object of this release, which Helm never deletes: list ROOT NAME. */}}
+{{/* A CRD as an object of this release, which neither Helm nor Argo CD deletes: list ROOT NAME. Argo CD renders without a
+     cluster, so a CRD whose provider was disabled is not among what it renders. */}}
 {{- define "eso.crd" -}}
 {{- $root := index . 0 }}
 {{- $crd := $root.Files.Get (printf "files/crds/%s.yaml" (index . 1)) | fromYaml }}
 {{- $annotations := deepCopy (default dict (dig "annotations" dict (default dict $root.Values.crds))) }}
 {{- $_ := set $annotations "helm.sh/resource-policy" "keep" }}
+{{- if not (hasKey $annotations "argocd.argoproj.io/sync-options") }}
+{{- $_ = set $annotations "argocd.argoproj.io/sync-options" "Prune=false" }}
+{{- end }}
 {{- $_ = set $crd.metadata "annotations" $annotations }}
 {{- range $key, $value := fromYaml (include "eso.commonLabels" $root) }}
 {{- $_ = set $crd.metadata.labels $key $value }}
