@@ -75,7 +75,7 @@ def _into_etcd(server: KubeApiserver, pairs: Iterator[Pair]) -> None:
 
 def _transaction(server: KubeApiserver, puts: list[JsonObject]) -> str:
     """Write past the API server, as only benchmarks do; return the resourceVersion of what was written."""
-    answer = server._etcd_call("/v3/kv/txn", {"success": puts})  # noqa: SLF001
+    answer = server._etcd_call("/v3/kv/txn", {"success": puts})  # noqa: SLF001 - past the server
     return str(answer["header"]["revision"])
 
 

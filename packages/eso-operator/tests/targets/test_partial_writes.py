@@ -13,6 +13,7 @@ from eso_operator.controllers.externalsecret.settlement import Settlement
 from eso_operator.controllers.externalsecret.snapshot import Rules
 from eso_operator.process.memory import Memories
 from eso_operator.reading.fetched import Fetched
+from eso_operator.reading.templates import TemplateReader
 from eso_operator.targets.leftovers import Leftovers
 from eso_operator.targets.secret import SecretTarget
 from eso_operator.testing.externalsecrets import NAMESPACE, external_secret
@@ -70,7 +71,7 @@ async def test_who_writes_in_two_steps_knows_what_the_first_has_left(
     fetched = Fetched(values={"password": SecretBytes(b"v1")})
 
     leftovers = Leftovers(client, secrets, generic_targets=False)
-    settlement = Settlement(client, Cleanup(client, Rules(), leftovers))
+    settlement = Settlement(TemplateReader(client, lambda _kind, _key: ""), Cleanup(client, Rules(), leftovers))
 
     outcome = await settlement.settle(external_secret(), target, fetched)
 

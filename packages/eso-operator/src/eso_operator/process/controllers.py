@@ -112,7 +112,7 @@ def _external_secret_reconciler(parts: Parts) -> ExternalSecretReconciler:
             rendering=rendering_of_keys(parts.workers),
         ),
         ledger=ledger,
-        settlement=Settlement(parts.client, cleanup),
+        settlement=Settlement(parts.templates, cleanup),
         cleanup=cleanup,
         memory=memory,
         repairs=repair_allowance(parts.clock),

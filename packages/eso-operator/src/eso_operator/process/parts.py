@@ -24,6 +24,7 @@ from eso_operator.process.memory import Memories
 from eso_operator.process.partsettings import workers
 from eso_operator.process.settings import Settings
 from eso_operator.process.watched import WatchedKinds
+from eso_operator.reading.templates import TemplateReader
 from eso_operator.report.announcer import Announcer
 from eso_operator.report.homes import Homes
 from eso_operator.report.reporter import Channels, Reporter, Subject
@@ -64,6 +65,7 @@ class Parts:
     queues: list[WorkQueue] = field(default_factory=list)
     """The queues of all controllers."""
     seals: Seals = field(init=False)
+    templates: TemplateReader = field(init=False)
     weights: Weights = field(init=False)
     workers: Workers = field(init=False)
     pushes: Pushes = field(init=False)
@@ -89,6 +91,7 @@ class Parts:
                 next_order=pushes.rivals.next_order,
             ),
             "credentials": KubeCredentials(self.client, self.clock, self.informers.version_of),
+            "templates": TemplateReader(self.client, self.informers.version_of),
             "seals": KeptSeals(self.client, self.settings.core_namespace),
             "weights": Weights(object_bytes=limits.object_bytes, total_bytes=limits.total_bytes),
             "workers": Workers(self.settings.sync.workers, waiting=parked),

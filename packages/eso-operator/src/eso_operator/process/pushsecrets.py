@@ -58,6 +58,7 @@ def _reconciler(parts: Parts, pushes: Pushes) -> PushSecretReconciler:
     remover = Remover(resolver, parts.bind, gateway, chooser=chooser, claims=claims, patience=patience)
     outside = Outside(
         client=client,
+        templates=parts.templates,
         clock=clock,
         sources=sources,
         settlement=Settlement(pusher, remover, pushes, claims, Moves(resolver, parts.bind, chooser)),

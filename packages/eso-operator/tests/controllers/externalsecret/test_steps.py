@@ -28,6 +28,7 @@ from eso_operator.controllers.externalsecret.triggers import target_of
 from eso_operator.generating.values import Kept, Made, StateOwner
 from eso_operator.process.memory import Memories
 from eso_operator.reading.fetched import Fetched
+from eso_operator.reading.templates import TemplateReader
 from eso_operator.report.announcer import Announcer
 from eso_operator.report.reporter import Channels, Reporter
 from eso_operator.targets.changes import Change, Create, Update
@@ -182,7 +183,7 @@ class World:
             ),
             fetcher=self,
             ledger=self,
-            settlement=Settlement(client, cleanup),
+            settlement=Settlement(TemplateReader(client, lambda _kind, _key: ""), cleanup),
             cleanup=cleanup,
             memory=memory,
             repairs=steps.repair_allowance(clock),

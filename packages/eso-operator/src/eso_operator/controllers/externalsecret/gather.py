@@ -23,7 +23,7 @@ from eso_operator.controllers.externalsecret.snapshot import Rules, Snapshot
 from eso_operator.controllers.floor import floor_note, paced
 from eso_operator.memory import Memory
 from eso_operator.reading.references import references_of
-from eso_operator.reading.templates import TemplateVersion
+from eso_operator.reading.templates import TemplateVersion, VersionOf
 from eso_operator.targets.marks import GeneratedMark, generated_by
 from eso_operator.targets.target import Absent, Look, Present, Target
 from kubebase.meta import Malformed, ObjectKey
@@ -32,9 +32,6 @@ from kuberun.controller import longest_wait
 
 ControllerOf = Callable[[StoreRef | GeneratorRef, str], str | None]
 """Returns the controller class of a store or generator as seen from a namespace; None if it does not exist."""
-
-VersionOf = Callable[[str, ObjectKey], str]
-"""Returns the resourceVersion of an object by kind and key; empty if it does not exist."""
 
 ToldAt = Callable[[ObjectKey], float | None]
 """Returns when (monotonic) a provider announced a change that the ExternalSecret has not read yet."""

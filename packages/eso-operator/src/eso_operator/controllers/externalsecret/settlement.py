@@ -30,7 +30,7 @@ from eso_operator.controllers.externalsecret.outcome import (
 )
 from eso_operator.controllers.externalsecret.reasons import DELETED, MISSING
 from eso_operator.reading.fetched import Fetched, Missing
-from eso_operator.reading.templates import TemplateMissingError, TemplateVersion, read_templates
+from eso_operator.reading.templates import TemplateMissingError, TemplateReader, TemplateVersion
 from eso_operator.report.steps import Step
 from eso_operator.report.words import News
 from eso_operator.targets.changes import Change, Create, Keep, Refuse, Untouched, Update
@@ -38,7 +38,6 @@ from eso_operator.targets.marks import OWNER, GeneratedMark, target_name
 from eso_operator.targets.target import Applied, PartlyAppliedError, Target, UnknownKindError
 from eso_render.errors import RenderError
 from kubebase.masking import Mask
-from kuberun.client import Client
 from kuberun.errors import ApiError, BadAnswer, Conflict, ServerError, Unreachable
 from kuberun.events import EventType
 
@@ -67,8 +66,8 @@ class _Written(Enum):
 class Settlement:
     """Writes targets. The process has one."""
 
-    def __init__(self, client: Client, cleanup: Cleanup) -> None:
-        self._client = client
+    def __init__(self, templates: TemplateReader, cleanup: Cleanup) -> None:
+        self._templates = templates
         self._cleanup = cleanup
 
     async def settle(
@@ -103,7 +102,7 @@ class Settlement:
     ) -> Outcome:
         """Plan and apply. The former target is deleted last, so that a Secret exists at all times."""
         with _step(Step.RENDER):
-            templates = await read_templates(self._client, es.spec.target.template, es.metadata.namespace)
+            templates = await self._templates.read(es.spec.target.template, es.metadata.namespace)
             change = await target.plan(es, fetched.values, templates.objects, mark)
         try:
             return await self._applied(es, target, fetched, change=change, templates=templates.versions)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime
 
 from eso_api.pushsecret import PushSecret
@@ -11,11 +10,9 @@ from eso_operator.controllers.pushsecret.memory import LastPush, Pushes
 from eso_operator.controllers.pushsecret.snapshot import PushSnapshot
 from eso_operator.controllers.pushsecret.sources import SourceReader
 from eso_operator.controllers.pushsecret.stores import StoreChooser
+from eso_operator.reading.templates import VersionOf
 from kubebase.meta import Malformed, ObjectKey
 from kuberun.cache import Cache
-
-VersionOf = Callable[[str, ObjectKey], str]
-"""The resourceVersion of a Secret or ConfigMap, by kind and key; empty when there is none."""
 
 
 class Gatherer:

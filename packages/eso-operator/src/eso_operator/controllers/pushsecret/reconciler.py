@@ -46,7 +46,7 @@ from eso_operator.generating.ledger import PUSH_ENTRY
 from eso_operator.generating.values import GeneratorLedger, StateOwner
 from eso_operator.memory import Memory
 from eso_operator.reading.fetched import Failure
-from eso_operator.reading.templates import TemplateMissingError, read_templates, template_sources
+from eso_operator.reading.templates import TemplateMissingError, TemplateReader, template_sources
 from eso_operator.report.reporter import Reporter
 from eso_operator.report.steps import Step
 from eso_operator.report.words import answered
@@ -78,6 +78,7 @@ class Outside:
     client: Client
     clock: Clock
     sources: SourceReader
+    templates: TemplateReader
     settlement: Settlement
     pending: PendingPushes
     ledger: GeneratorLedger
@@ -219,7 +220,7 @@ class PushSecretReconciler:
         push = snapshot.push
         stores = () if isinstance(snapshot.stores, NoChoice) else snapshot.stores
         try:
-            templates = await read_templates(self._outside.client, push.spec.template, push.metadata.namespace)
+            templates = await self._outside.templates.read(push.spec.template, push.metadata.namespace)
             rendered = await self._rendered(push, sources.found, templates.objects)
             wanted = await self._wanted(snapshot, stores, rendered)
             return await self._outside.settlement.plan(push, wanted, templates.versions)
