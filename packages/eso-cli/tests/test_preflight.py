@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from eso_api.externalsecret import EXTERNAL_SECRET
-from eso_api.kinds import KINDS, AnyKind
+from eso_api.kinds import KINDS, AnyKind, provider_kinds
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
 from eso_cli.preflight.findings import Level
@@ -40,6 +40,9 @@ ARGUMENTS = ["--concurrent=4", "--client-qps=50", "--loglevel=info", "--metrics-
 GO_KINDS = [kind for kind in KINDS if kind.plural in {"externalsecrets", "secretstores", "pushsecrets", "uuids"}]
 GO_KINDS = [kind for kind in GO_KINDS if kind.group in {"external-secrets.io", "generators.external-secrets.io"}]
 ENTRY = {"secretKey": "a", "remoteRef": {"key": "k"}}
+GADGET = Resource("generators.external-secrets.io", "v1alpha1", "gadgets", "Gadget")
+GADGETS = "gadgets.generators.external-secrets.io"
+"""A kind that this operator does not have."""
 
 Json = dict[str, Any]
 Printed = pytest.CaptureFixture[str]
@@ -187,6 +190,10 @@ async def populate(server: ApiServer) -> None:
             await create(api, DEFINITIONS, definition(kind))
         for resource in (WEBHOOKS, *(kind.resource() for kind in GO_KINDS)):
             await eventually(lambda resource=resource: served(api, resource), f"{resource} is not served")  # type: ignore[misc]  # bound per turn
+        await create(api, DEFINITIONS, gadget_definition())
+        await eventually(lambda: served(api, GADGET), "the kind Gadget is not served")
+        for name in ("a", "b"):
+            await create(api, GADGET, {"metadata": {"name": name}}, "team")
         await create(api, DEPLOYMENTS, deployment(HOME, "external-secrets", *ARGUMENTS))
         await create(api, DEPLOYMENTS, deployment(HOME, "external-secrets-webhook", "webhook", "--port=10250"))
         await create(api, WEBHOOKS, webhook("externalsecret-validate", HOME))
@@ -199,6 +206,14 @@ async def populate(server: ApiServer) -> None:
             await create(api, SECRET_STORE.resource(), store(name, provider), "team")
         await create(api, EXTERNAL_SECRET.resource(), external_secret("good", "code", ENTRY), "team")
         await create(api, EXTERNAL_SECRET.resource(), external_secret("twice", "backend", ENTRY, ENTRY), "team")
+
+
+def gadget_definition() -> Json:
+    names = {"plural": GADGET.plural, "kind": GADGET.kind, "singular": "gadget"}
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    version = {"name": "v1alpha1", "served": True, "storage": True, "schema": schema}
+    spec = {"group": GADGET.group, "names": names, "scope": "Namespaced", "versions": [version]}
+    return {"metadata": {"name": GADGETS}, "spec": spec}
 
 
 def webhook_definition() -> Json:
@@ -311,8 +326,12 @@ def test_providers_are_told_apart_by_what_exists(reports: Reports) -> None:
     (missing,), there = reports.go.of("providers", "blocker"), reports.go.of("providers", "fact")
 
     assert missing["says"].startswith("spec.provider.chef: this project has no provider for it yet (1 store, 1 Ext")
-    assert [each["says"] for each in there] == [f"provider {name} is installed here" for name in ("fake", "vault")]
-    assert there[0]["details"] == [{"subject": "spec.provider.fake", "field": "", "says": "1 store, 1 ExternalSecret"}]
+    assert [each["says"] for each in there] == ["2 providers needed, which this project has"]
+    assert there[0]["details"] == [
+        {"subject": "provider fake", "field": "", "says": "spec.provider.fake (1 store, 1 ExternalSecret)"},
+        {"subject": "provider vault", "field": "", "says": "spec.provider.vault (1 store)"},
+    ]
+    assert "--set providers.fake.enabled=true,providers.vault.enabled=true;" in there[0]["next"]
 
 
 def test_a_refused_object_is_listed_with_field_and_sentence(reports: Reports) -> None:
@@ -324,20 +343,43 @@ def test_a_refused_object_is_listed_with_field_and_sentence(reports: Reports) ->
     assert not any(subject.endswith("/good") for subject, _ in refused)
 
 
-def test_flags_values_webhooks_and_selectors_are_warned_of(reports: Reports) -> None:
+def test_flags_values_and_webhooks_are_warned_of(reports: Reports) -> None:
     go = reports.go
-    told = {
-        check: [each["says"] for each in go.of(check, "warning")] for check in ("flags", "chart_values", "webhooks")
-    }
+    checks = ("flags", "chart_values", "webhooks", "conversions")
+    told = {check: [each["says"] for each in go.of(check, "warning")] for check in checks}
 
     assert [says.partition(": ")[2] for says in told["flags"]] == [
         "1 flag with another meaning here",
         "1 flag accepted without a function",
     ]
     assert len(told["chart_values"]) == 2
-    assert len(told["webhooks"]) == 2
+    assert len(told["webhooks"]) == 1
+    assert len(told["conversions"]) == 1
     assert [each["level"] for each in go.of("operators")] == ["warning"]
-    assert len(go.of("selectors")) == 1
+
+
+def test_crds_are_counted_against_the_chart_that_would_be_installed(reports: Reports) -> None:
+    """It brings the CRDs of the core and of the providers that the stores of the cluster need: fake and vault."""
+    of_providers = provider_kinds()
+    total = len(KINDS) + len(of_providers["fake"]) + len(of_providers["vault"])
+
+    (empty,), (go,) = reports.empty.of("chart_crds"), reports.go.of("chart_crds")
+
+    assert empty["says"] == (
+        f"our chart has {len(KINDS)} CRDs of the core and 0 of no provider: it replaces 0 and creates {len(KINDS)}"
+    )
+    assert go["says"] == (
+        f"our chart has {len(KINDS)} CRDs of the core and {total - len(KINDS)} of providers fake, vault:"
+        f" it replaces {len(GO_KINDS)} and creates {total - len(GO_KINDS)}"
+    )
+    assert (empty["level"], go["level"], empty["next"], go["next"]) == ("fact", "fact", "", "")
+
+
+def test_objects_of_a_kind_that_nothing_serves_are_counted(reports: Reports) -> None:
+    (finding,) = reports.go.of("unknown_kinds")
+
+    assert (finding["level"], finding["says"]) == ("warning", "2 objects of 1 kind that this operator does not handle")
+    assert finding["details"][0]["subject"] == f"CRD {GADGETS}"
 
 
 def test_a_reader_gets_the_report_and_the_names_of_missing_rights(reports: Reports) -> None:
@@ -365,7 +407,7 @@ def test_a_release_that_only_its_roles_still_name_is_found(reports: Reports) -> 
     """`helm uninstall` deletes the CRDs of its stored manifest, also after they were replaced."""
     left = reports.half_removed
 
-    assert [each.owner for each in left.definitions] == [None] * len(GO_KINDS)
+    assert {each.owner for each in left.definitions} == {None}
     assert left.workloads == ()
     assert [finding.level for finding in helm_ownership(left)] == [Level.BLOCKER]
 

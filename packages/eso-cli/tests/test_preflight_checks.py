@@ -13,7 +13,7 @@ from eso_api.stores.projectproviders import GENERATORS, STORES
 from eso_api.v2.providerclass import ProviderClass
 from eso_cli.demand import Want, offers
 from eso_cli.preflight.checks import CHECKS, judge
-from eso_cli.preflight.clustercheck import api_server, permissions, stored_versions, unknown_kinds
+from eso_cli.preflight.clustercheck import api_server, permissions
 from eso_cli.preflight.deployments import workload_of
 from eso_cli.preflight.findings import Detail, Finding, Level, Report
 from eso_cli.preflight.flagcheck import flags
@@ -41,7 +41,7 @@ from kubebase.meta import Object, ObjectKey, ObjectMeta
 
 OWNER = Owner("external-secrets", "eso")
 CRD = "externalsecrets.external-secrets.io"
-GO = Workload(ObjectKey("external-secrets", "external-secrets"), Role.GO_OPERATOR)
+GO = Workload(ObjectKey("external-secrets", "external-secrets"), Role.GO_OPERATOR, owner=OWNER)
 GO_WEBHOOK = Workload(ObjectKey("external-secrets", "webhook"), Role.GO_WEBHOOK)
 OURS = Workload(ObjectKey("external-secrets", "eso-operator"), Role.OURS)
 STOPPED = Workload(GO.key, Role.GO_OPERATOR, replicas=0)
@@ -98,12 +98,14 @@ def test_a_provider_that_does_not_exist_blocks_and_names_what_depends_on_it() ->
 @pytest.mark.parametrize(
     ("fields", "level", "says"),
     [
-        pytest.param({"packages": PACKAGES}, F, "provider vault is installed here", id="a package beside the CLI"),
-        pytest.param({}, B, "provider vault is not installed here", id="a package of this project that is missing"),
+        pytest.param({"packages": PACKAGES}, F, "1 provider needed, which this project has", id="a package beside eso"),
+        pytest.param(
+            {}, W, "provider vault is not installed beside eso", id="a package of this project that is missing"
+        ),
         pytest.param(
             {"packages": PACKAGES, "workloads": (OURS,)},
             W,
-            "does not run in the cluster yet",
+            "1 provider needed that this cluster does not run",
             id="our operator runs alone",
         ),
         pytest.param(
@@ -120,8 +122,8 @@ def test_a_provider_that_does_not_exist_blocks_and_names_what_depends_on_it() ->
         ),
         pytest.param(
             {"running": (Running("Service eso/vault", frozenset({Want("", "aws")}), "vault"),)},
-            B,
-            "not installed here",
+            W,
+            "not installed beside eso",
             id="a Service that announces other keys",
         ),
     ],
@@ -147,7 +149,7 @@ def test_a_needed_provider_that_is_not_stable_is_named_with_its_maturity(
 ) -> None:
     snapshot = Snapshot(objects=(VAULT,), packages=PACKAGES, maturities={"vault": maturity, "generators": "unproven"})
 
-    told = [(each.level, each.says) for each in providers(snapshot) if "installed here" not in each.says]
+    told = [(each.level, each.says) for each in providers(snapshot) if "needed" not in each.says]
 
     assert [(level, says[: len(begin)]) for (level, says), (_, begin) in zip(told, expected, strict=True)] == expected
 
@@ -179,8 +181,8 @@ def test_a_cluster_generator_needs_the_provider_of_the_kind_inside() -> None:
 
     ((level, says),) = found(providers, Snapshot(objects=(inside,)))
 
-    assert level is B
-    assert says.startswith("generator Grafana: provider tokens is not installed here (1 generator)")
+    assert level is W
+    assert says.startswith("generator Grafana: provider tokens is not installed beside eso (1 generator)")
 
 
 def test_the_table_of_this_projects_providers_is_complete() -> None:
@@ -240,7 +242,6 @@ def test_operators_that_run(workloads: tuple[Workload, ...], expected: list[Leve
 
 
 HOOK = Webhook("externalsecret-validate", ("external-secrets/webhook",))
-CONVERTED = Definition(CRD, conversion="external-secrets/webhook")
 
 
 @pytest.mark.parametrize(
@@ -250,12 +251,6 @@ CONVERTED = Definition(CRD, conversion="external-secrets/webhook")
             Snapshot("v1.36.0", webhooks=(HOOK,), workloads=(GO_WEBHOOK,)), [W], id="a webhook that is served"
         ),
         pytest.param(Snapshot("v1.36.0", webhooks=(HOOK,)), [B], id="a webhook without its server"),
-        pytest.param(
-            Snapshot("v1.36.0", definitions=(CONVERTED,), workloads=(GO_WEBHOOK,)),
-            [W],
-            id="a conversion that is served",
-        ),
-        pytest.param(Snapshot("v1.36.0", definitions=(CONVERTED,)), [B], id="a conversion without its server"),
         pytest.param(Snapshot("v1.36.0", definitions=(Definition(CRD),)), [F], id="no webhook"),
     ],
 )
@@ -263,14 +258,97 @@ def test_webhooks_that_are_left(snapshot: Snapshot, expected: list[Level]) -> No
     assert [level for level, _ in found(webhooks, snapshot)] == expected
 
 
-def test_a_selector_that_cannot_change_is_named() -> None:
-    labels = ("app.kubernetes.io/instance", "app.kubernetes.io/name")
+def labels(name: str = "external-secrets", instance: str = "eso", **more: str) -> Any:
+    return {"matchLabels": {"app.kubernetes.io/name": name, "app.kubernetes.io/instance": instance, **more}}
 
-    (finding,) = selectors(Snapshot(workloads=(Workload(GO.key, Role.GO_OPERATOR, selector=labels), OURS)))
+
+def go_operator(name: str, selector: Any, owner: Owner | None = OWNER) -> Workload:
+    return Workload(ObjectKey("external-secrets", name), Role.GO_OPERATOR, selector=selector, owner=owner)
+
+
+IN_NAMESPACE = Owner("external-secrets", "external-secrets")
+
+
+@pytest.mark.parametrize(
+    ("workload", "values"),
+    [
+        pytest.param(go_operator("eso-external-secrets", labels()), {}, id="the defaults"),
+        pytest.param(
+            go_operator("external-secrets", labels(instance="external-secrets"), IN_NAMESPACE),
+            {},
+            id="a release with the name of the chart",
+        ),
+        pytest.param(go_operator("eso", labels("eso")), {"nameOverride": "eso"}, id="another name of the chart"),
+        pytest.param(go_operator("secrets", labels()), {"fullnameOverride": "secrets"}, id="another name altogether"),
+        pytest.param(go_operator("eso-external-secrets", labels(), None), {}, id="a chart that a tool rendered"),
+    ],
+)
+def test_a_deployment_with_the_selector_of_our_chart_needs_no_advice(workload: Workload, values: Any) -> None:
+    release = Release(workload.owner or OWNER, values=values, part="external-secrets")
+
+    (finding,) = selectors(Snapshot(workloads=(workload, OURS), releases=(release,)))
+
+    assert (finding.level, finding.next) == (F, "")
+    assert finding.says.startswith(f"{workload} has the selector of our chart")
+
+
+@pytest.mark.parametrize(
+    ("workload", "difference"),
+    [
+        pytest.param(
+            go_operator("eso-external-secrets", labels("operator")),
+            "app.kubernetes.io/name: operator today, external-secrets in our chart",
+            id="another value",
+        ),
+        pytest.param(
+            go_operator("eso-external-secrets", labels(tier="backend")),
+            "tier: backend today, not set in our chart",
+            id="a label more",
+        ),
+        pytest.param(
+            go_operator("eso-external-secrets", {"matchLabels": {"app.kubernetes.io/name": "external-secrets"}}),
+            "app.kubernetes.io/instance: not set today, eso in our chart",
+            id="a label less",
+        ),
+        pytest.param(
+            go_operator("eso-external-secrets", {**labels(), "matchExpressions": [{"key": "a", "operator": "Exists"}]}),
+            "matchExpressions: set today, not set in our chart",
+            id="expressions",
+        ),
+    ],
+)
+def test_a_deployment_with_another_selector_must_be_deleted_before_an_upgrade(
+    workload: Workload, difference: str
+) -> None:
+    (finding,) = selectors(Snapshot(workloads=(workload,), releases=(Release(OWNER),)))
+
+    assert (finding.level, [str(each) for each in finding.details]) == (B, [difference])
+    assert finding.next.endswith("kubectl -n external-secrets delete deployment eso-external-secrets")
+
+
+def test_values_of_a_file_decide_which_selector_our_chart_has() -> None:
+    workload = go_operator("secrets", labels())
+    given = {"fullnameOverride": "secrets", "nameOverride": "eso"}
+
+    (finding,) = selectors(Snapshot(workloads=(workload,), releases=(Release(OWNER),), values=given))
+
+    assert finding.level is B
+
+
+def test_a_deployment_under_another_name_than_ours_is_not_compared() -> None:
+    assert (
+        found(selectors, Snapshot(workloads=(go_operator("other", labels("other")),), releases=(Release(OWNER),))) == []
+    )
+
+
+def test_a_selector_is_not_judged_without_the_values_of_the_release() -> None:
+    workload = go_operator("eso-external-secrets", labels("operator"))
+
+    (finding,) = selectors(Snapshot(workloads=(workload,), releases=(Unread(OWNER, "you may not"),)))
 
     assert finding.level is W
-    assert "app.kubernetes.io/instance, app.kubernetes.io/name" in finding.says
-    assert finding.next.endswith("kubectl -n external-secrets delete deployment external-secrets")
+    assert "could not be compared" in finding.says
+    assert "helm get values eso -n external-secrets" in finding.next
 
 
 @pytest.mark.parametrize(
@@ -285,29 +363,6 @@ def test_a_selector_that_cannot_change_is_named() -> None:
 )
 def test_the_version_of_the_api_server(version: str, expected: list[Level]) -> None:
     assert [level for level, _ in found(api_server, Snapshot(version))] == expected
-
-
-@pytest.mark.parametrize(
-    ("name", "versions", "expected"),
-    [
-        pytest.param(CRD, ("v1beta1", "v1"), [], id="versions that we serve"),
-        pytest.param(CRD, ("v1alpha1", "v1"), [B], id="a version that we do not serve"),
-        pytest.param("others.external-secrets.io", ("v1alpha1",), [], id="a kind that we do not replace"),
-    ],
-)
-def test_stored_versions_that_cannot_be_replaced(name: str, versions: tuple[str, ...], expected: list[Level]) -> None:
-    snapshot = Snapshot(definitions=(Definition(name, stored_versions=versions),))
-
-    assert [level for level, _ in found(stored_versions, snapshot)] == expected
-
-
-def test_kinds_that_only_the_operator_in_go_has_are_named() -> None:
-    names = ("others.external-secrets.io", "fakes.provider.secretstore.external-secrets.io", CRD)
-
-    strange, missing = unknown_kinds(Snapshot("v1.36.0", definitions=tuple(map(Definition, names))))
-
-    assert (strange.level, strange.details) == (W, (Detail("others.external-secrets.io"),))
-    assert (missing.level, missing.says.partition(" of ")[0]) == (F, f"{len(KINDS) - 1} CRDs")
 
 
 @pytest.mark.parametrize(

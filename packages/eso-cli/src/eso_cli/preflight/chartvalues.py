@@ -1,14 +1,16 @@
-"""The values of the chart of the operator in Go, and what becomes of each here. Data only; `valuecheck.py` reads it.
+"""The values of the chart of the operator in Go, and what becomes of each here. `valuecheck.py` reads it.
 
 A path covers everything below it; the longest path that covers a value wins. A value that no path covers is unknown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Any, Final
+
+from kubebase.meta import JsonObject
 
 
 class Fate(Enum):
@@ -114,6 +116,38 @@ VALUES: Final[Mapping[str, Row]] = {
     "webhook": _idle("this operator has no webhook: its rules are in the CRDs"),
     "certController": _idle("this operator has no certificate controller"),
 }
+
+Leaf = tuple[str, Any]
+
+
+def leaves(values: JsonObject, above: str = "") -> Iterator[Leaf]:
+    """Yield the values that say something: neither empty nor null."""
+    for name, value in values.items():
+        path = f"{above}.{name}" if above else name
+        if isinstance(value, dict) and not _is_one_value(path):
+            yield from leaves(value, path)
+        elif value not in (None, "", [], {}):
+            yield path, value
+
+
+def row_of(path: str) -> str | None:
+    """Return the longest path of the table that covers a value."""
+    steps = path.split(".")
+    return next((known for end in range(len(steps), 0, -1) if (known := ".".join(steps[:end])) in VALUES), None)
+
+
+def flags_set_by(values: JsonObject) -> frozenset[str]:
+    """Return the flags that these values set."""
+    extra = values.get(EXTRA_ARGS)
+    rows = [row_of(path) for path, _ in leaves(values)]
+    return frozenset({VALUES[row].flag for row in rows if row} | {*(extra if isinstance(extra, dict) else ())})
+
+
+def _is_one_value(path: str) -> bool:
+    """Return whether the table has the whole map at this path in one row that needs no attention."""
+    row = VALUES.get(path)
+    return row is not None and row.fate is Fate.SAME and not any(known.startswith(f"{path}.") for known in VALUES)
+
 
 EXTRA_ARGS: Final = "extraArgs"
 """A map of flags: each key is one."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from eso_cli.preflight.clustercheck import api_server, permissions, stored_versions, unknown_kinds, unread_files
+from eso_cli.preflight.clustercheck import api_server, permissions, unread_files
+from eso_cli.preflight.crdcheck import chart_crds, conversions, stored_versions, unknown_kinds, unowned_crds
 from eso_cli.preflight.findings import Findings, Level, Report
 from eso_cli.preflight.flagcheck import flags
 from eso_cli.preflight.helmcheck import helm_ownership, operators, selectors, webhooks
@@ -21,8 +22,11 @@ Check = Callable[[Snapshot], Findings]
 CHECKS: Final[tuple[Check, ...]] = (
     helm_ownership,
     operators,
+    selectors,
     webhooks,
+    conversions,
     stored_versions,
+    unowned_crds,
     providers,
     process_identities,
     chosen_namespaces,
@@ -30,8 +34,8 @@ CHECKS: Final[tuple[Check, ...]] = (
     dropped_fields,
     flags,
     chart_values,
-    selectors,
     unknown_kinds,
+    chart_crds,
     api_server,
     permissions,
     unread_files,

@@ -1,4 +1,4 @@
-"""Is the cluster itself ready: version of the API server, definitions, and what could not be looked at. Pure."""
+"""Is the cluster itself ready: version of the API server, and what could not be looked at. Pure."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from eso_cli.preflight.snapshot import DEFINITIONS, DEPLOYMENTS, Gap, Snapshot
 _RULES_SINCE: Final = (1, 25)
 _RATCHETING_SINCE: Final = (1, 30)
 _VERSION: Final = re.compile(r"v?(\d+)\.(\d+)")
-_REPLACE: Final = "eso crds > crds.yaml; kubectl create -f crds.yaml; kubectl replace -f crds.yaml"
-_VERSIONS: Final = {kind.crd_name: kind.versions for kind in KINDS}
 
 
 def api_server(snapshot: Snapshot) -> Findings:
@@ -30,50 +28,6 @@ def api_server(snapshot: Snapshot) -> Findings:
         yield Finding(Level.WARNING, says, next="change the objects named here first, or upgrade it to 1.30 or newer")
     else:
         yield Finding(Level.FACT, says)
-
-
-def stored_versions(snapshot: Snapshot) -> Findings:
-    """Report CRDs with stored versions that ours do not have: the API server would refuse to replace them."""
-    details = tuple(
-        Detail(each.name, "status.storedVersions", f"has {', '.join(strange)}")
-        for each in snapshot.definitions
-        if (
-            strange := [
-                version for version in each.stored_versions if version not in _VERSIONS.get(each.name, (version,))
-            ]
-        )
-    )
-    if details:
-        yield Finding(
-            Level.BLOCKER,
-            f"{counted(len(details), 'CRD')} with stored versions that ours do not have: they cannot be replaced",
-            details,
-            "rewrite each object in the current version (kubectl get … -o yaml | kubectl replace -f -), then remove the"
-            " old version from status.storedVersions (kubectl patch crd … --subresource=status)",
-        )
-
-
-def unknown_kinds(snapshot: Snapshot) -> Findings:
-    """Report CRDs of the operator in Go that this operator does not know, and missing CRDs."""
-    here = {each.name for each in snapshot.definitions}
-    if strange := sorted(here - _VERSIONS.keys() - _provider_definitions(here)):
-        says = (
-            f"{counted(len(strange), 'CRD')} that this operator does not know; their objects stay and are not handled"
-        )
-        yield Finding(Level.WARNING, says, named(strange), "leave these CRDs in the cluster; do not delete them")
-    if not snapshot.sees(DEFINITIONS):
-        return
-    missing = sorted(_VERSIONS.keys() - here)
-    if missing:
-        says = f"{counted(len(missing), 'CRD')} of this operator not installed yet"
-        yield Finding(Level.FACT, says, next=_REPLACE)
-    else:
-        yield Finding(Level.FACT, f"all {len(_VERSIONS)} CRDs of this operator are installed")
-
-
-def _provider_definitions(names: set[str]) -> set[str]:
-    """Return the CRDs of provider packages of this project: their groups begin with `provider.` or have it inside."""
-    return {name for name in names if "provider." in name.partition(".")[2]}
 
 
 def permissions(snapshot: Snapshot) -> Findings:
@@ -106,4 +60,4 @@ def _is_essential(gap: Gap) -> bool:
     return gap.what in _ESSENTIAL and not gap.partly
 
 
-_ESSENTIAL: Final = frozenset({str(DEFINITIONS), str(DEPLOYMENTS), *_VERSIONS})
+_ESSENTIAL: Final = frozenset({str(DEFINITIONS), str(DEPLOYMENTS), *(kind.crd_name for kind in KINDS)})

@@ -33,13 +33,12 @@ def workload_of(deployment: JsonObject) -> Workload | None:
     labels = metadata.labels
     for container in ((spec.get("template") or {}).get("spec") or {}).get("containers") or ():
         if (role := _role(container, labels)) is not None:
-            selector = (spec.get("selector") or {}).get("matchLabels") or {}
             return Workload(
                 metadata.key,
                 role,
                 replicas=spec.get("replicas", 1),
                 arguments=_words(container),
-                selector=tuple(sorted(selector)),
+                selector=spec.get("selector") or {},
                 owner=owner_of(metadata.annotations),
             )
     return None

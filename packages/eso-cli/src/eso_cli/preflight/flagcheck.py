@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from eso_cli.preflight.chartvalues import flags_set_by
 from eso_cli.preflight.findings import Detail, Finding, Findings, Level, counted
-from eso_cli.preflight.snapshot import Role, Snapshot
+from eso_cli.preflight.snapshot import Release, Role, Snapshot, Workload
 from eso_operator.process.flagverdicts import FlagVerdict, Verdict, contradiction, examine, flags_in
+from kubebase.meta import JsonObject
 
 SENTENCES: Final = (
     (
@@ -23,9 +25,14 @@ _STOPPING: Final = frozenset({Verdict.REFUSED, Verdict.UNKNOWN})
 
 
 def flags(snapshot: Snapshot) -> Findings:
-    """Report flags of the operator in Go that mean something else here, or nothing."""
+    """Report flags of the operator in Go that mean something else here, or nothing.
+
+    `chart_values` reports those that chart values set.
+    """
     for workload in (each for each in snapshot.workloads if each.role is Role.GO_OPERATOR):
-        judged = [examine(name, value) for name, value in flags_in(workload.arguments)]
+        set_by_values = flags_set_by(_values(workload, snapshot))
+        given = [(name, value) for name, value in flags_in(workload.arguments) if name not in set_by_values]
+        judged = [examine(name, value) for name, value in given]
         yield from findings_for(judged, str(workload))
         if not any(each.verdict in _STOPPING for each in judged) and (problem := contradiction(workload.arguments)):
             says = f"{workload}: flags that this operator refuses together: {problem}"
@@ -33,6 +40,14 @@ def flags(snapshot: Snapshot) -> Findings:
         same = sum(each.verdict is Verdict.ACCEPTED for each in judged)
         if same:
             yield Finding(Level.FACT, f"{workload}: {counted(same, 'flag')} with the same meaning here")
+
+
+def _values(workload: Workload, snapshot: Snapshot) -> JsonObject:
+    """Return the chart values that `chart_values` judges for this Deployment."""
+    if snapshot.values is not None:
+        return snapshot.values
+    releases = [each for each in snapshot.releases if isinstance(each, Release) and each.owner == workload.owner]
+    return releases[0].values if releases else {}
 
 
 def findings_for(judged: Iterable[FlagVerdict], origin: str) -> Findings:

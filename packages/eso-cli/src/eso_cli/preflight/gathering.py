@@ -66,8 +66,11 @@ class Gatherer:
         self._max = max_objects
         self._gaps: list[Gap] = []
 
-    async def gather(self) -> Snapshot:
-        """Return everything that could be read. Raises `ApiError` if the API server cannot be reached at all."""
+    async def gather(self, kinds: Sequence[AnyKind] = KINDS) -> Snapshot:
+        """Return everything that could be read. Raises `ApiError` if the API server cannot be reached at all.
+
+        `kinds` are those of the core and of the installed providers.
+        """
         version = await self._client.read("/version", _Version)
         definitions = await self._kept(raw(DEFINITIONS), definition_of, size=_DEFINITIONS_PAGE)
         workloads = await self._kept(raw(DEPLOYMENTS), workload_of)
@@ -80,7 +83,8 @@ class Gatherer:
             webhooks=tuple(await self._kept(raw(WEBHOOKS), webhook_of)),
             releases=tuple(await self._releases(list(filter(None, owners)))),
             running=tuple(await self._running()),
-            objects=tuple(await self._objects(definitions)),
+            objects=tuple(await self._objects(definitions, kinds)),
+            unknown=await self._unknown(definitions, kinds),
             gaps=tuple(self._gaps),
         )
 
@@ -89,7 +93,7 @@ class Gatherer:
         return Snapshot(objects=tuple(await self._objects((), kinds)), gaps=tuple(self._gaps))
 
     async def _objects(self, definitions: Sequence[Definition], kinds: Sequence[AnyKind] = KINDS) -> list[Stored]:
-        known = {each.name: each.served for each in definitions} or await self._discovered()
+        known = {each.name: each.served for each in definitions} or await self._discovered(kinds)
         found: list[Stored] = []
         for custom in kinds:
             served = known.get(custom.crd_name, ())
@@ -99,16 +103,27 @@ class Gatherer:
                 found += [Stored(custom, document) for document in documents]
         return found
 
-    async def _discovered(self) -> dict[str, tuple[str, ...]]:
+    async def _unknown(self, definitions: Sequence[Definition], kinds: Sequence[AnyKind]) -> dict[str, int]:
+        """Count the objects of each definition that none of these kinds has."""
+        known = {custom.crd_name for custom in kinds}
+        counts: dict[str, int] = {}
+        for each in definitions:
+            if each.name not in known and each.served:
+                plural, _, group = each.name.partition(".")
+                resource = Resource(group, each.served[0], plural, each.kind, namespaced=each.namespaced)
+                counts[each.name] = len(await self._kept(metadata_of(resource), lambda found: found.metadata.name))
+        return counts
+
+    async def _discovered(self, kinds: Sequence[AnyKind]) -> dict[str, tuple[str, ...]]:
         """Return the versions that each group serves, for users who may not list definitions."""
         served: dict[str, tuple[str, ...]] = {}
-        for group in dict.fromkeys(custom.group for custom in KINDS):
+        for group in dict.fromkeys(custom.group for custom in kinds):
             try:
                 answer = await self._client.read(f"/apis/{group}", _Group)
             except (NotFound, Forbidden):
                 continue
             served[group] = tuple(each.version for each in answer.versions)
-        return {custom.crd_name: served.get(custom.group, ()) for custom in KINDS}
+        return {custom.crd_name: served.get(custom.group, ()) for custom in kinds}
 
     async def _running(self) -> list[Running]:
         labelled = Selection(label_selector=f"{PROVIDER_LABEL}=true")

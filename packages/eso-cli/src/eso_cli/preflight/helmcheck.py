@@ -6,8 +6,11 @@ Go's chart renders its CRDs as templates, so its release owns them. An upgrade t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from eso_cli.preflight.findings import Detail, Finding, Findings, Level, counted, named
-from eso_cli.preflight.helmrecords import POLICY
+from eso_cli.preflight.helmrecords import CHART, POLICY
+from eso_cli.preflight.ourchart import Installation, Selector, installations
 from eso_cli.preflight.snapshot import (
     DEPLOYMENTS,
     WEBHOOKS,
@@ -50,7 +53,8 @@ def _judged(release: Release, snapshot: Snapshot) -> Findings:
     )
     if any(each.kept for each in _owned(release.owner, snapshot)):
         says += f"; the annotation {POLICY} of the live CRDs does not help, because Helm reads its stored manifest"
-    yield Finding(Level.BLOCKER, says, named(loose), f"first write it into the release: {_keep(release.owner)}")
+    advice = f"let the release keep them, with the chart and version that are installed: {_keep(release)}"
+    yield Finding(Level.BLOCKER, says, named(loose), advice)
 
 
 def _unverified(release: Unread, snapshot: Snapshot) -> Findings:
@@ -70,11 +74,13 @@ def _owned(owner: Owner, snapshot: Snapshot) -> list[Definition]:
     return [each for each in snapshot.definitions if each.owner == owner]
 
 
-def _keep(owner: Owner) -> str:
+def _keep(release: Release) -> str:
+    name, namespace = release.owner.name, release.owner.namespace
     policy = POLICY.replace(".", "\\.")
+    above = f"{release.part}." if release.part and not release.chart.startswith(f"{CHART}-") else ""
     return (
-        f"helm upgrade {owner.name} GO-CHART --version THE-SAME -n {owner.namespace} --reuse-values"
-        f" --set-string 'crds.annotations.{policy}=keep'"
+        f"helm upgrade {name} GO-CHART --version {release.version or 'INSTALLED'} -n {namespace} --reuse-values"
+        f" --set-string '{above}crds.annotations.{policy}=keep'"
     )
 
 
@@ -89,8 +95,13 @@ def operators(snapshot: Snapshot) -> Findings:
             _stop(go),
         )
     elif go:
-        says = "the operator in Go runs: stop it before you start this one"
-        yield Finding(Level.WARNING, says, _listed(snapshot.of(*_GO)), _stop(snapshot.of(*_GO)))
+        says = "the operator in Go runs: it must stop before this one starts"
+        advice = f"before you start this operator: {_stop(snapshot.of(*_GO))}"
+        if release := next((each.owner for each in go if each.owner), None):
+            advice += (
+                f"; or upgrade Helm release {release} to our chart with --set strategy.type=Recreate, which stops it"
+            )
+        yield Finding(Level.WARNING, says, _listed(snapshot.of(*_GO)), advice)
     elif ours:
         yield Finding(Level.FACT, "this operator runs, and the one in Go does not", _listed(ours))
     elif snapshot.sees(DEPLOYMENTS):
@@ -98,39 +109,78 @@ def operators(snapshot: Snapshot) -> Findings:
 
 
 def selectors(snapshot: Snapshot) -> Findings:
-    """Report Deployments that a chart cannot replace in place unless it selects pods by the same labels."""
-    for each in snapshot.workloads:
-        if each.role is Role.GO_OPERATOR and each.selector:
-            says = f"{each} selects its pods by {', '.join(each.selector)}, and a selector cannot be changed"
-            advice = (
-                "delete this Deployment (only its pods go) before you install ours under the same name:"
-                f" kubectl -n {each.key.namespace} delete deployment {each.key.name}"
+    """Compare the selector of the Deployment of the operator in Go with the one that our chart renders for its release.
+
+    Nobody can change the selector of a Deployment. If they are equal, Helm replaces the Deployment in place.
+    """
+    for installation in installations(snapshot):
+        for each in snapshot.workloads:
+            if each.role is not Role.GO_OPERATOR:
+                continue
+            if installation.values is None:
+                if each.owner == installation.release:
+                    yield _uncompared(each, installation)
+            elif each.key == installation.deployment:
+                yield _compared(each, installation)
+
+
+def _compared(workload: Workload, installation: Installation) -> Finding:
+    if workload.selector == installation.selector:
+        return Finding(Level.FACT, f"{workload} has the selector of our chart: Helm can upgrade it in place")
+    says = (
+        f"{workload}: Helm cannot upgrade it in place, because our chart has another selector for {installation}, and a"
+        " selector cannot be changed"
+    )
+    advice = (
+        "delete this Deployment right before the upgrade (the operator in Go stops, its Secrets stay):"
+        f" kubectl -n {workload.key.namespace} delete deployment {workload.key.name}"
+    )
+    return Finding(Level.BLOCKER, says, tuple(_differences(workload.selector, installation.selector)), advice)
+
+
+def _differences(today: Selector, ours: Selector) -> Iterator[Detail]:
+    now, then = today.get("matchLabels") or {}, ours.get("matchLabels") or {}
+    for label in sorted({*now, *then}):
+        if now.get(label) != then.get(label):
+            yield Detail(
+                label, says=f"{now.get(label) or 'not set'} today, {then.get(label) or 'not set'} in our chart"
             )
-            yield Finding(Level.WARNING, says, next=advice)
+    if today.get("matchExpressions"):
+        yield Detail("matchExpressions", says="set today, not set in our chart")
+
+
+def _uncompared(workload: Workload, installation: Installation) -> Finding:
+    says = (
+        f"{workload}: its selector could not be compared with that of our chart, because the values of {installation}"
+        " could not be read"
+    )
+    name, namespace = installation.release.name, installation.release.namespace
+    advice = f"run this command with --values: helm get values {name} -n {namespace} -o yaml > values.yaml"
+    return Finding(Level.WARNING, says, next=advice)
 
 
 def webhooks(snapshot: Snapshot) -> Findings:
-    """Report validating webhooks and conversion webhooks: without their server, writes and reads fail.
+    """Report validating webhooks: without their server, the API server refuses every write of the kinds they judge.
 
     A server that may not be looked at counts as running: `permissions` reports it.
     """
+    if not snapshot.webhooks:
+        if snapshot.sees(WEBHOOKS):
+            yield Finding(Level.FACT, "no validating webhook of the operator in Go is registered")
+        return
     serves = bool(snapshot.of(Role.GO_WEBHOOK)) or not snapshot.sees(DEPLOYMENTS)
-    level = Level.WARNING if serves else Level.BLOCKER
-    if snapshot.webhooks:
-        names = [each.name for each in snapshot.webhooks]
-        says = f"{counted(len(names), 'validating webhook')} of the operator in Go registered"
-        says += "; without its server every write is refused" if serves else " without a server: every write is refused"
-        advice = f"after you stop its server: kubectl delete validatingwebhookconfigurations {' '.join(names)}"
-        details = tuple(Detail(each.name, says=f"served by {', '.join(each.services)}") for each in snapshot.webhooks)
-        yield Finding(level, says, details, advice)
-    if converted := [each for each in snapshot.definitions if each.conversion]:
-        says = f"{counted(len(converted), 'CRD')} with a conversion webhook"
-        says += "; without its server other versions cannot be read" if serves else ", whose server does not run"
-        details = tuple(Detail(each.name, says=f"served by {each.conversion}") for each in converted)
-        advice = "replace the CRDs: eso crds > crds.yaml; kubectl replace -f crds.yaml (apply would keep the webhooks)"
-        yield Finding(level, says, details, advice)
-    if snapshot.sees(WEBHOOKS) and not snapshot.webhooks and not converted:
-        yield Finding(Level.FACT, "no webhook of the operator in Go is registered")
+    names = [each.name for each in snapshot.webhooks]
+    says = f"{counted(len(names), 'validating webhook')} of the operator in Go registered"
+    says += "; without their server" if serves else ", and their server does not run:"
+    says += " the API server refuses every write of the objects that they check"
+    delete = f"kubectl delete validatingwebhookconfigurations {' '.join(names)}"
+    owners = {each.owner for each in snapshot.webhooks}
+    advice = f"after you stop their server: {delete}" if serves else delete
+    if serves and None not in owners:
+        releases = ", ".join(sorted(map(str, owners)))
+        advice = f"an upgrade of Helm release {releases} to our chart removes them; otherwise, {advice}"
+    details = tuple(Detail(each.name, says=f"served by {', '.join(each.services)}") for each in snapshot.webhooks)
+    yield Finding(Level.WARNING if serves else Level.BLOCKER, says, details, advice)
 
 
 def _listed(workloads: list[Workload]) -> tuple[Detail, ...]:
@@ -140,6 +190,10 @@ def _listed(workloads: list[Workload]) -> tuple[Detail, ...]:
 
 
 def _stop(workloads: list[Workload]) -> str:
+    """Return one command for each namespace."""
+    names: dict[str, list[str]] = {}
+    for each in workloads:
+        names.setdefault(each.key.namespace, []).append(each.key.name)
     return "; ".join(
-        f"kubectl -n {each.key.namespace} scale deployment {each.key.name} --replicas=0" for each in workloads
+        f"kubectl -n {namespace} scale deployment --replicas=0 {' '.join(its)}" for namespace, its in names.items()
     )

@@ -39,11 +39,9 @@ def _namespaced(snapshot: Snapshot, provider: str, uses: list[tuple[Stored, Use]
         return
     yield Finding(
         Level.BLOCKER,
-        f"{counted(len(uses), 'namespaced object')} would use the identity of the provider {provider} itself",
-        tuple(
-            Detail(str(stored), use.field, "names no credentials; the identity serves cluster-scoped objects only")
-            for stored, use in uses
-        ),
+        f"{counted(len(uses), 'namespaced object')} without credentials: here the identity of the pod of provider"
+        f" {provider} serves cluster-scoped objects only",
+        tuple(Detail(str(stored), use.field, "names no credentials") for stored, use in uses),
         f"set providers.{provider}.identity.usedBy=namespaced in the chart's values if every namespace may use this"
         " identity; otherwise name credentials or a service account in these objects",
     )
@@ -57,7 +55,8 @@ def _servers(snapshot: Snapshot, provider: str, uses: list[tuple[Stored, Use]]) 
     hosts = ", ".join(sorted({_entry(use.server) for _, use in unlisted}))
     yield Finding(
         Level.BLOCKER,
-        f"{counted(len(unlisted), 'object')} would send proofs of the identity of the provider {provider} to a server",
+        f"{counted(len(unlisted), 'object')} would send proofs of the identity of the provider {provider} to a server"
+        " that is not listed",
         tuple(Detail(str(stored), use.field, _entry(use.server)) for stored, use in unlisted),
         f"set providers.{provider}.identity.hosts=[{hosts}] in the chart's values if these servers may receive them",
     )

@@ -73,8 +73,8 @@ def providers(snapshot: Snapshot) -> Findings:
             installed.setdefault(package, []).append(need)
         else:
             yield _missing(need)
-    for package, its in sorted(installed.items()):
-        yield _installed(package, its, snapshot)
+    if installed:
+        yield _to_enable(installed, snapshot)
     yield from _maturity(needs, snapshot)
     if not needs and all(snapshot.sees(custom.resource()) for custom in KINDS if role_of(custom) in SOURCES):
         yield Finding(Level.FACT, "no store or generator needs a provider yet")
@@ -113,13 +113,20 @@ def _generator(want: Want) -> str | None:
     return GENERATORS.get(want.name) if want.group == GENERATORS_GROUP else None
 
 
-def _installed(package: str, needs: list[Need], snapshot: Snapshot) -> Finding:
-    details = tuple(Detail(str(need), says=need.counts) for need in needs)
-    install = f"set providers.{package}.enabled=true in chart external-secrets, or start `eso provider serve {package}`"
+def _to_enable(needs: Mapping[str, list[Need]], snapshot: Snapshot) -> Finding:
+    """Return one finding for all providers that are needed and available."""
+    names = sorted(needs)
+    details = tuple(
+        Detail(f"provider {name}", says=", ".join(f"{need} ({need.counts})" for need in needs[name])) for name in names
+    )
+    enable = ",".join(f"providers.{name}.enabled=true" for name in names)
+    advice = f"enable them in our chart: --set {enable}; without the chart, start `eso provider serve NAME` for each"
     if snapshot.of(Role.OURS):
-        says = f"provider {package} is installed here, and does not run in the cluster yet: objects that need it"
-        return Finding(Level.WARNING, f"{says} {_REPORT}", details, install)
-    return Finding(Level.FACT, f"provider {package} is installed here", details, install)
+        says = (
+            f"{counted(len(names), 'provider')} needed that this cluster does not run: objects that need it {_REPORT}"
+        )
+        return Finding(Level.WARNING, says, details, advice)
+    return Finding(Level.FACT, f"{counted(len(names), 'provider')} needed, which this project has", details, advice)
 
 
 def _maturity(needs: Iterable[Need], snapshot: Snapshot) -> Findings:
@@ -143,8 +150,12 @@ def _maturity(needs: Iterable[Need], snapshot: Snapshot) -> Findings:
 def _missing(need: Need) -> Finding:
     name = project_name(need.want)
     if name is not None:
-        says = f"{need}: provider {name} is not installed here ({need.counts}); {_CONSEQUENCE}"
-        return Finding(Level.BLOCKER, says, need.details, f"install the package eso-provider-{name} beside eso")
+        says = f"{need}: provider {name} is not installed beside eso ({need.counts}): its kinds could not be checked"
+        advice = (
+            f"install the package eso-provider-{name} beside eso and run this command again; in our chart, enable it:"
+            f" --set providers.{name}.enabled=true"
+        )
+        return Finding(Level.WARNING, says, need.details, advice)
     if not need.want.group and need.want.name in REMOVED_UPSTREAM:
         says = f"{need}: upstream removed this backend, and it is not available here ({need.counts}); {_CONSEQUENCE}"
         return Finding(

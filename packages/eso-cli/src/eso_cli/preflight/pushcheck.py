@@ -45,7 +45,8 @@ def chosen_namespaces(snapshot: Snapshot) -> Findings:
         namespaces = ", ".join(sorted({choice.namespace for _, choice in refused}))
         yield Finding(
             Level.WARNING,
-            f"{store} does not allow the namespaces of {counted(len(refused), 'entry', 'entries')} of PushSecrets",
+            f"{counted(len(refused), 'entry', 'entries')} of PushSecrets would be refused: {store} does not allow the"
+            " namespaces that they write to",
             tuple(Detail(str(stored), choice.field, choice.namespace) for stored, choice in refused),
             f"with the CRDs of this operator, set spec.provider.kubernetes.allowedRemoteNamespaces=[{namespaces}] in"
             f" {store} if PushSecrets may write there, and hand over each Secret that was pushed there: kubectl label"

@@ -8,7 +8,7 @@ from eso_api.references import GENERATORS_GROUP
 from eso_api.v2.clusterproviderclass import ClusterProviderClass
 from eso_api.v2.providerclass import ProviderClass
 from eso_cli.demand import Want
-from eso_cli.preflight.helmrecords import KEEP, POLICY, owner_of
+from eso_cli.preflight.helmrecords import KEEP, POLICY, is_managed, owner_of
 from eso_cli.preflight.snapshot import Definition, Owner, Running, Webhook, is_ours
 from eso_operator.resolving.classes import announced
 from kubebase.meta import JsonObject, Object, meta_of
@@ -22,13 +22,18 @@ def definition_of(crd: JsonObject) -> Definition | None:
     metadata, spec, status = meta_of(crd), crd.get("spec") or {}, crd.get("status") or {}
     if not is_ours(str(spec.get("group", ""))):
         return None
+    versions = spec.get("versions") or ()
     return Definition(
         name=metadata.name,
-        served=tuple(str(each["name"]) for each in spec.get("versions") or () if each.get("served")),
+        served=tuple(str(each["name"]) for each in versions if each.get("served")),
+        storage=next((str(each["name"]) for each in versions if each.get("storage")), ""),
         stored_versions=tuple(status.get("storedVersions") or ()),
         conversion=_conversion(spec.get("conversion") or {}),
         owner=owner_of(metadata.annotations),
+        managed_by_helm=is_managed(metadata.labels),
         kept=metadata.annotations.get(POLICY) == KEEP,
+        kind=str((spec.get("names") or {}).get("kind", "")),
+        namespaced=spec.get("scope") != "Cluster",
     )
 
 
@@ -38,7 +43,8 @@ def webhook_of(configuration: JsonObject) -> Webhook | None:
     if not hooks:
         return None
     services = dict.fromkeys(_served_by(hook.get("clientConfig")) for hook in hooks)
-    return Webhook(meta_of(configuration).name, tuple(services))
+    metadata = meta_of(configuration)
+    return Webhook(metadata.name, tuple(services), owner_of(metadata.annotations))
 
 
 def owner_of_role(role: Object) -> Owner | None:

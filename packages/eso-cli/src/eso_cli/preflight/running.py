@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from eso_api.kinds import KINDS, AnyKind
+from eso_api.kinds import KINDS, AnyKind, provider_kinds
 from eso_cli.connecting import connected
 from eso_cli.demand import offers
 from eso_cli.documents import STDIN, InputError, read_documents, read_manifests, without_manifests
@@ -47,23 +47,34 @@ async def run(options: Options) -> int:
         values = _values(options.values) if options.values is not None else None
         unread: list[str] = []
         written = tuple(stored_in(options.files, unread))
-        gathered = await _cluster(options) if options.asks_cluster else Snapshot()
+        of_providers = provider_kinds(lambda name, problem: _warn(f"the kinds of provider {name}: {problem}"))
+        kinds = (*KINDS, *(kind for of_one in of_providers.values() for kind in of_one))
+        gathered = await _cluster(options, kinds) if options.asks_cluster else Snapshot()
     except (InputError, KubeError) as problem:
-        echo(f"eso preflight: {printable(str(problem))}", err=True)
+        _warn(str(problem))
         return UNUSABLE
-    packages = offers(installed(), lambda problem: echo(f"eso preflight: {problem}", err=True))
-    objects = (*gathered.objects, *written)
-    maturities = {name: load(name).maturity.value for name in set(packages.values())}
-    snapshot = replace(gathered, objects=objects, values=values, packages=packages, unread_files=tuple(unread))
-    snapshot = replace(snapshot, maturities=maturities)
+    packages = offers(installed(), _warn)
+    snapshot = replace(
+        gathered,
+        objects=(*gathered.objects, *written),
+        values=values,
+        packages=packages,
+        provider_kinds=of_providers,
+        maturities={name: load(name).maturity.value for name in set(packages.values())},
+        unread_files=tuple(unread),
+    )
     report = judge(snapshot)
     echo(json.dumps(as_json(report), indent=2) if options.as_json else "\n".join(lines(report)), coloured=True)
     return READY if report.ready else BLOCKED
 
 
-async def _cluster(options: Options) -> Snapshot:
+def _warn(text: str) -> None:
+    echo(f"eso preflight: {printable(text)}", err=True)
+
+
+async def _cluster(options: Options, kinds: Sequence[AnyKind]) -> Snapshot:
     async with connected(options.kubeconfig, options.context, command="preflight") as (client, _):
-        return await Gatherer(client).gather()
+        return await Gatherer(client).gather(kinds)
 
 
 def _values(file: Path) -> JsonObject:

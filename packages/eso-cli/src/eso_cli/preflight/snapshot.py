@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from eso_api.kinds import AnyKind
 from eso_api.references import CORE_GROUP
@@ -67,12 +67,23 @@ class Definition:
 
     name: str
     served: tuple[str, ...] = ()
+    storage: str = ""
+    """The version in which the API server stores objects today."""
     stored_versions: tuple[str, ...] = ()
     conversion: str = ""
     """The Service `namespace/name` of its conversion webhook; empty without one."""
     owner: Owner | None = None
+    """The Helm release that its annotations name."""
+    managed_by_helm: bool = False
+    """Whether its label says so too: Helm takes over only what has the annotations and the label."""
     kept: bool = False
     """Whether the live object carries `helm.sh/resource-policy: keep`."""
+    kind: str = ""
+    namespaced: bool = True
+
+    @property
+    def group(self) -> str:
+        return self.name.partition(".")[2]
 
 
 class Role(Enum):
@@ -92,8 +103,8 @@ class Workload:
     role: Role
     replicas: int = 1
     arguments: tuple[str, ...] = field(default=(), repr=False)
-    selector: tuple[str, ...] = ()
-    """The labels of `spec.selector`, sorted."""
+    selector: Mapping[str, Any] = field(default_factory=dict)
+    """`spec.selector`, which cannot be changed."""
     owner: Owner | None = None
 
     def __str__(self) -> str:
@@ -107,6 +118,7 @@ class Webhook:
     name: str
     services: tuple[str, ...] = ()
     """The Services that serve it, `namespace/name`."""
+    owner: Owner | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +128,15 @@ class Release:
     owner: Owner
     chart: str = ""
     values: JsonObject = field(default_factory=dict, repr=False)
-    """The values that users set."""
+    """The values that users set for the chart external-secrets."""
     definitions: Mapping[str, bool] = field(default_factory=dict)
     """The CRDs in its stored manifest, each with whether `helm.sh/resource-policy: keep` is there."""
+    converted: frozenset[str] = frozenset()
+    """Those of them that have a conversion webhook there."""
+    part: str = ""
+    """The name of the chart external-secrets in this release: its own, or that of a dependency; empty without it."""
+    version: str = ""
+    """The version of the release's chart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,11 +178,15 @@ class Snapshot:
     webhooks: tuple[Webhook, ...] = ()
     releases: tuple[Release | Unread, ...] = ()
     running: tuple[Running, ...] = ()
+    unknown: Mapping[str, int] = field(default_factory=dict)
+    """The number of objects of each CRD of External Secrets that neither the core nor an installed provider has."""
     gaps: tuple[Gap, ...] = ()
     unread_files: tuple[str, ...] = ()
     """Files of a folder that are not YAML, each as `file:line: problem`."""
     packages: Mapping[Want, str] = field(default_factory=dict)
     """What the providers that are installed beside the CLI serve, and their names."""
+    provider_kinds: Mapping[str, tuple[AnyKind, ...]] = field(default_factory=dict)
+    """The kinds that each of these providers defines."""
     maturities: Mapping[str, str] = field(default_factory=dict)
     """The maturity of each of these providers."""
     values: JsonObject | None = field(default=None, repr=False)

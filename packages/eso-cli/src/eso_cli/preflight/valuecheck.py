@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from eso_cli.preflight.chartvalues import EXTRA_ARGS, SWITCHED_ON, VALUES, Fate
+from eso_cli.preflight.chartvalues import EXTRA_ARGS, SWITCHED_ON, VALUES, Fate, leaves, row_of
 from eso_cli.preflight.findings import Detail, Finding, Findings, Level, counted
 from eso_cli.preflight.flagcheck import findings_for
 from eso_cli.preflight.snapshot import Release, Role, Snapshot
@@ -19,7 +19,6 @@ _ADVICE: Final = {
     Fate.DIFFERENT: "read each sentence, and write what you need into the values of our charts",
     Fate.WITHOUT_FUNCTION: "leave them out",
 }
-Leaf = tuple[str, Any]
 
 
 def chart_values(snapshot: Snapshot) -> Findings:
@@ -35,12 +34,11 @@ def chart_values(snapshot: Snapshot) -> Findings:
 
 def judge(values: JsonObject, origin: str) -> Findings:
     """Judge one tree of values."""
-    leaves = list(_leaves({name: value for name, value in values.items() if name != EXTRA_ARGS}))
     by_fate: dict[Fate, dict[str, list[str]]] = {}
     unknown: list[str] = []
     flags: list[FlagVerdict] = list(_extra_flags(values.get(EXTRA_ARGS)))
-    for path, value in leaves:
-        if (covering := _covering(path)) is None:
+    for path, value in leaves({name: value for name, value in values.items() if name != EXTRA_ARGS}):
+        if (covering := row_of(path)) is None:
             unknown.append(path)
             continue
         row = VALUES[covering]
@@ -65,28 +63,6 @@ def judge(values: JsonObject, origin: str) -> Findings:
         yield Finding(Level.WARNING, says, details, "check the spelling, or leave them out")
     same = sum(map(len, by_fate.get(Fate.SAME, {}).values())) + sum(each.verdict is Verdict.ACCEPTED for each in flags)
     yield Finding(Level.FACT, f"{origin}: {counted(same, 'chart value')} {Fate.SAME.value}")
-
-
-def _covering(path: str) -> str | None:
-    """Return the longest path of the table that covers a value."""
-    steps = path.split(".")
-    return next((known for end in range(len(steps), 0, -1) if (known := ".".join(steps[:end])) in VALUES), None)
-
-
-def _leaves(values: JsonObject, above: str = "") -> Iterator[Leaf]:
-    """Yield the values that say something: neither empty nor null."""
-    for name, value in values.items():
-        path = f"{above}.{name}" if above else name
-        if isinstance(value, dict) and not _is_one_value(path):
-            yield from _leaves(value, path)
-        elif value not in (None, "", [], {}):
-            yield path, value
-
-
-def _is_one_value(path: str) -> bool:
-    """Return whether the table has the whole map at this path in one row that needs no attention."""
-    row = VALUES.get(path)
-    return row is not None and row.fate is Fate.SAME and not any(known.startswith(f"{path}.") for known in VALUES)
 
 
 def _extra_flags(extra: Any) -> Iterator[FlagVerdict]:

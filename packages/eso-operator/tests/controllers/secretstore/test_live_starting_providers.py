@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -60,6 +61,18 @@ class StatusWrites(Between):
         if request.method == "PATCH" and request.path.endswith("/status"):
             self.taken["/".join(request.path.split("/")[-3:-1])] += 1
         return answer
+
+
+class HeldCertificates(Between):
+    """Holds the writes of certificate Secrets until `released`, as a busy API server would."""
+
+    def __init__(self) -> None:
+        self.released = asyncio.Event()
+
+    async def request(self, request: Request) -> bytes:
+        if request.method != "GET" and "/secrets/" in f"{request.path}/":
+            await self.released.wait()
+        return await self.inner.request(request)
 
 
 def is_ready(condition: Condition) -> bool:
@@ -133,6 +146,26 @@ async def test_objects_that_were_ready_stay_so_while_their_provider_starts_again
         await host.stop()
 
     assert held == before
+    assert complaints == []
+
+
+async def test_a_provider_that_waits_for_its_certificate_says_so(bench: Bench) -> None:
+    held = HeldCertificates()
+    await create_service(bench, SERVES)
+    await bench.create(STORES, "store", spec=FAKE)
+
+    async with bench.operator(alone(bench), through=held.over):
+        waiting = await bench.ready(CLASSES, SERVICE, lambda condition: condition.reason == "ProviderStarting")
+        await bench.ready(STORES, "store", waits)
+        complaints = await warnings(bench)
+        held.released.set()
+        material = await eventually(bench.server_material, "no certificates were issued for the provider")
+        host = await bench.listen(keeping(data={"a": b"value"}), material)
+        await bench.ready(STORES, "store", is_ready)
+        await host.stop()
+
+    (ready,) = waiting["status"]["conditions"]
+    assert ready["message"].startswith("CertificatesNotIssued: no client certificate is issued for Service")
     assert complaints == []
 
 
