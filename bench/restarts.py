@@ -81,6 +81,7 @@ CALM_SECONDS = 3.0
 
 STATUS_WRITES = (("PATCH", "externalsecrets/status"), ("PUT", "externalsecrets/status"))
 SECRET_READS = (("GET", "secrets"),)
+WRITES = (("POST", "externalsecrets"), ("APPLY", "secrets"), *STATUS_WRITES, ("POST", "events"))
 EVENT_WRITES = (("POST", "events"), ("PATCH", "events"))
 
 
@@ -364,6 +365,7 @@ async def _lags(stage: Stage) -> list[Row]:
     async with _first_seen(stage, ES, _with_status) as statuses, _first_seen(stage, EVENTS, _subject) as events:
         await stage.create([(ES, obj) for obj in _between(good, broken)])
         await _wait(lambda: wanted <= statuses.keys(), PATIENCE)
+        during = stage.requests() - requests
         await _wait(lambda: wanted <= events.keys(), LAG_SECONDS)
     spent = stage.requests() - requests
     await parallel([stage.client.delete(ES, key_of(obj)) for obj in broken])
@@ -377,6 +379,8 @@ async def _lags(stage: Stage) -> list[Row]:
         rows.append(_at_most(f"burst: {name} events lost of {len(keys[name])}", lost, 0))
     writes = f"{spent['POST', 'events']}; {spent['PATCH', 'events']}"
     rows.append(shown("burst: events created; counted up", writes))
+    share = during["POST", "events"] / sum(during[each] for each in WRITES)
+    rows.append(shown("burst: events in percent of all writes until the last status", f"{100 * share:.0f}"))
     print(*(f"    {row.name}: {row.value}" for row in rows), sep="\n", flush=True)
     return rows
 

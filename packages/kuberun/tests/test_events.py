@@ -378,6 +378,25 @@ async def test_events_yield_to_reconciles(clock: VirtualClock, behind: bool, exp
     running.cancel()
 
 
+async def test_while_reconciles_wait_normal_events_go_out_one_at_a_time(clock: VirtualClock) -> None:
+    """A slow API server answers many requests of reconciles meanwhile, and the share of events stays small."""
+    server, behind = SlowServer(clock, 1.0), True
+    events = EventRecorder(Client(server), clock, component="tester", busy=lambda: behind)
+    running = asyncio.ensure_future(events.run())
+
+    for name in ("one", "two", "three", "four", "five"):
+        synced(events, metadata(name))
+    await clock.advance(0.5)
+    events.record(WIDGETS, metadata("failing"), EventType.WARNING, "Failed", "it failed")
+    await clock.advance(1.2)
+    behind = False
+    await clock.advance(10)
+
+    assert server.asked_at == pytest.approx([0, 0.5, 1.5, 2.5, 2.5025, 2.505])
+    assert msgspec.json.decode(server.requests[1].body or b"")["type"] == "Warning"
+    running.cancel()
+
+
 async def test_warnings_do_not_wait(clock: VirtualClock) -> None:
     server, limits = SlowServer(clock, 0.0), EventLimits(busy_rate=0.1)
     events = EventRecorder(Client(server), clock, component="tester", limits=limits, busy=lambda: True)

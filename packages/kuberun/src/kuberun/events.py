@@ -6,7 +6,8 @@
 refusal costs the event, never the reconcile; lost events are counted. While the API server is away, events wait.
 
     Warnings      at once, and before all others
-    Normal        at once if no reconcile waits for a worker, else some tens a second: events yield to reconciles
+    Normal        at once if no reconcile waits for a worker, else one at a time: events yield to reconciles, which
+                  make many requests at a time, so that the share of events stays small on a slow API server too
     repeated      within seconds: occurrences of the same event are counted, and one request writes the number
 
 A full queue drops Normal events before Warnings, and further events of an object before its first one: the first event
@@ -61,7 +62,7 @@ class EventLimits:
     refill_seconds: float = 300.0  # seconds until one more is allowed
     at_once: int = 4  # requests at the same time
     rate: float = 400.0  # Normal events in a second while no reconcile waits
-    busy_rate: float = 50.0  # and while reconciles wait for workers
+    busy_rate: float = 50.0  # and while reconciles wait for workers, one at a time
     count_up_seconds: float = 10.0  # for which repeated events are counted before the number is written
     retry_seconds: float = 1.0  # between attempts while the API server is away
     keep_seconds: float = 300.0  # for which an event waits for an API server that is away
@@ -225,6 +226,9 @@ class EventRecorder:
         while True:
             self._changed.clear()
             queue, wait = self._first_queue()
+            if queue is not None and self._yields(queue):
+                await self._changed.wait()
+                continue
             if queue is not None and wait <= 0:
                 self._pace(queue)
                 subject = next(iter(self._queues[queue]))
@@ -250,6 +254,10 @@ class EventRecorder:
             first, queue = min(dues)
             due = max(due, first)
         return queue, due - self._clock.monotonic()
+
+    def _yields(self, queue: _Queue) -> bool:
+        """Return whether an event waits until the current request has ended, because reconciles wait for workers."""
+        return queue is not _Queue.WARNING and bool(self._writing) and not self._stopping and self._busy()
 
     def _pace(self, queue: _Queue) -> None:
         if queue is not _Queue.WARNING:
