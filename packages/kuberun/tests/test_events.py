@@ -381,7 +381,8 @@ async def test_events_yield_to_reconciles(clock: VirtualClock, behind: bool, exp
 async def test_while_reconciles_wait_normal_events_go_out_one_at_a_time(clock: VirtualClock) -> None:
     """A slow API server answers many requests of reconciles meanwhile, and the share of events stays small."""
     server, behind = SlowServer(clock, 1.0), True
-    events = EventRecorder(Client(server), clock, component="tester", busy=lambda: behind)
+    limits = EventLimits(yield_seconds=60)
+    events = EventRecorder(Client(server), clock, component="tester", limits=limits, busy=lambda: behind)
     running = asyncio.ensure_future(events.run())
 
     for name in ("one", "two", "three", "four", "five"):
@@ -394,6 +395,19 @@ async def test_while_reconciles_wait_normal_events_go_out_one_at_a_time(clock: V
 
     assert server.asked_at == pytest.approx([0, 0.5, 1.5, 2.5, 2.5025, 2.505])
     assert msgspec.json.decode(server.requests[1].body or b"")["type"] == "Warning"
+    running.cancel()
+
+
+async def test_normal_events_that_have_waited_for_seconds_yield_no_longer(clock: VirtualClock) -> None:
+    server, limits = SlowServer(clock, 2.0), EventLimits(yield_seconds=3, busy_rate=10)
+    events = EventRecorder(Client(server), clock, component="tester", limits=limits, busy=lambda: True)
+    running = asyncio.ensure_future(events.run())
+
+    for name in ("one", "two", "three", "four", "five"):
+        synced(events, metadata(name))
+    await clock.advance(20)
+
+    assert server.asked_at == pytest.approx([0, 2, 4, 4.1, 4.2])
     running.cancel()
 
 

@@ -7,7 +7,7 @@ refusal costs the event, never the reconcile; lost events are counted. While the
 
     Warnings      at once, and before all others
     Normal        at once if no reconcile waits for a worker, else one at a time: events yield to reconciles, which
-                  make many requests at a time, so that the share of events stays small on a slow API server too
+                  make many requests at a time. After some seconds they go out several at a time, some tens a second
     repeated      within seconds: occurrences of the same event are counted, and one request writes the number
 
 A full queue drops Normal events before Warnings, and further events of an object before its first one: the first event
@@ -62,7 +62,8 @@ class EventLimits:
     refill_seconds: float = 300.0  # seconds until one more is allowed
     at_once: int = 4  # requests at the same time
     rate: float = 400.0  # Normal events in a second while no reconcile waits
-    busy_rate: float = 50.0  # and while reconciles wait for workers, one at a time
+    busy_rate: float = 50.0  # and while reconciles wait for workers
+    yield_seconds: float = 3.0  # for which they go out one at a time then
     count_up_seconds: float = 10.0  # for which repeated events are counted before the number is written
     retry_seconds: float = 1.0  # between attempts while the API server is away
     keep_seconds: float = 300.0  # for which an event waits for an API server that is away
@@ -257,7 +258,10 @@ class EventRecorder:
 
     def _yields(self, queue: _Queue) -> bool:
         """Return whether an event waits until the current request has ended, because reconciles wait for workers."""
-        return queue is not _Queue.WARNING and bool(self._writing) and not self._stopping and self._busy()
+        if queue is _Queue.WARNING or not self._writing or self._stopping or not self._busy():
+            return False
+        waited = self._clock.now() - next(iter(self._queues[queue].values())).first
+        return waited < timedelta(seconds=self._limits.yield_seconds)
 
     def _pace(self, queue: _Queue) -> None:
         if queue is not _Queue.WARNING:
