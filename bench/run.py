@@ -30,6 +30,7 @@ BENCHMARKS = (
     "kubernetes",
     "one_password",
     "providers",
+    "restarts",
     "server_writes",
     "shards",
     "shared_providers",

@@ -93,13 +93,16 @@ class Stage:
                 task.cancel()
 
     def requests(self) -> Requests:
-        context = ssl.create_default_context(cafile=str(self.kube.ca_file))
-        text = read(f"{self.kube.url}/metrics", context, Authorization=f"Bearer {self.kube.token}")
         found: Requests = Counter()
-        for labels, value in re.findall(r"^apiserver_request_total\{(.*?)\} (\S+)$", text, re.MULTILINE):
+        for labels, value in re.findall(r"^apiserver_request_total\{(.*?)\} (\S+)$", self.metrics(), re.MULTILINE):
             named = dict(re.findall(r'(\w+)="(.*?)"', labels))
             found[named["verb"], "/".join(filter(None, (named["resource"], named["subresource"])))] += int(float(value))
         return found
+
+    def metrics(self) -> str:
+        """Return the metrics of the API server."""
+        context = ssl.create_default_context(cafile=str(self.kube.ca_file))
+        return read(f"{self.kube.url}/metrics", context, Authorization=f"Bearer {self.kube.token}")
 
     async def _served(self) -> bool:
         try:
@@ -193,10 +196,15 @@ def provider(stage: Stage, name: str = "fake", listen: str = "127.0.0.1:0") -> I
 
 @contextmanager
 def operator(
-    stage: Stage, *providers: Served, loglevel: str = "warn", flags: Sequence[str] = (), number: int = 0
+    stage: Stage,
+    *providers: Served,
+    loglevel: str = "warn",
+    flags: Sequence[str] = (),
+    number: int = 0,
+    program: Sequence[str] = ("-m", "eso_operator"),
 ) -> Iterator[int]:
     """Return the process id of an operator that has just been started. `number` tells replicas apart."""
-    command = [sys.executable, "-m", "eso_operator", "--kubeconfig", str(stage.kube.kubeconfig)]
+    command = [sys.executable, *program, "--kubeconfig", str(stage.kube.kubeconfig)]
     command += [f"--core-namespace={CORE}"]
     for served in providers:
         service = f"{CORE}/provider-{served.name}"

@@ -77,16 +77,18 @@ def test_a_delay_may_grow_beyond_the_cap_on_request(longest: float, expected: fl
 
 
 @pytest.mark.parametrize(
-    ("failures", "told", "expected"),
+    ("failures", "told", "shortest", "longest"),
     [
-        pytest.param(1, 0.0, 1.0, id="nothing is told"),
-        pytest.param(9, 0.0, 60.0, id="nothing is told, after many failures"),
-        pytest.param(1, 45.0, 45.0, id="longer than the back-off"),
-        pytest.param(9, 1.0, 4.0, id="shorter than the back-off"),
-        pytest.param(2, 1.0, 2.0, id="in between"),
+        pytest.param(1, 0.0, 1.0, 1.0, id="no delay is named"),
+        pytest.param(9, 0.0, 60.0, 60.0, id="no delay is named, after many failures"),
+        pytest.param(1, 45.0, 45.0, 67.5, id="longer than the back-off"),
+        pytest.param(9, 2.0, 2.0, 3.0, id="shorter than the back-off"),
     ],
 )
-def test_a_delay_that_a_server_names_is_kept_and_not_exceeded_by_much(
-    failures: int, told: float, expected: float
+def test_a_delay_that_a_server_names_is_kept_and_exceeded_by_half_at_most(
+    failures: int, told: float, shortest: float, longest: float
 ) -> None:
-    assert Backoff(first=1, cap=60, jitter=0).delay_as_told(failures, lambda: 0.0, told) == expected
+    backoff = Backoff(first=1, cap=60, jitter=0)
+
+    assert backoff.delay_as_told(failures, lambda: 0.0, told) == shortest
+    assert backoff.delay_as_told(failures, lambda: 1.0, told) == longest

@@ -1,9 +1,10 @@
 """Recorded events: counted up, filtered, bounded, and never blocking."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 
+import msgspec
 import pytest
 
 from kubebase.meta import ObjectMeta
@@ -11,6 +12,7 @@ from kubebase.testing.clock import VirtualClock
 from kuberun.client import Client
 from kuberun.connection import Connection, Credential
 from kuberun.credentials import FixedCredentials
+from kuberun.errors import AlreadyExists, ApiError, ServiceUnavailable, Throttled, Unreachable
 from kuberun.events import MAX_MESSAGE_BYTES, Counts, EventLimits, EventRecorder, EventType
 from kuberun.requests import Request
 from kuberun.testing import scriptedserver as script
@@ -229,6 +231,28 @@ async def test_a_warning_takes_the_place_of_another_event(server: ScriptedServer
     assert events.counts == Counts(written=3, dropped=4)
 
 
+async def test_a_full_queue_drops_repeated_events_first_and_the_only_event_of_an_object_last(
+    server: ScriptedServer, recorder: Recorder
+) -> None:
+    events = recorder(queued=8)
+    for message in ("one", "two"):
+        synced(events, metadata("known"), message=message)
+    await written(events)
+    server.received.clear()
+
+    synced(events, metadata("known"), message="one")  # repeated
+    synced(events, metadata("known"), message="three")  # further
+    for name in ("a", "b", "c", "d", "e", "f"):
+        synced(events, metadata(name))
+    for number in range(2):
+        events.record(WIDGETS, metadata(f"failing-{number}"), EventType.WARNING, "Failed", "it failed")
+    await written(events)
+
+    named = sorted(received.json["involvedObject"]["name"] for received in server.received)
+    assert named == ["a", "b", "c", "d", "e", "f", "failing-0", "failing-1"]
+    assert events.counts == Counts(written=10, dropped=2)
+
+
 async def test_the_number_of_remembered_events_is_bounded(server: ScriptedServer, recorder: Recorder) -> None:
     events = recorder(remembered=2)
 
@@ -244,7 +268,6 @@ async def test_the_number_of_remembered_events_is_bounded(server: ScriptedServer
     "answer",
     [
         pytest.param(script.failure(403, "Forbidden"), id="not allowed"),
-        pytest.param(script.failure(404, "NotFound"), id="the namespace is gone"),
         pytest.param(script.failure(500, "InternalError"), id="broken server"),
         pytest.param(script.closed(), id="no answer"),
         pytest.param(script.text(b"nonsense"), id="nonsense"),
@@ -299,16 +322,21 @@ async def test_the_recorder_lives_in_the_callers_task_group(server: ScriptedServ
 
 
 class SlowServer:
-    """A `Transport` to an API server that needs the same time for each answer."""
+    """A `Transport` to an API server that needs the same time for each answer. It refuses the first requests."""
 
-    def __init__(self, clock: VirtualClock, seconds: float) -> None:
+    def __init__(self, clock: VirtualClock, seconds: float, *, refusals: Sequence[ApiError] = ()) -> None:
         self._clock = clock
         self._seconds = seconds
+        self.refusals = list(refusals)
+        self.requests: list[Request] = []
         self.asked_at: list[float] = []
 
-    async def request(self, _: Request) -> bytes:
+    async def request(self, request: Request) -> bytes:
         self.asked_at.append(self._clock.monotonic())
+        self.requests.append(request)
         await self._clock.sleep(self._seconds)
+        if self.refusals:
+            raise self.refusals.pop(0)
         return b'{"metadata": {"name": "e"}}'
 
     def stream(self, _: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
@@ -350,6 +378,39 @@ async def test_events_yield_to_reconciles(clock: VirtualClock, behind: bool, exp
     running.cancel()
 
 
+async def test_while_reconciles_wait_normal_events_go_out_one_at_a_time(clock: VirtualClock) -> None:
+    """A slow API server answers many requests of reconciles meanwhile, and the share of events stays small."""
+    server, behind = SlowServer(clock, 1.0), True
+    limits = EventLimits(yield_seconds=60)
+    events = EventRecorder(Client(server), clock, component="tester", limits=limits, busy=lambda: behind)
+    running = asyncio.ensure_future(events.run())
+
+    for name in ("one", "two", "three", "four", "five"):
+        synced(events, metadata(name))
+    await clock.advance(0.5)
+    events.record(WIDGETS, metadata("failing"), EventType.WARNING, "Failed", "it failed")
+    await clock.advance(1.2)
+    behind = False
+    await clock.advance(10)
+
+    assert server.asked_at == pytest.approx([0, 0.5, 1.5, 2.5, 2.5025, 2.505])
+    assert msgspec.json.decode(server.requests[1].body or b"")["type"] == "Warning"
+    running.cancel()
+
+
+async def test_normal_events_that_have_waited_for_seconds_yield_no_longer(clock: VirtualClock) -> None:
+    server, limits = SlowServer(clock, 2.0), EventLimits(yield_seconds=3, busy_rate=10)
+    events = EventRecorder(Client(server), clock, component="tester", limits=limits, busy=lambda: True)
+    running = asyncio.ensure_future(events.run())
+
+    for name in ("one", "two", "three", "four", "five"):
+        synced(events, metadata(name))
+    await clock.advance(20)
+
+    assert server.asked_at == pytest.approx([0, 2, 4, 4.1, 4.2])
+    running.cancel()
+
+
 async def test_warnings_do_not_wait(clock: VirtualClock) -> None:
     server, limits = SlowServer(clock, 0.0), EventLimits(busy_rate=0.1)
     events = EventRecorder(Client(server), clock, component="tester", limits=limits, busy=lambda: True)
@@ -385,12 +446,102 @@ async def test_a_namespace_that_is_gone_gets_no_events(server: ScriptedServer, c
     events = EventRecorder(client, VirtualClock(), component="tester", accepts=lambda namespace: namespace == "team")
 
     synced(events, metadata("one", "gone"))
-    synced(events, metadata("one", "team"))
+    synced(events, metadata("two", "team"))
     events.record(NAMESPACES, metadata("gone", ""), EventType.NORMAL, "Seen", "hello")
     await written(events)
 
     assert [received.target for received in server.received] == ["/api/v1/namespaces/team/events", EVENTS]
     assert events.counts == Counts(written=2, homeless=1)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(script.failure(404, "NotFound"), id="it is gone"),
+        pytest.param(
+            script.json(
+                {
+                    "kind": "Status",
+                    "status": "Failure",
+                    "reason": "Forbidden",
+                    "code": 403,
+                    "details": {"causes": [{"reason": "NamespaceTerminating", "field": "metadata.namespace"}]},
+                },
+                code=403,
+            ),
+            id="it is terminating",
+        ),
+    ],
+)
+async def test_a_refusal_because_of_the_namespace_is_no_failure(
+    server: ScriptedServer, recorder: Recorder, answer: script.Answer
+) -> None:
+    server.answers.clear()
+    server.will(answer)
+    events = recorder()
+
+    synced(events)
+
+    assert await written(events) == Counts(homeless=1)
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        pytest.param(Unreachable("connection refused"), id="no answer"),
+        pytest.param(ServiceUnavailable(503, "ServiceUnavailable", "starting"), id="it starts"),
+        pytest.param(Throttled(429, "TooManyRequests", "storage is initializing"), id="its storage is initializing"),
+    ],
+)
+async def test_events_wait_for_an_api_server_that_is_away(clock: VirtualClock, refusal: ApiError) -> None:
+    """Warnings are first after the outage too, and an attempt whose answer was lost creates no second Event."""
+    server = SlowServer(clock, 0.0, refusals=[refusal] * 20)
+    events = EventRecorder(Client(server), clock, component="tester")
+    running = asyncio.ensure_future(events.run())
+    synced(events, metadata("normal"))
+    await clock.advance(5)
+    events.record(WIDGETS, metadata("failing"), EventType.WARNING, "Failed", "it failed")
+    synced(events, metadata("normal"))
+    await clock.advance(5)
+    asked, server.refusals = len(server.requests), []
+    await clock.advance(5)
+
+    assert asked < 20
+    names = [msgspec.json.decode(request.body or b"")["metadata"]["name"] for request in server.requests]
+    assert [name.partition(".")[0] for name in names[asked:]] == ["failing", "normal"]
+    assert len(set(names)) == 2
+    assert events.counts == Counts(written=3)
+    running.cancel()
+
+
+async def test_an_api_server_that_stays_away_costs_the_event(clock: VirtualClock) -> None:
+    server = SlowServer(clock, 0.0, refusals=[Unreachable("connection refused")] * 1000)
+    events = EventRecorder(Client(server), clock, component="tester", limits=EventLimits(keep_seconds=30))
+    running = asyncio.ensure_future(events.run())
+
+    synced(events)
+    await clock.advance(29)
+    assert events.counts == Counts()
+    await clock.advance(3)
+
+    assert events.counts == Counts(failed=1)
+    running.cancel()
+
+
+async def test_an_event_created_by_an_attempt_without_an_answer_is_counted_up_later(clock: VirtualClock) -> None:
+    created = AlreadyExists(409, "AlreadyExists", "it exists")
+    server = SlowServer(clock, 0.0, refusals=[Unreachable("cut off"), created])
+    events = EventRecorder(Client(server), clock, component="tester")
+    running = asyncio.ensure_future(events.run())
+
+    synced(events)
+    await clock.advance(2)
+    synced(events)
+    await clock.advance(20)
+
+    assert [request.method for request in server.requests] == ["POST", "POST", "PATCH"]
+    assert events.counts == Counts(written=2)
+    running.cancel()
 
 
 async def test_a_recorder_that_stops_writes_the_rest_without_pauses(clock: VirtualClock) -> None:

@@ -191,11 +191,13 @@ async def test_a_continue_token_that_expires_once_restarts_the_pages_and_twice_a
 async def test_a_server_that_says_when_to_come_back_is_asked_soon_however_often_it_has_refused() -> None:
     clock, collection = VirtualClock(), FakeCollection()
     collection.put("a")
-    starting = Throttled(429, "TooManyRequests", "storage is initializing", Details(retry_after=1))
+    starting = Throttled(429, "TooManyRequests", "storage is initializing", Details(retry_after=3))
     collection.refusals.extend([starting] * 12)
 
     async with watched(collection, clock) as seen:
-        await clock.advance(12 * 4)
+        await clock.advance(12 * 3)
+        assert seen.names() == [], "it is not asked before"
+        await clock.advance(12 * 1.5)
 
         assert seen.names() == [["a"]]
 
@@ -225,7 +227,7 @@ async def test_a_throttled_request_waits_as_long_as_the_server_asks(where: str) 
         asked = len(collection.calls)
         await clock.advance(44)
         assert len(collection.calls) == asked
-        await clock.advance(1)
+        await clock.advance(24)
 
         assert len(collection.calls) > asked
 

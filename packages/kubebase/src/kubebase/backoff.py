@@ -17,8 +17,8 @@ Random = Callable[[], float]
 
 system_random: Random = random.random
 
-_PATIENCE: Final = 4.0
-"""A server that names a delay is asked again after at most this many times that delay."""
+_LATER: Final = 0.5
+"""The random share that is added to a delay that a server names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +49,12 @@ class Backoff:
         return self.ceiling(failures) * (1 - self.jitter * draw())
 
     def delay_as_told(self, failures: int, draw: Random, told: float) -> float:
-        """Return the delay after a refusal that names one (`told`, or 0): that delay at least, and soon after it.
+        """Return the delay after a refusal that names one (`told`, or 0): that delay, and at most half as long again.
 
-        A server that starts refuses with a short delay. A long back-off would outlast its start.
+        It does not grow with the failures. A server that starts refuses many times, each time with the delay that it
+        needs. A growing back-off would outlast its start.
         """
-        delay = self.delay(failures, draw)
-        return max(min(delay, _PATIENCE * told), told) if told else delay
+        return told * (1 + _LATER * draw()) if told else self.delay(failures, draw)
 
     def ceiling(self, failures: int) -> float:
         """Return the longest delay after `failures` consecutive failures."""

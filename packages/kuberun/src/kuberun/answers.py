@@ -31,6 +31,11 @@ class Answers:
         self._again.set()
         self._again = asyncio.Event()
 
-    async def wait(self, clock: Clock, seconds: float, *, silent: bool) -> bool:
-        """Wait for news, at most for that many seconds; return whether they came. `silent`: there was no answer."""
-        return await happens_within(clock, seconds, self._starting if silent else self._again)
+    async def wait(self, clock: Clock, seconds: float, *, at_least: float, silent: bool) -> bool:
+        """Wait for news within so many seconds, and `at_least` for some; return whether they came.
+
+        `silent`: there was no answer.
+        """
+        news = self._starting if silent else self._again
+        await clock.sleep(at_least)
+        return await happens_within(clock, seconds - at_least, news)

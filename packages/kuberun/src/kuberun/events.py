@@ -3,23 +3,25 @@
     record() ──► spam filter ──► bounded queue ──► run(): create an Event, or count up the one that said the same
 
 `record` only puts a value into a queue: it never waits and never fails. `run` belongs into the caller's TaskGroup. A
-failure costs the event, never the reconcile; lost events are counted.
+refusal costs the event, never the reconcile; lost events are counted. While the API server is away, events wait.
 
     Warnings      at once, and before all others
-    Normal        at once if no reconcile waits for a worker, else some tens a second: events yield to reconciles
+    Normal        at once if no reconcile waits for a worker, else one at a time: events yield to reconciles, which
+                  make many requests at a time. After some seconds they go out several at a time, some tens a second
     repeated      within seconds: occurrences of the same event are counted, and one request writes the number
 
 A full queue drops Normal events before Warnings, and further events of an object before its first one: the first event
-of an object is dropped only if there are more objects than places.
+of an object is dropped only if there are more objects than places (`_Queue`).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
-from enum import StrEnum
+from datetime import datetime, timedelta
+from enum import IntEnum, StrEnum
 from typing import Final, NamedTuple
 
 from kubebase.bounded import BoundedDict
@@ -28,7 +30,7 @@ from kubebase.deadline import happens_within
 from kubebase.meta import JsonObject, ObjectKey, ObjectMeta, Resource, raw
 from kubebase.plainlogs import structlog
 from kuberun.client import Client
-from kuberun.errors import ApiError, NotFound
+from kuberun.errors import AlreadyExists, ApiError, ImpossibleName, NotFound, ServiceUnavailable, Throttled, Unreachable
 from kuberun.redaction import bounded
 
 MAX_MESSAGE_BYTES: Final = 1024
@@ -37,6 +39,10 @@ MAX_MESSAGE_BYTES: Final = 1024
 _EVENTS: Final = raw(Resource("", "v1", "events", "Event"))
 _MAX_REASON_BYTES: Final = 128
 _MAX_NAME_STEM: Final = 253 - 17  # a dot and sixteen hex digits follow
+_AWAY: Final = (Unreachable, Throttled, ServiceUnavailable)
+"""The API server does not answer, or says that it cannot answer now."""
+_TERMINATING: Final = "NamespaceTerminating"
+"""The cause of a refusal to create an object in a namespace that is being deleted."""
 
 _log = structlog.get_logger(__name__)
 
@@ -57,7 +63,10 @@ class EventLimits:
     at_once: int = 4  # requests at the same time
     rate: float = 400.0  # Normal events in a second while no reconcile waits
     busy_rate: float = 50.0  # and while reconciles wait for workers
+    yield_seconds: float = 3.0  # for which they go out one at a time then
     count_up_seconds: float = 10.0  # for which repeated events are counted before the number is written
+    retry_seconds: float = 1.0  # between attempts while the API server is away
+    keep_seconds: float = 300.0  # for which an event waits for an API server that is away
 
 
 @dataclass(slots=True)
@@ -104,9 +113,7 @@ class EventRecorder:
         self._limits = limits
         self._busy = busy
         self._accepts = accepts
-        self._warnings: dict[_Subject, _Pending] = {}
-        self._normal: dict[_Subject, _Pending] = {}
-        self._repeated: dict[_Subject, _Pending] = {}
+        self._queues: dict[_Queue, dict[_Subject, _Pending]] = {queue: {} for queue in _Queue}
         self._writing: dict[_Subject, _Pending | None] = {}
         """What is being written now, with its occurrences since."""
         self._series: BoundedDict[_Subject, _Series] = BoundedDict(limits.remembered)
@@ -114,7 +121,7 @@ class EventRecorder:
         self._changed = asyncio.Event()
         self._stopping = False
         self._stamp = 0
-        self._paced_until = clock.monotonic()
+        self._paced_until = self._away_until = clock.monotonic()
 
     def record(
         self,
@@ -144,9 +151,9 @@ class EventRecorder:
         first, passes = self._passes(subject)
         if not passes:
             self.counts.filtered += 1
-        elif self._has_room(kind, first=first):
+        elif self._has_room(queue := self._queue_of(subject, first=first)):
             due = self._clock.monotonic() + self._limits.count_up_seconds
-            self._enqueue(subject, _Pending(about.resource_version, now, now, due))
+            self._enqueue(queue, subject, _Pending(about.resource_version, now, now, due))
 
     async def run(self) -> None:
         """Write recorded events until cancelled, or until `stop` is called and all earlier events are written."""
@@ -183,87 +190,123 @@ class EventRecorder:
         return known is None, True
 
     def _pending(self, subject: _Subject) -> _Pending | None:
-        queues = (self._warnings, self._normal, self._repeated)
-        return next((queue[subject] for queue in queues if subject in queue), self._writing.get(subject))
+        found = (queue[subject] for queue in self._queues.values() if subject in queue)
+        return next(found, self._writing.get(subject))
 
-    def _has_room(self, kind: EventType, *, first: bool) -> bool:
-        """Return whether a new event gets a place; a Warning takes that of another one if there is none.
+    def _queue_of(self, subject: _Subject, *, first: bool) -> _Queue:
+        is_warning = subject.type is EventType.WARNING
+        if subject in self._series:
+            return _Queue.REPEATED_WARNING if is_warning else _Queue.REPEATED
+        return _Queue.WARNING if is_warning else _Queue.FIRST if first else _Queue.FURTHER
+
+    def _has_room(self, queue: _Queue) -> bool:
+        """Return whether a new event gets a place; if there is none, it takes that of a less important one.
 
         Half of the places are for Warnings and for the first events of objects.
         """
-        used = len(self._warnings) + len(self._normal) + len(self._repeated)
-        reserved = kind is EventType.WARNING or first
+        used = sum(map(len, self._queues.values()))
+        reserved = queue in (_Queue.WARNING, _Queue.FIRST)
         if used < (self._limits.queued if reserved else self._limits.queued // 2):
             return True
-        victims = self._repeated or self._normal
-        if kind is not EventType.WARNING or not victims:
+        victims = next((self._queues[each] for each in _DROPPED_FIRST[queue] if self._queues[each]), None)
+        if victims is None:
             self.counts.dropped += 1
             return False
         self.counts.dropped += victims.pop(next(iter(victims))).count
         return True
 
-    def _enqueue(self, subject: _Subject, pending: _Pending) -> None:
+    def _enqueue(self, queue: _Queue, subject: _Subject, pending: _Pending) -> None:
         if subject in self._writing:
             self._writing[subject] = pending
             return
-        if subject in self._series:
-            queue = self._repeated
-        else:
-            queue = self._warnings if subject.type is EventType.WARNING else self._normal
-        queue[subject] = pending
+        self._queues[queue][subject] = pending
         self._changed.set()
 
-    async def _next(self) -> tuple[_Subject, _Pending] | None:
+    async def _next(self) -> tuple[_Queue, _Subject, _Pending] | None:
         """Wait for the next event that may be written; None if there will be none."""
         while True:
             self._changed.clear()
             queue, wait = self._first_queue()
-            if queue and wait <= 0:
+            if queue is not None and self._yields(queue):
+                await self._changed.wait()
+                continue
+            if queue is not None and wait <= 0:
                 self._pace(queue)
-                subject = next(iter(queue))
+                subject = next(iter(self._queues[queue]))
                 self._writing[subject] = None
-                return subject, queue.pop(subject)
-            if queue:
+                return queue, subject, self._queues[queue].pop(subject)
+            if queue is not None:
                 await happens_within(self._clock, wait, self._changed)
             elif self._stopping and not self._writing:
                 return None
             else:
                 await self._changed.wait()
 
-    def _first_queue(self) -> tuple[dict[_Subject, _Pending], float]:
-        """Return the queue to take from, and the seconds until then."""
-        if self._warnings:
-            return self._warnings, 0.0
-        now = self._clock.monotonic()
-        due = self._paced_until if self._normal or not self._repeated else self._due_of_repeated()
-        return self._normal or self._repeated, 0.0 if self._stopping else due - now
+    def _first_queue(self) -> tuple[_Queue | None, float]:
+        """Return the queue to take from, and the seconds until then; None if all are empty."""
+        queue = next((queue for queue, waiting in self._queues.items() if waiting), None)
+        if queue is None or self._stopping:
+            return queue, 0.0
+        if queue is _Queue.WARNING:
+            return queue, self._away_until - self._clock.monotonic()
+        due = max(self._paced_until, self._away_until)
+        if queue in _COUNTED:
+            dues = ((next(iter(self._queues[each].values())).due, each) for each in _COUNTED if self._queues[each])
+            first, queue = min(dues)
+            due = max(due, first)
+        return queue, due - self._clock.monotonic()
 
-    def _due_of_repeated(self) -> float:
-        return max(self._paced_until, next(iter(self._repeated.values())).due)
+    def _yields(self, queue: _Queue) -> bool:
+        """Return whether an event waits until the current request has ended, because reconciles wait for workers."""
+        if queue is _Queue.WARNING or not self._writing or self._stopping or not self._busy():
+            return False
+        waited = self._clock.now() - next(iter(self._queues[queue].values())).first
+        return waited < timedelta(seconds=self._limits.yield_seconds)
 
-    def _pace(self, queue: dict[_Subject, _Pending]) -> None:
-        if queue is not self._warnings:
+    def _pace(self, queue: _Queue) -> None:
+        if queue is not _Queue.WARNING:
             rate = self._limits.busy_rate if self._busy() else self._limits.rate
             self._paced_until = max(self._paced_until, self._clock.monotonic()) + 1 / rate
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
-    async def _write(self, subject: _Subject, pending: _Pending) -> None:
+    async def _write(self, queue: _Queue, subject: _Subject, pending: _Pending) -> None:
         try:
             if subject.key.namespace and not self._accepts(subject.key.namespace):
                 self.counts.homeless += pending.count
                 return
             await self._send(subject, pending)
+        except _AWAY as error:
+            if self._stopping or self._clock.now() - pending.first > timedelta(seconds=self._limits.keep_seconds):
+                self._failed(subject, pending, error)
+            else:
+                self._keep(queue, subject, pending, error.retry_after)
         except (ApiError, ValueError) as error:
-            self.counts.failed += pending.count
-            _log.warning("event not recorded", about=str(subject.key), error=str(error))
+            if _is_homeless(error):
+                self.counts.homeless += pending.count
+            else:
+                self._failed(subject, pending, error)
         else:
             self.counts.written += pending.count
         finally:
             again = self._writing.pop(subject)
             if again is not None:
-                self._enqueue(subject, again)
+                self._enqueue(self._queue_of(subject, first=False), subject, again)
             self._changed.set()
+
+    def _failed(self, subject: _Subject, pending: _Pending, error: Exception) -> None:
+        self.counts.failed += pending.count
+        _log.warning("event not recorded", about=str(subject.key), error=str(error))
+
+    def _keep(self, queue: _Queue, subject: _Subject, pending: _Pending, retry_after: float | None) -> None:
+        """Put an event back to the front of its queue, with its occurrences since, and pause all requests."""
+        since = self._writing[subject]
+        if since is not None:
+            pending.count, pending.last = pending.count + since.count, since.last
+            self._writing[subject] = None
+        self._queues[queue] = {subject: pending, **self._queues[queue]}
+        pause = max(self._limits.retry_seconds, retry_after or 0.0)
+        self._away_until = max(self._away_until, self._clock.monotonic() + pause)
 
     async def _send(self, subject: _Subject, pending: _Pending) -> None:
         series = self._series.use(subject)
@@ -282,8 +325,10 @@ class EventRecorder:
         series.count += pending.count
 
     async def _create(self, subject: _Subject, pending: _Pending) -> None:
+        pending.name = pending.name or self._name(subject, pending)
         event = self._event(subject, pending)
-        await self._client.create(_EVENTS, event)
+        with suppress(AlreadyExists):  # an earlier attempt whose answer was lost
+            await self._client.create(_EVENTS, event)
         key = ObjectKey(event["metadata"]["namespace"], event["metadata"]["name"])
         self._series[subject] = _Series(key, pending.count)
 
@@ -299,7 +344,7 @@ class EventRecorder:
         }
         return {
             "metadata": {
-                "name": self._name(subject, pending),
+                "name": pending.name,
                 "namespace": subject.key.namespace or "default",  # events about cluster-scoped objects live here
             },
             "involvedObject": {name: value for name, value in about.items() if value},
@@ -318,6 +363,36 @@ class EventRecorder:
         """Return the object's name plus a unique time stamp, the format that other components use."""
         self._stamp = max(self._stamp + 1, int(pending.first.timestamp() * 1e9))
         return f"{subject.key.name[:_MAX_NAME_STEM].rstrip('.-')}.{self._stamp:x}"
+
+
+def _is_homeless(error: Exception) -> bool:
+    """Return whether the server refused an event because its namespace is gone or being deleted."""
+    if not isinstance(error, ApiError) or isinstance(error, ImpossibleName):
+        return False
+    return isinstance(error, NotFound) or any(cause.reason == _TERMINATING for cause in error.causes)
+
+
+class _Queue(IntEnum):
+    """The queues, in the order in which events are written."""
+
+    WARNING = 0
+    FIRST = 1
+    """The first events of objects."""
+    FURTHER = 2
+    REPEATED_WARNING = 3
+    """Events that exist already and are only counted up."""
+    REPEATED = 4
+
+
+_COUNTED: Final = (_Queue.REPEATED_WARNING, _Queue.REPEATED)
+_DROPPED_FIRST: Final = {
+    _Queue.WARNING: (_Queue.REPEATED, _Queue.FURTHER, _Queue.FIRST, _Queue.REPEATED_WARNING),
+    _Queue.FIRST: (_Queue.REPEATED, _Queue.FURTHER),
+    _Queue.FURTHER: (_Queue.REPEATED,),
+    _Queue.REPEATED_WARNING: (_Queue.REPEATED, _Queue.FURTHER),
+    _Queue.REPEATED: (),
+}
+"""For an event of each queue, the queues in which it takes a place if there is none left."""
 
 
 class _Subject(NamedTuple):
@@ -343,6 +418,8 @@ class _Pending:
     due: float
     """When a number of repeated events is written."""
     count: int = 1
+    name: str = ""
+    """The name of the Event, from the first attempt on: another attempt must not create a second one."""
 
 
 @dataclass(slots=True)

@@ -496,8 +496,7 @@ class Watcher(Generic[T]):
         if outage.answers and self._outage:
             self._answers.starting()
         self._outage = True
-        await self._clock.sleep(state.retry_after)
-        if await self._answers.wait(self._clock, delay - state.retry_after, silent=not outage.answers):
+        if await self._answers.wait(self._clock, delay, at_least=state.retry_after, silent=not outage.answers):
             await self._clock.sleep(self._settings.spread * self._draw())
 
     def _heard(self) -> None:

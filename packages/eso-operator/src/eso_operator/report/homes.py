@@ -23,10 +23,11 @@ class Homes:
         return None if meta is None or meta.deletion_timestamp is None else meta
 
     def accepts_events(self, namespace: str) -> bool:
-        """Return whether the namespace exists and is not being deleted. Without a list of namespaces all of them do."""
-        if not len(self._namespaces):
-            return True
-        return self._namespaces.get(ObjectKey("", namespace)) is not None and self.ending(namespace) is None
+        """Return whether the namespace is not being deleted.
+
+        A namespace that the cache does not have may be new: the API server refuses the event if it is gone.
+        """
+        return self.ending(namespace) is None
 
     def subject(self, resource: Resource, metadata: ObjectMeta) -> tuple[Resource, ObjectMeta]:
         """Return the object that events refer to.

@@ -49,8 +49,12 @@ class KubeApiserver:
         self._start_on_free_ports()
 
     def restart(self) -> None:
+        self.stop_apiserver()
+        self.start_apiserver()
+
+    def stop_apiserver(self) -> None:
+        """Kill kube-apiserver. etcd goes on."""
         self._apiserver.kill()
-        self._start_apiserver()
 
     def compact(self) -> None:
         """Compact etcd, then restart the server, whose watch cache would otherwise answer from memory."""
@@ -70,7 +74,7 @@ class KubeApiserver:
             self.kubeconfig.chmod(0o600)
             try:
                 self._start_etcd()
-                self._start_apiserver()
+                self.start_apiserver()
                 self._start_controllers()
             except ServerFailedError:
                 self.stop()
@@ -98,7 +102,8 @@ class KubeApiserver:
         child = self._child(command, "etcd.log")
         child.wait_until(lambda: _answers(f"{client}/health"), seconds=START_SECONDS)
 
-    def _start_apiserver(self) -> None:
+    def start_apiserver(self) -> None:
+        """Start kube-apiserver on its address, with the objects in etcd, and wait until it is ready."""
         command = [
             str(self._assets / "kube-apiserver"),
             f"--etcd-servers=http://127.0.0.1:{self._etcd_port}",
