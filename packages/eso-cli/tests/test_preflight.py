@@ -320,7 +320,7 @@ def test_a_refused_object_is_listed_with_field_and_sentence(reports: Reports) ->
         (each["subject"], each["field"]): each["says"] for each in reports.go.of("refused_objects")[0]["details"]
     }
 
-    assert "same secretKey twice" in refused["ExternalSecret team/twice", "spec"]
+    assert "is given twice" in refused["ExternalSecret team/twice", "spec.data[1].secretKey"]
     assert not any(subject.endswith("/good") for subject, _ in refused)
 
 
