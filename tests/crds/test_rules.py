@@ -81,7 +81,9 @@ EXTERNAL_SECRETS = [
         id="R184",
     ),
     pytest.param(
-        {"secretStoreRef": {"kind": "SecretsManager", "name": "s"}}, NO_STORE.format("SecretsManager"), id="other kind by name alone"
+        {"secretStoreRef": {"kind": "SecretsManager", "name": "s"}},
+        NO_STORE.format("SecretsManager"),
+        id="other kind by name alone",
     ),
     pytest.param(
         {"secretStoreRef": {"apiVersion": "secretstore.external-secrets.io/v2alpha1", "name": "s"}, "data": DATA},

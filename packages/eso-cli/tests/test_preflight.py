@@ -430,7 +430,7 @@ async def test_manifests_are_judged_without_a_cluster(tmp_path: Path, capsys: Pr
     assert "1 object valid by" in fine
     assert f"! 1 file that could not be read as YAML\n    {folder / 'chart.yaml'}:1: " in fine
     assert "operator runs" not in fine
-    assert f"ExternalSecret a ({folder / 'app.yaml'}:1): spec: " in capsys.readouterr().out
+    assert f"ExternalSecret a ({folder / 'app.yaml'}:1): spec.data[1].secretKey: " in capsys.readouterr().out
 
 
 async def test_values_of_a_file_are_judged(tmp_path: Path, capsys: Printed) -> None:

@@ -126,8 +126,8 @@ class StoreRef(Fragment, frozen=True, kw_only=True):
     api_version: ApiVersion = ""
     """API version of the store; absent for external-secrets.io."""
     kind: KindName = ""
-    """Kind of the store; absent means SecretStore. Without apiVersion, one of SecretStore, ClusterSecretStore, Provider and
-    ClusterProvider."""
+    """Kind of the store; absent means SecretStore. Without apiVersion, one of SecretStore, ClusterSecretStore,
+    Provider and ClusterProvider."""
     name: ObjectName = ""
     """Name of the store."""
 

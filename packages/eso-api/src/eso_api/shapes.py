@@ -17,7 +17,6 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 from msgspec import Meta
 
-
 SEPARATOR = "; "
 """Between the messages of `one_rule`, where all of them are shown."""
 
