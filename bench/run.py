@@ -20,6 +20,7 @@ BENCHMARKS = (
     "akeyless",
     "aws",
     "client_writes",
+    "crd_writes",
     "externalsecrets",
     "footprint",
     "gcp",

@@ -17,6 +17,7 @@ from eso_api.shapes import (
     exactly_one,
     exactly_one_of,
     one_of,
+    one_rule,
     shaped,
     shaped_as,
 )
@@ -136,8 +137,24 @@ def test_a_type_without_structural_schema_is_refused() -> None:
         schema_of(Odd)
 
 
+def test_one_rule_answers_with_the_message_of_the_condition_that_fails() -> None:
+    class Both(Fragment, frozen=True, kw_only=True):
+        RULES: ClassVar = (one_rule("has(self.a) && has(self.b)", Rule("has(self.a)", "no a"), Rule("", "no b")),)
+
+        a: str = ""
+        b: str = ""
+
+    (rule,) = schema_of(Both)["x-kubernetes-validations"]
+
+    assert rule == {
+        "rule": "has(self.a) && has(self.b)",
+        "message": "no a; no b",
+        "messageExpression": "!(has(self.a)) ? 'no a' : 'no b'",
+    }
+
+
 def test_counting_rules_name_the_fields() -> None:
     assert at_most_one("a", "b") == Rule(
-        "[has(self.a), has(self.b)].filter(present, present).size() <= 1", "at most one of a, b may be set"
+        "(has(self.a) ? 1 : 0) + (has(self.b) ? 1 : 0) <= 1", "at most one of a, b may be set"
     )
     assert exactly_one_of("a", "b").message == "exactly one of a, b must be set"

@@ -339,7 +339,7 @@ def test_a_refused_object_is_listed_with_field_and_sentence(reports: Reports) ->
         (each["subject"], each["field"]): each["says"] for each in reports.go.of("refused_objects")[0]["details"]
     }
 
-    assert "same secretKey twice" in refused["ExternalSecret team/twice", "spec"]
+    assert "is given twice" in refused["ExternalSecret team/twice", "spec.data[1].secretKey"]
     assert not any(subject.endswith("/good") for subject, _ in refused)
 
 
@@ -472,7 +472,7 @@ async def test_manifests_are_judged_without_a_cluster(tmp_path: Path, capsys: Pr
     assert "1 object valid by" in fine
     assert f"! 1 file that could not be read as YAML\n    {folder / 'chart.yaml'}:1: " in fine
     assert "operator runs" not in fine
-    assert f"ExternalSecret a ({folder / 'app.yaml'}:1): spec: " in capsys.readouterr().out
+    assert f"ExternalSecret a ({folder / 'app.yaml'}:1): spec.data[1].secretKey: " in capsys.readouterr().out
 
 
 async def test_values_of_a_file_are_judged(tmp_path: Path, capsys: Printed) -> None:

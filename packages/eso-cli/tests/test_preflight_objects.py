@@ -41,10 +41,24 @@ def templated(text: str, **fields: Any) -> Any:
         pytest.param("ExternalSecret", {**GOOD, "refreshInterval": CANARY}, "spec.refreshInterval", "", id="a pattern"),
         pytest.param(
             "ExternalSecret",
-            {**GOOD, "data": [ENTRY, ENTRY]},
-            "spec",
-            "same secretKey twice",
+            {**GOOD, "target": {"deletionPolicy": "Delete", "creationPolicy": "Merge"}},
+            "spec.target",
+            "cannot be combined",
             id="a CEL rule of our CRD",
+        ),
+        pytest.param(
+            "ExternalSecret",
+            {**GOOD, "secretStoreRef": {"kind": "Odd", "name": "s"}},
+            "spec.secretStoreRef.kind",
+            "supported values",
+            id="an alternative of our schema",
+        ),
+        pytest.param(
+            "ExternalSecret",
+            {**GOOD, "data": [ENTRY, ENTRY]},
+            "spec.data[1].secretKey",
+            "is given twice",
+            id="a controller's rule for keys",
         ),
         pytest.param(
             "ExternalSecret",

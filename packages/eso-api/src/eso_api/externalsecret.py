@@ -5,7 +5,7 @@ ClusterExternalSecret contains the same spec. v1 and v1beta1 have the same schem
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 
@@ -26,7 +26,9 @@ from eso_api.shapes import (
     Rule,
     exactly_one,
     one_of,
+    one_rule,
     shaped,
+    shaped_as,
 )
 from eso_api.template import DecodingStrategy, Template
 from kubebase.meta import Object
@@ -37,10 +39,6 @@ MAX_DATA = 10_000
 MAX_DATA_FROM = 1000
 MAX_WINDOWS = 100
 MAX_SCHEDULE = 256
-
-# Comparing all pairs of keys is quadratic, and the API server refuses an object whose rules cost too much. The
-# controller makes the same check for longer lists.
-MAX_COMPARED = 150
 
 DEFAULT_INTERVAL = "1h0m0s"
 
@@ -58,6 +56,13 @@ FORBIDDEN_POLICIES = (
     ("Delete", "None", "the Secret is never created"),
     ("Delete", "CreateOrMerge", "the Secret may have another owner"),
     ("Merge", "None", "the Secret is never written"),
+)
+
+_NO_ACCOUNT_ANNOTATION = (
+    f"!(has(self.metadata) && has(self.metadata.annotations) && '{SERVICE_ACCOUNT_NAME}' in self.metadata.annotations)"
+)
+_NO_ANNOTATIONS_FROM = (
+    "!(has(self.templateFrom) && self.templateFrom.exists(t, has(t.target) && t.target.matches('(?i)^annotations$')))"
 )
 
 _CONVERSION = one_of("Default", "Unicode")
@@ -134,14 +139,15 @@ class DataFromEntry(Fragment, frozen=True, kw_only=True):
     """Many keys of the target from one source."""
 
     RULES: ClassVar = (
-        Rule(
-            "has(self.find) || has(self.extract) || has(self.sourceRef)",
-            "one of extract, find or sourceRef.generatorRef must be set",
-        ),
-        Rule(
-            "[has(self.find), has(self.extract), has(self.sourceRef) && has(self.sourceRef.generatorRef)]"
-            ".filter(present, present).size() <= 1",
-            "only one of extract, find and sourceRef.generatorRef may be set",
+        one_rule(
+            "has(self.extract) ? !has(self.find) && !(has(self.sourceRef) && has(self.sourceRef.generatorRef))"
+            " : has(self.find) ? !(has(self.sourceRef) && has(self.sourceRef.generatorRef))"
+            " : has(self.sourceRef)",
+            Rule(
+                "has(self.find) || has(self.extract) || has(self.sourceRef)",
+                "one of extract, find or sourceRef.generatorRef must be set",
+            ),
+            Rule("false", "only one of extract, find and sourceRef.generatorRef may be set"),
         ),
     )
 
@@ -164,6 +170,22 @@ class Manifest(Fragment, frozen=True, kw_only=True):
     """Kind of the object."""
 
 
+class TargetTemplate(Template, frozen=True, kw_only=True):
+    """How values become the data and metadata of the object."""
+
+    RULES: ClassVar = (
+        one_rule(
+            f"!has(self.type) || !(self.type in ['{BOOTSTRAP_TOKEN}', '{SERVICE_ACCOUNT_TOKEN}'])"
+            f" || (self.type != '{BOOTSTRAP_TOKEN}' && {_NO_ACCOUNT_ANNOTATION} && {_NO_ANNOTATIONS_FROM})",
+            Rule(f"self.type != '{BOOTSTRAP_TOKEN}'", f"type {BOOTSTRAP_TOKEN} is not allowed"),
+            Rule(
+                _NO_ACCOUNT_ANNOTATION, f"a {SERVICE_ACCOUNT_TOKEN} may not set the annotation {SERVICE_ACCOUNT_NAME}"
+            ),
+            Rule(_NO_ANNOTATIONS_FROM, f"a {SERVICE_ACCOUNT_TOKEN} may not take annotations from templateFrom"),
+        ),
+    )
+
+
 def _policy_rules() -> tuple[Rule, ...]:
     return tuple(
         Rule(
@@ -175,35 +197,32 @@ def _policy_rules() -> tuple[Rule, ...]:
     )
 
 
+def _policies_fit() -> str:
+    forbidden = [f"{deletion} {creation}" for deletion, creation, _ in FORBIDDEN_POLICIES]
+    return (
+        "!has(self.deletionPolicy) || self.deletionPolicy == 'Retain' || !has(self.creationPolicy)"
+        f" || !(self.deletionPolicy + ' ' + self.creationPolicy in {forbidden})"
+    )
+
+
+def _template_targets() -> dict[str, Any]:
+    """Return the `SHAPE` of a target: a template writes to other parts of a Secret than these only in other kinds."""
+    target = {"target": {"pattern": "(?i)^(|data|annotations|labels)$"}}
+    template_from = {"templateFrom": {"items": {"properties": target}}}
+    a_secret = {"properties": {"apiVersion": {"enum": ["v1"]}, "kind": {"enum": ["Secret"]}}}
+    return {
+        "anyOf": [
+            {"properties": {"template": {"properties": template_from}}},
+            {"required": ["manifest"], "properties": {"manifest": {"not": a_secret}}},
+        ]
+    }
+
+
 class Target(Fragment, frozen=True, kw_only=True):
     """The object that is written to the cluster."""
 
-    RULES: ClassVar = (
-        *_policy_rules(),
-        Rule(
-            f"!has(self.template) || !has(self.template.type) || self.template.type != '{BOOTSTRAP_TOKEN}'",
-            f"template.type {BOOTSTRAP_TOKEN} is not allowed",
-        ),
-        Rule(
-            f"!has(self.template) || !has(self.template.type) || self.template.type != '{SERVICE_ACCOUNT_TOKEN}'"
-            " || !has(self.template.metadata) || !has(self.template.metadata.annotations)"
-            f" || !('{SERVICE_ACCOUNT_NAME}' in self.template.metadata.annotations)",
-            f"a {SERVICE_ACCOUNT_TOKEN} may not set the annotation {SERVICE_ACCOUNT_NAME}",
-        ),
-        Rule(
-            f"!has(self.template) || !has(self.template.type) || self.template.type != '{SERVICE_ACCOUNT_TOKEN}'"
-            " || !has(self.template.templateFrom)"
-            " || self.template.templateFrom.all(t, !has(t.target) || !t.target.matches('(?i)^annotations$'))",
-            f"a {SERVICE_ACCOUNT_TOKEN} may not take annotations from templateFrom",
-        ),
-        Rule(
-            "(has(self.manifest) && !(self.manifest.apiVersion == 'v1' && self.manifest.kind == 'Secret'))"
-            " || !has(self.template) || !has(self.template.templateFrom)"
-            " || self.template.templateFrom.all(t, !has(t.target)"
-            " || t.target.matches('(?i)^(|data|annotations|labels)$'))",
-            "for a Secret, templateFrom[].target must be Data, Annotations or Labels",
-        ),
-    )
+    RULES: ClassVar = (one_rule(_policies_fit(), *_policy_rules()),)
+    SHAPE: ClassVar = _template_targets()
 
     name: ObjectName = ""
     """Name of the target; absent means the name of the ExternalSecret."""
@@ -216,7 +235,7 @@ class Target(Fragment, frozen=True, kw_only=True):
     """Make the Secret immutable; it is then written once."""
     manifest: Manifest | None = None
     """Write to this kind instead of a Secret."""
-    template: Template | None = None
+    template: Annotated[Template | None, shaped_as(TargetTemplate)] = None
     """How values become data and metadata of the target."""
 
 
@@ -241,16 +260,6 @@ class SyncWindows(Fragment, frozen=True, kw_only=True):
 class ExternalSecretSpec(Fragment, frozen=True, kw_only=True):
     """The values to fetch, the refresh interval, and the target."""
 
-    RULES: ClassVar = (
-        Rule(
-            "!has(self.data) || (has(self.target) && has(self.target.deletionPolicy)"
-            f" && self.target.deletionPolicy != 'Retain') || self.data.size() > {MAX_COMPARED}"
-            " || [self.data.map(entry, entry.secretKey)].all(keys,"
-            " keys.all(key, keys.exists_one(other, other == key)))",
-            "data holds the same secretKey twice; with deletionPolicy Retain each may be given once",
-        ),
-    )
-
     secret_store_ref: StoreRef | None = None
     """Store for every entry without a sourceRef."""
     target: Target = msgspec.field(default_factory=Target)
@@ -264,7 +273,8 @@ class ExternalSecretSpec(Fragment, frozen=True, kw_only=True):
     sync_windows: SyncWindows | None = None
     """When periodic refreshes may run."""
     data: Annotated[list[DataEntry], shaped(maxItems=MAX_DATA)] = []
-    """Keys of the target, one by one. They win over dataFrom."""
+    """Keys of the target, one by one. They win over dataFrom. The operator refuses the same secretKey twice if
+    deletionPolicy is Retain."""
     data_from: Annotated[list[DataFromEntry], shaped(maxItems=MAX_DATA_FROM)] = []
     """Keys of the target, many at once; a later entry wins."""
 

@@ -21,7 +21,9 @@ from eso_api.shapes import (
     Rule,
     exactly_one,
     exactly_one_of,
+    kind_needs_api_version,
     one_of,
+    one_rule,
     shaped,
 )
 from eso_api.template import Template
@@ -38,17 +40,13 @@ _CONVERSION = one_of("None", "ReverseUnicode")
 class PushStoreRef(Fragment, frozen=True, kw_only=True):
     """A store to push to, by name or by label."""
 
-    RULES: ClassVar = (
-        Rule(
-            f"has(self.apiVersion) || !has(self.kind) || self.kind in {list(STORE_KINDS)}",
-            f"without apiVersion, kind must be one of {', '.join(STORE_KINDS)}",
-        ),
-    )
+    SHAPE: ClassVar = kind_needs_api_version(STORE_KINDS)
 
     api_version: ApiVersion = ""
     """API version of the store; absent for external-secrets.io."""
     kind: KindName = "SecretStore"
-    """Kind of the store; absent means SecretStore."""
+    """Kind of the store; absent means SecretStore. Without apiVersion, one of SecretStore, ClusterSecretStore,
+    Provider and ClusterProvider."""
     name: ObjectName = ""
     """Name of the store."""
     label_selector: LabelSelector | None = None
@@ -138,17 +136,24 @@ class PushRewrite(Fragment, frozen=True, kw_only=True):
     """Rename by template."""
 
 
+_HAS_STORE = Rule(
+    "has(self.storeRef) && (has(self.storeRef.name) || has(self.storeRef.labelSelector))",
+    "storeRef must have a name or a labelSelector",
+)
+_ONE_REMOTE_SECRET = Rule(
+    "!has(self.remoteKey) || !has(self.rewrite) || size(self.rewrite) == 0",
+    "remoteKey and rewrite exclude each other: with remoteKey all keys go into one remote secret",
+)
+
+
 class PushDataTo(Fragment, frozen=True, kw_only=True):
     """Many keys to push to one store."""
 
     RULES: ClassVar = (
-        Rule(
-            "has(self.storeRef) && (has(self.storeRef.name) || has(self.storeRef.labelSelector))",
-            "storeRef must have a name or a labelSelector",
-        ),
-        Rule(
-            "!has(self.remoteKey) || !has(self.rewrite) || size(self.rewrite) == 0",
-            "remoteKey and rewrite exclude each other: with remoteKey all keys go into one remote secret",
+        one_rule(
+            f"{_HAS_STORE.expression} && ({_ONE_REMOTE_SECRET.expression})",
+            _HAS_STORE,
+            _ONE_REMOTE_SECRET,
         ),
     )
 

@@ -8,7 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, ClassVar, TypeVar
 
-from eso_api.shapes import ApiVersion, DataKey, Fragment, KindName, NamespaceName, ObjectName, Rule, one_of, shaped
+from eso_api.shapes import (
+    ApiVersion,
+    DataKey,
+    Fragment,
+    KindName,
+    NamespaceName,
+    ObjectName,
+    kind_needs_api_version,
+    one_of,
+    shaped,
+)
 
 T = TypeVar("T")
 
@@ -111,17 +121,13 @@ class ObjectKeySelector(Fragment, frozen=True, kw_only=True):
 class StoreRef(Fragment, frozen=True, kw_only=True):
     """The store that values come from."""
 
-    RULES: ClassVar = (
-        Rule(
-            f"has(self.apiVersion) || !has(self.kind) || self.kind in {list(STORE_KINDS)}",
-            f"without apiVersion, kind must be one of {', '.join(STORE_KINDS)}",
-        ),
-    )
+    SHAPE: ClassVar = kind_needs_api_version(STORE_KINDS)
 
     api_version: ApiVersion = ""
     """API version of the store; absent for external-secrets.io."""
     kind: KindName = ""
-    """Kind of the store; absent means SecretStore."""
+    """Kind of the store; absent means SecretStore. Without apiVersion, one of SecretStore, ClusterSecretStore,
+    Provider and ClusterProvider."""
     name: ObjectName = ""
     """Name of the store."""
 
@@ -129,16 +135,10 @@ class StoreRef(Fragment, frozen=True, kw_only=True):
 class GeneratorRef(Fragment, frozen=True, kw_only=True):
     """The generator that makes values."""
 
-    RULES: ClassVar = (
-        Rule(
-            f"(has(self.apiVersion) && !self.apiVersion.startsWith('{GENERATORS_GROUP}/'))"
-            f" || self.kind in {list(GENERATOR_KINDS)}",
-            f"kind is not a generator of {GENERATORS_GROUP}; for a kind of another group set apiVersion",
-        ),
-    )
+    SHAPE: ClassVar = kind_needs_api_version(GENERATOR_KINDS, GENERATORS_GROUP)
 
     kind: KindName
-    """Kind of the generator."""
+    """Kind of the generator. A kind of another group than generators.external-secrets.io needs an apiVersion."""
     name: ObjectName
     """Name of the generator."""
     api_version: ApiVersion = GENERATORS_API_VERSION

@@ -118,7 +118,13 @@ class _Writer:
 
 
 def _of_rule(rule: Rule) -> Schema:
-    return {"rule": rule.expression, "message": rule.message}
+    schema = {"rule": rule.expression, "message": rule.message}
+    if not rule.cases:
+        return schema
+    *others, last = rule.cases
+    # Evaluated only when the rule is violated.
+    texts = "".join(f"!({case.expression}) ? '{case.message}' : " for case in others)
+    return {**schema, "messageExpression": f"{texts}'{last.message}'"}
 
 
 def _summary(cls: type) -> str:

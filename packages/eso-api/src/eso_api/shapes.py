@@ -9,19 +9,31 @@ Every module that defines a kind uses it; `schema.py` reads it. It knows no part
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 import msgspec
 from msgspec import Meta
 
+SEPARATOR = "; "
+"""Between the messages of `one_rule`, where all of them are shown."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One CEL rule. `expression` sees the object as `self`; the API server answers `message` if it is false."""
+    """One CEL rule. `expression` sees the object as `self`; the API server answers `message` if it is false.
+
+    The API server runs every rule at every write of an object that has the field, also at writes of the status. A rule
+    costs it about as much as five fields, and each field of `self` that it reads as much again. Therefore prefer other
+    keywords of the schema, and `one_rule` for several conditions of one object.
+    """
 
     expression: str
     message: str
+    cases: tuple[Rule, ...] = ()
+    """The conditions that `expression` combines: the API server answers the message of the first that is false."""
 
 
 class Fragment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, rename="camel"):
@@ -46,13 +58,19 @@ def one_of(*values: str) -> Meta:
 
 
 def shaped_as(fragment: type[Fragment]) -> Meta:
-    """Keep the field as plain JSON in Python, with the schema of that fragment in the CRD."""
+    """Give the field the schema of that fragment in the CRD. In Python it keeps its type, for example plain JSON."""
     return Meta(extra={"fragment": fragment})
 
 
 def exactly_one() -> dict[str, Any]:
     """Return the `SHAPE` of an object with exactly one field."""
     return {"minProperties": 1, "maxProperties": 1}
+
+
+def kind_needs_api_version(kinds: Sequence[str], group: str = "") -> dict[str, Any]:
+    """Return the `SHAPE` of a reference: `kind` is one of these, unless `apiVersion` names another group than ours."""
+    other_group = {"properties": {"apiVersion": {"not": {"pattern": f"^{re.escape(group)}/"}}}} if group else {}
+    return {"anyOf": [{"properties": {"kind": {"enum": list(kinds)}}}, {"required": ["apiVersion"], **other_group}]}
 
 
 def at_most_one(*fields: str) -> Rule:
@@ -63,8 +81,13 @@ def exactly_one_of(*fields: str) -> Rule:
     return Rule(f"{_count(fields)} == 1", f"exactly one of {', '.join(fields)} must be set")
 
 
+def one_rule(expression: str, *cases: Rule) -> Rule:
+    """Return one rule for several conditions; `expression` is true if all of them are, and reads few fields."""
+    return Rule(expression, SEPARATOR.join(case.message for case in cases), cases)
+
+
 def _count(fields: tuple[str, ...]) -> str:
-    return f"[{', '.join(f'has(self.{field})' for field in fields)}].filter(present, present).size()"
+    return " + ".join(f"(has(self.{field}) ? 1 : 0)" for field in fields)
 
 
 def _keyword(name: str) -> str:
@@ -86,15 +109,11 @@ KindName = Annotated[str, shaped(minLength=1, maxLength=63, pattern=KIND_PATTERN
 NonEmpty = Annotated[str, shaped(minLength=1)]
 
 # A duration as Go writes it (`1h0m0s`), or a whole number of seconds. `durations.py` parses it.
-DURATION_PATTERN = r"^[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$"
-# Rules, because the API server would answer a mismatch of a pattern with the pattern. A number differs from its text.
-_IS_DURATION = {
-    "rule": f"string(self) != self || self.matches('{DURATION_PATTERN.replace(chr(92) + '.', '[.]')}')",
-    "message": "must be a duration such as 30s, 5m or 1h30m, or a number of seconds; units are ns, us, ms, s, m and h",
-}
-_IS_POSITIVE = {"rule": "!string(self).startsWith('-')", "message": "must not be negative"}
-Interval = Annotated[int | str, shaped(x_kubernetes_validations=[_IS_DURATION])]
-PositiveInterval = Annotated[int | str, shaped(x_kubernetes_validations=[_IS_DURATION, _IS_POSITIVE])]
+_DURATION = r"(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$"
+DURATION_PATTERN = rf"^[-+]?{_DURATION}"
+POSITIVE_DURATION_PATTERN = rf"^[+]?{_DURATION}"
+Interval = Annotated[int | str, shaped(pattern=DURATION_PATTERN)]
+PositiveInterval = Annotated[int | str, shaped(pattern=POSITIVE_DURATION_PATTERN, minimum=0)]
 Duration = Annotated[str, shaped(pattern=DURATION_PATTERN)]
 
 Timestamp = Annotated[str | None, shaped(format="date-time")]

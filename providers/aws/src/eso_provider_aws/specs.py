@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import msgspec
 
-from eso_api.shapes import Fragment, Rule
+from eso_api.shapes import Fragment
 from eso_api.stores.aws import AwsConnection, SecretsManagerDeletion
 from eso_api.v2.policy import ClusterPolicy, Policy
 
 AWS_GROUP = "aws.provider.external-secrets.io"
-
-_RECOVERY_WINDOW = Rule(
-    "!has(self.deletion) || !has(self.deletion.recoveryWindowInDays) || self.deletion.recoveryWindowInDays == 0"
-    " || (self.deletion.recoveryWindowInDays >= 7 && self.deletion.recoveryWindowInDays <= 30)",
-    "deletion.recoveryWindowInDays must be 0 or between 7 and 30",
-)
 
 
 class AwsChanges(Fragment, frozen=True, kw_only=True):
@@ -53,8 +45,6 @@ class CertificateManagerConfig(AwsConnection, frozen=True, kw_only=True):
 class SecretsManagerSpec(AwsConnection, frozen=True, kw_only=True):
     """Which account and region, as whom."""
 
-    RULES: ClassVar = (_RECOVERY_WINDOW,)
-
     deletion: SecretsManagerDeletion | None = None
     """How secrets are deleted."""
     changes: AwsChanges | None = None
@@ -65,8 +55,6 @@ class SecretsManagerSpec(AwsConnection, frozen=True, kw_only=True):
 
 class ClusterSecretsManagerSpec(AwsConnection, frozen=True, kw_only=True):
     """Which account and region, as whom, and who may use it."""
-
-    RULES: ClassVar = (_RECOVERY_WINDOW,)
 
     deletion: SecretsManagerDeletion | None = None
     """How secrets are deleted."""

@@ -5,13 +5,13 @@ The AWS generators and the AWS provider's own kinds share the parts about creden
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import msgspec
 
 from eso_api.marks import annotation, audiences
 from eso_api.references import SecretKeySelector, ServiceAccountSelector
-from eso_api.shapes import Fragment, Int64, Rule, one_of, shaped
+from eso_api.shapes import Fragment, one_of, shaped
 
 RESERVED_TAGS = ("esoNamespace", "esoStoreName", "esoStoreKind")
 
@@ -58,12 +58,23 @@ class SessionTag(Fragment, frozen=True, kw_only=True):
     """Value of the tag."""
 
 
+RecoveryWindow = Annotated[
+    int,
+    shaped(
+        format="int64",
+        x_kubernetes_validations=[
+            {"rule": "self == 0 || (self >= 7 && self <= 30)", "message": "must be 0 or between 7 and 30"}
+        ],
+    ),
+]
+
+
 class SecretsManagerDeletion(Fragment, frozen=True, kw_only=True):
     """How Secrets Manager deletes."""
 
     force_delete_without_recovery: bool = False
     """Delete at once."""
-    recovery_window_in_days: Int64 = 0
+    recovery_window_in_days: RecoveryWindow = 0
     """Days until the deletion is final: 7 to 30, or 0 for the default of AWS."""
 
 
@@ -109,15 +120,6 @@ class AwsConnection(Fragment, frozen=True, kw_only=True):
 
 class AwsProvider(AwsConnection, frozen=True, kw_only=True):
     """AWS Secrets Manager, Parameter Store or Certificate Manager."""
-
-    RULES: ClassVar = (
-        Rule(
-            "!has(self.secretsManager) || !has(self.secretsManager.recoveryWindowInDays)"
-            " || self.secretsManager.recoveryWindowInDays == 0"
-            " || (self.secretsManager.recoveryWindowInDays >= 7 && self.secretsManager.recoveryWindowInDays <= 30)",
-            "secretsManager.recoveryWindowInDays must be 0 or between 7 and 30",
-        ),
-    )
 
     service: Annotated[str, one_of("SecretsManager", "ParameterStore", "CertificateManager")]
     """Which service."""

@@ -121,7 +121,10 @@ def _duplicate_keys(spec: ExternalSecretSpec, path: str) -> list[FieldError]:
     problems = []
     for index, entry in enumerate(spec.data):
         if entry.secret_key in seen:
-            message = f"{entry.secret_key} is given twice; with deletionPolicy Retain each key may be given once"
+            message = (
+                f"{entry.secret_key} is given twice; with deletionPolicy Retain each key may be given once: "
+                "rename or remove one of the entries"
+            )
             problems.append(FieldError(f"{path}.data[{index}].secretKey", message))
         seen.add(entry.secret_key)
     return problems

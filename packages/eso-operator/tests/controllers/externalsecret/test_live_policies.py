@@ -162,13 +162,14 @@ async def test_the_same_key_twice_is_refused_under_retain_and_otherwise_the_last
     """P17."""
     stage.backend(a="a1", b="b1")
     twice = [{"secretKey": "same", "remoteRef": {"key": key}} for key in ("a", "b")]
-    retained = {"apiVersion": ES.api_version, "kind": ES.kind, "metadata": {"name": "refused"}, "spec": {"data": twice}}
 
-    refused = await stage.bench.api.post(ES.path(stage.bench.namespace), retained)
+    await stage.apply("refused", data=twice)
     await stage.sync("db", data=twice, target={"deletionPolicy": "Merge"})
 
-    assert refused.status == 422
-    assert "same secretKey twice" in refused.message
+    await stage.broken(
+        "refused", "spec.data[1].secretKey", "same is given twice", "rename or remove one of the entries"
+    )
+    assert await stage.secret("refused") is None
     assert await stage.data("db") == {"same": "b1"}
 
 

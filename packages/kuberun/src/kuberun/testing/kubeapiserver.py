@@ -48,6 +48,11 @@ class KubeApiserver:
         self._children: list[Child] = []
         self._start_on_free_ports()
 
+    @property
+    def pid(self) -> int:
+        """The process id of the kube-apiserver."""
+        return self._apiserver.pid
+
     def restart(self) -> None:
         self.stop_apiserver()
         self.start_apiserver()

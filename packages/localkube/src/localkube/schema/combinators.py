@@ -1,4 +1,8 @@
-"""anyOf, oneOf, allOf and not. When no alternative of anyOf or oneOf fits, one summary is reported."""
+"""anyOf, oneOf, allOf and not. When no alternative of anyOf or oneOf fits, one summary is reported.
+
+For anyOf, the problems of the first alternative follow. A real API server reports those of the alternative with the
+most fitting parts, which is often the first.
+"""
 
 from __future__ import annotations
 
@@ -47,9 +51,13 @@ def combinator_checks(schema: JsonObject, kind: type, compile_node: Compile) -> 
 
 def _any_of(alternatives: list[_Alternative]) -> _Check:
     def check(value: Any) -> list[Problem] | None:
-        if any(not alternative.problems(value) for alternative in alternatives):
-            return None
-        return [_summary("must validate at least one schema (anyOf)")]
+        first: list[Problem] = []
+        for alternative in alternatives:
+            problems = alternative.problems(value)
+            if not problems:
+                return None
+            first = first or problems
+        return [_summary("must validate at least one schema (anyOf)"), *first]
 
     return check
 
