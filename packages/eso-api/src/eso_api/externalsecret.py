@@ -28,6 +28,7 @@ from eso_api.shapes import (
     one_of,
     one_rule,
     shaped,
+    shaped_as,
 )
 from eso_api.template import DecodingStrategy, Template
 from kubebase.meta import Object
@@ -234,7 +235,7 @@ class Target(Fragment, frozen=True, kw_only=True):
     """Make the Secret immutable; it is then written once."""
     manifest: Manifest | None = None
     """Write to this kind instead of a Secret."""
-    template: TargetTemplate | None = None
+    template: Annotated[Template | None, shaped_as(TargetTemplate)] = None
     """How values become data and metadata of the target."""
 
 

@@ -58,7 +58,7 @@ def one_of(*values: str) -> Meta:
 
 
 def shaped_as(fragment: type[Fragment]) -> Meta:
-    """Keep the field as plain JSON in Python, with the schema of that fragment in the CRD."""
+    """Give the field the schema of that fragment in the CRD. In Python it keeps its type, for example plain JSON."""
     return Meta(extra={"fragment": fragment})
 
 
