@@ -27,6 +27,6 @@ def _record_unless_muted(self: EventRecorder, *args: Any, **kwargs: Any) -> None
 
 
 if __name__ == "__main__":
-    EventRecorder.record = _record_unless_muted  # type: ignore[method-assign]
+    EventRecorder.record = _record_unless_muted  # type: ignore[method-assign]  # the switch
     signal.signal(signal.SIGUSR1, _switch)
     sys.exit(main())

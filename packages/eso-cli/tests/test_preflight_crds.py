@@ -102,7 +102,7 @@ HELD = {"owner": RELEASE, "managed_by_helm": True}
 @pytest.mark.parametrize(
     ("definition", "fields", "expected"),
     [
-        pytest.param(Definition(CRD, **HELD), {"releases": (release(),)}, [], id="annotated with the release"),  # type: ignore[arg-type]
+        pytest.param(Definition(CRD, **HELD), {"releases": (release(),)}, [], id="annotated with the release"),  # type: ignore[arg-type]  # keywords of many types
         pytest.param(Definition(CRD), {"releases": (release(CRD),)}, [], id="in the manifest of the release"),
         pytest.param(Definition(CRD), {"releases": (release(),)}, [B], id="of no release, while one is upgraded"),
         pytest.param(
@@ -117,7 +117,8 @@ HELD = {"owner": RELEASE, "managed_by_helm": True}
             [],
             id="of another release, and not installed by ours",
         ),
-        pytest.param(Definition(CRD), {"workloads": ()}, [W], id="of no release, before a first installation"),
+        pytest.param(Definition(CRD), {"workloads": ()}, [F], id="of no release, before a first installation"),
+        pytest.param(Definition(CRD), {}, [W], id="of no release, beside an operator in Go that Helm did not install"),
         pytest.param(Definition(CRD), {"workloads": (OURS,)}, [], id="beside our operator, which Helm did not install"),
     ],
 )

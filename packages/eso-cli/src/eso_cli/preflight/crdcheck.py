@@ -69,7 +69,9 @@ def unowned_crds(snapshot: Snapshot) -> Findings:
                 "add --take-ownership to `helm upgrade --install` (Helm 3.17 or newer); or leave the CRDs with their"
                 f" owner: set installCRDs=false, and replace them yourself: {_by_hand(installation)}"
             )
-            yield Finding(Level.BLOCKER if installation.record else Level.WARNING, says, details, advice)
+            # Without a release it is not known whether Helm will install the chart at all.
+            alone = Level.WARNING if snapshot.of(Role.GO_OPERATOR) else Level.FACT
+            yield Finding(Level.BLOCKER if installation.record else alone, says, details, advice)
         if installation.installs_crds and (left := _left_to_owners(installation, snapshot)):
             says = f"{counted(len(left), 'CRD')} of providers outside {installation}: our chart leaves them as they are"
             advice = f"upgrade those of another release there; replace the others yourself: {_by_hand(installation)}"
