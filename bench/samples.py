@@ -56,6 +56,7 @@ async def write_bare(stage: Stage, obj: JsonObject) -> None:
         "conditions": [condition],
         "refreshTime": _TIME,
         "syncedResourceVersion": f"1-{_DIGEST}",
+        "syncedTargetVersion": "1234567",
         "binding": {"name": key.name},
     }
     await stage.client.merge_patch(ES, key, {"status": status}, subresource="status")
