@@ -63,6 +63,8 @@ SUITE: Final = (
     "telemetry/test_live_series.py",
     "tenants/test_live_neighbours.py",
 )
+BY_CHANCE: Final = {("", "events", "patch")}
+"""Rights that a slow run of these tests uses, and a fast one does not."""
 UNUSED: Final = {
     ("*", "*", "get"): "of a kind that may be listed: an object that changed, or does not fit its type, is read again",
     ("*.provider.external-secrets.io", "*", "*"): "configurations of providers that these tests do not have",
@@ -72,7 +74,7 @@ UNUSED: Final = {
         "delete",
     ): "a target of that kind goes with its values, as those of other kinds do in these tests",
     ("", "events", "list"): "the dashboard shows the events of an object",
-    ("", "events", "patch"): "an event that is repeated is counted up after a while, which is longer than these tests",
+    ("", "events", "patch"): "an event that is repeated is counted up after a while, which most of these tests outrun",
     ("", "namespaces", "patch"): "finalizers that the operator in Go left: only where it ran before",
     ("authentication.k8s.io", "tokenreviews", "create"): "who reads metrics or the dashboard",
     ("authorization.k8s.io", "subjectaccessreviews", "create"): "what that reader may see",
@@ -174,7 +176,7 @@ def test_the_rights_are_enough_for_the_operators_own_tests_and_an_unused_one_has
     unused = {right for right in rights if not any(right.covers(one) for one in record.used)}
     explained = {pattern: {right for right in unused if right.fits(pattern)} for pattern in UNUSED}
     assert sorted(unused.difference(*explained.values())) == []
-    assert [pattern for pattern, found in explained.items() if not found] == []
+    assert [pattern for pattern, found in explained.items() if not found and pattern not in BY_CHANCE] == []
     listed = {(right.group, right.resource) for right in rights if right.verb == "list"}
     assert {(right.group, right.resource) for right in explained["*", "*", "get"]} <= listed
 
