@@ -32,7 +32,7 @@ from kuberun import config
 from kuberun.client import Client
 from kuberun.transport import AiohttpTransport
 
-SYNCS, SILENT, MANY, SLOW, LARGE, MADE, LONG, BUSY, EXPENSIVE = 200, 64, 6, 10, 10, 4, 20, 20, 5
+SYNCS, SILENT, MANY, SLOW, LARGE, MADE, LONG, BUSY, EXPENSIVE = 500, 64, 6, 10, 10, 4, 20, 20, 5
 ANSWERS = 10
 """The generators that each object of `MADE` calls."""
 ENTRIES = 2000

@@ -101,5 +101,5 @@ def _own_command(name: str) -> Callable[[], object] | None:
 
 if __name__ == "__main__":
     # On one machine with `eso up`: what a provider computes for one namespace must not delay the API server for all.
-    os.nice(5)
+    os.nice(10)
     raise SystemExit(serve(sys.argv[1], sys.argv[2:]))

@@ -60,7 +60,7 @@ def _confine(memory: int) -> None:
     with contextlib.suppress(OSError):
         # If memory runs out, the kernel should kill this process rather than the operator.
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
-    os.nice(15)
+    os.nice(10)
     for limit, value in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, 0)):
         with contextlib.suppress(ValueError, OSError):  # a stricter limit is in force already
             resource.setrlimit(limit, (value, value))

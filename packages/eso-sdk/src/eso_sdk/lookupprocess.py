@@ -43,7 +43,7 @@ def _confine() -> None:
     with contextlib.suppress(OSError):
         # If memory runs out, the kernel should kill this process rather than the provider.
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
-    os.nice(15)
+    os.nice(19)
     for limit, value in ((resource.RLIMIT_AS, _MEMORY), (resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, 0)):
         with contextlib.suppress(ValueError, OSError):  # a stricter limit is in force already
             resource.setrlimit(limit, (value, value))
