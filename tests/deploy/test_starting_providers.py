@@ -146,7 +146,7 @@ def start(operator: Pod, provider: Pod) -> None:
 def test_stores_of_a_first_installation_wait_for_the_pods_of_their_providers(
     cluster: Cluster, pods: tuple[Pod, Pod]
 ) -> None:
-    """No store is called broken, and nobody is told to install what the chart installed."""
+    """No store is reported as broken, and no message advises to install what the chart installed."""
     operator, provider = pods
     cluster.apply_stores()
 

@@ -92,7 +92,7 @@ class TemplateReader:
             if cached.found is not None and version == meta_of(cached.found).resource_version:
                 return cached.found
             found = await self._get(_CONFIG_MAPS, key)
-            size = sum(len(text) for text in (found.get("data") or {}).values())
+            size = sum(len(text or "") for text in (found.get("data") or {}).values())
             cached.found = found if size <= _MAX_CACHED_SIZE else None
             return found
 
