@@ -111,7 +111,7 @@ def operators(snapshot: Snapshot) -> Findings:
 def selectors(snapshot: Snapshot) -> Findings:
     """Compare the selector of the Deployment of the operator in Go with the one that our chart renders for its release.
 
-    The API server refuses to change the selector of a Deployment. If they are equal, Helm replaces the Deployment in place.
+    The selector of a Deployment is immutable. If they are equal, Helm replaces the Deployment in place.
     """
     for installation in installations(snapshot):
         for each in snapshot.workloads:
