@@ -85,7 +85,7 @@ class Backend(BaseHTTPRequestHandler):
 
 def backend(connection: Connection) -> None:
     """Serve in a process of its own, with what the others leave of the processors: it stands for another machine."""
-    os.nice(19)
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     with ThreadingHTTPServer(("127.0.0.1", 0), Backend) as server:
         server.daemon_threads = True
         Thread(target=server.serve_forever, daemon=True).start()

@@ -83,6 +83,19 @@ async def test_work_that_reaches_the_deadline_is_killed_and_reported() -> None:
     assert made.data["key"] == SecretBytes(b"next")
 
 
+async def test_a_worker_that_waits_for_a_processor_is_not_stopped() -> None:
+    rendering, before = Rendering(Workers(WorkerSettings(seconds=1.0))), set(children())
+    await render(rendering, '{{ regexFind "h" .short }}')
+    (worker,) = set(children()) - before
+    os.kill(worker, signal.SIGSTOP)
+
+    waiting = asyncio.create_task(render(rendering, '{{ regexFind "h" .short }}'))
+    await CLOCK.sleep(1.5)
+    os.kill(worker, signal.SIGCONT)
+
+    assert (await waiting).data["key"] == SecretBytes(b"h")
+
+
 async def test_one_namespace_leaves_a_worker_to_the_others() -> None:
     rendering = Rendering(Workers(WorkerSettings(processes=2, seconds=60.0)))
     greedy = [asyncio.create_task(render(rendering, FOREVER, "greedy")) for _ in range(2)]

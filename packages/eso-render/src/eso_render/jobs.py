@@ -15,6 +15,14 @@ PATIENT_SECONDS: Final = 2.0
 """Processor time limit for all templates of one object together, so that a thousand slow ones cost as much as one."""
 
 
+_CLOCK_FACTOR: Final = 6
+
+
+def clock_limit(seconds: float) -> float:
+    """Return the limit on the clock for a job that may work for these seconds of processor time."""
+    return seconds * _CLOCK_FACTOR
+
+
 class Renders(Protocol):
     """`RenderText`, plus rendering with several sets of values."""
 
@@ -31,7 +39,7 @@ class Job(NamedTuple):
     right: str
     missing: MissingKey
     seconds: float
-    """The worker ends itself after this many seconds."""
+    """The worker ends itself after this much processor time."""
 
 
 class Answer(NamedTuple):

@@ -1,27 +1,24 @@
 """The process for slow rendering: it reads one job after the other and answers each.
 
 It inherits only one socket from its parent, holds no credentials and writes no files. It is ended from outside: by the
-parent at the deadline, by its own alarm if the parent cannot, and by the kernel if the parent ends.
+kernel when a job has used its processor time or the parent has ended, and by the parent or its own alarm if a job takes
+much longer on the clock.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
-import resource
 import signal
 import sys
-from pathlib import Path
 from typing import Final
 
 from eso_api.externalsecret import Target
 from eso_api.template import Template
 from eso_render.errors import RenderError
-from eso_render.jobs import Answer, Budget, Job
+from eso_render.jobs import Answer, Budget, Job, clock_limit
 from eso_render.passing import packed, unpacked
 from eso_render.secret import render_secret
 from kubebase.meta import ObjectMeta
-from kubebase.workerserving import serve
+from kubebase.workerserving import confine, serve
 
 _OUR_PACKAGES: Final = ("eso_", "gotmpl")
 _WARM_UP: Final = Target(template=Template(data={"key": "{{ now }}"}))
@@ -31,7 +28,7 @@ _NO_MEMORY: Final = "the templates need more memory than a template may take; us
 
 def main(memory: int) -> None:
     """Serve until the parent closes the socket, which is this process's standard input."""
-    _confine(memory)
+    confine(memory)
     render_secret(_WARM_UP, {}, owner=ObjectMeta())  # loads all code now: the first job has as much time as the others
     serve(_answered)
 
@@ -39,7 +36,8 @@ def main(memory: int) -> None:
 def _answered(raw: bytes) -> bytes:
     try:
         job: Job = unpacked(raw)
-        signal.setitimer(signal.ITIMER_REAL, job.seconds + _GRACE)
+        signal.setitimer(signal.ITIMER_PROF, job.seconds)
+        signal.setitimer(signal.ITIMER_REAL, clock_limit(job.seconds) + _GRACE)
         return packed(Answer(job.work(render=Budget(job))))
     except MemoryError:
         return packed(Answer(problem=RenderError(_NO_MEMORY, phase="execute")))
@@ -47,6 +45,7 @@ def _answered(raw: bytes) -> bytes:
         return packed(Answer(problem=_told(problem)))
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def _told(problem: Exception) -> Exception:
@@ -54,16 +53,6 @@ def _told(problem: Exception) -> Exception:
     if type(problem).__module__.startswith(_OUR_PACKAGES):
         return problem
     return RenderError(f"internal error ({type(problem).__name__})", phase="execute")
-
-
-def _confine(memory: int) -> None:
-    with contextlib.suppress(OSError):
-        # If memory runs out, the kernel should kill this process rather than the operator.
-        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
-    os.nice(10)
-    for limit, value in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, 0)):
-        with contextlib.suppress(ValueError, OSError):  # a stricter limit is in force already
-            resource.setrlimit(limit, (value, value))
 
 
 if __name__ == "__main__":

@@ -1,23 +1,25 @@
 """A few worker processes for slow rendering, shared by all namespaces.
 
-    run -> a turn, round robin over the waiting namespaces -> a process -> its answer, or its end at the deadline
+    run -> a turn, round robin over the waiting namespaces -> a process -> its answer, or its end at the limit
 
 No namespace can occupy all workers: one always remains for the others. Processes start on demand, end after an idle
-time, and end with this process. A worker that was interrupted, at the deadline or because its caller was cancelled, is
-not reused.
+time, and end with this process. A worker that was interrupted, at the limit or because its caller was cancelled, is
+not reused. The limit counts the processor time of the worker: workers have the lowest priority, so on a busy machine
+a job may wait much longer than it works.
 """
 
 from __future__ import annotations
 
 import asyncio
 import pickle
+import signal
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Final
 
 from eso_render.errors import RenderError
-from eso_render.jobs import Answer, Job
+from eso_render.jobs import Answer, Job, clock_limit
 from eso_render.passing import packed, unpacked_values
 from kubebase.fairness import FairSlots
 from kubebase.workerprocess import NotStartedError, Worker
@@ -35,7 +37,8 @@ class WorkerSettings:
 
     processes: int = 2
     seconds: float = 10.0
-    """A worker is killed after this time. It is longer than the limit of the templates, whose error is more precise."""
+    """A worker is killed after this much processor time. It is longer than the limit of the templates, whose error is
+    more precise."""
     memory: int = 128 * 2**20
     """Address space of each process in bytes. All workers and the operator fit into the chart's memory limit."""
 
@@ -81,16 +84,15 @@ class Workers:
         worker = self._idle.pop() if self._idle else await self._started()
         worker.stay()
         try:
-            async with asyncio.timeout(self._settings.seconds):
+            async with asyncio.timeout(clock_limit(self._settings.seconds)):
                 raw = await worker.exchange(message)
             answer = unpacked_values(raw)
         except TimeoutError:
             worker.end()
-            raise StoppedError(
-                f"rendering took longer than {self._settings.seconds:g} seconds and was stopped: {_ADVICE}"
-            ) from None
+            raise self._too_slow(clock_limit(self._settings.seconds)) from None
         except (OSError, EOFError, pickle.UnpicklingError):
-            worker.end()
+            if worker.end() == -signal.SIGPROF:
+                raise self._too_slow(self._settings.seconds) from None
             raise StoppedError(
                 f"the process that rendered it ended, most likely for want of memory: {_ADVICE}"
             ) from None
@@ -100,6 +102,10 @@ class Workers:
         self._idle.append(worker)
         worker.leave_after(_IDLE_SECONDS, self._idle)
         return answer if isinstance(answer, Answer) else Answer()
+
+    @staticmethod
+    def _too_slow(seconds: float) -> StoppedError:
+        return StoppedError(f"rendering took longer than {seconds:g} seconds and was stopped: {_ADVICE}")
 
     async def _started(self) -> Worker:
         try:

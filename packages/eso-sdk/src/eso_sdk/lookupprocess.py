@@ -6,17 +6,13 @@ alarm if the parent cannot, and by the kernel if the parent ends.
 
 from __future__ import annotations
 
-import contextlib
-import os
-import resource
 import signal
-from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from eso_sdk.lookups import CALL_SECONDS, Job, Outcome, perform
-from kubebase.workerserving import serve
+from kubebase.workerserving import confine, serve
 
 _MEMORY: Final = 192 * 2**20
 _GRACE: Final = 1.0
@@ -24,7 +20,7 @@ _GRACE: Final = 1.0
 
 def main() -> None:
     """Serve until the parent closes the socket, which is this process's standard input."""
-    _confine()
+    confine(_MEMORY)
     serve(_answered)
 
 
@@ -37,16 +33,6 @@ def _answered(raw: bytes) -> bytes:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
     return msgspec.msgpack.encode(outcome)
-
-
-def _confine() -> None:
-    with contextlib.suppress(OSError):
-        # If memory runs out, the kernel should kill this process rather than the provider.
-        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
-    os.nice(19)
-    for limit, value in ((resource.RLIMIT_AS, _MEMORY), (resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, 0)):
-        with contextlib.suppress(ValueError, OSError):  # a stricter limit is in force already
-            resource.setrlimit(limit, (value, value))
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from kubebase.workerprocess import NotStartedError, Worker
 
 SMALL_WORK: Final = 64 * 1024
 """Lookups up to this size always run on the event loop: properties of ordinary values."""
-INLINE_WORK: Final = 1024 * 1024
+INLINE_WORK: Final = 256 * 1024
 """Work that all larger lookups of one call may do on the event loop."""
 CALL_WORK: Final = 512 * 1024 * 1024
 """Work that the lookups of one call may do in worker processes."""
@@ -136,7 +136,9 @@ class CallLookups:
             async with Deadline(self._clock, self._until - now):
                 return await lookup_workers(self._clock).run(job, self, key)
         except TimeoutError:
-            raise _refused(job, key, f"the lookups of this call take longer than they may; {_ADVICE}") from None
+            # The processors may only have been busy: unlike a budget of work, time says little about the path.
+            problem = f"the lookups of this call take longer than they may; {_ADVICE}"
+            raise _refused(job, key, problem, RetryClass.BACKOFF) from None
 
 
 def lookup_workers(clock: Clock) -> LookupWorkers:

@@ -74,7 +74,13 @@ class Worker:
         finally:
             theirs.close()
         self._leaving: asyncio.TimerHandle | None = None
-        self.end = weakref.finalize(self, _end, process, ours)
+        self._process = process
+        self._end = weakref.finalize(self, _end, process, ours)
+
+    def end(self) -> int:
+        """End the process and return its exit status; a negative one is the signal that ended it first."""
+        self._end()
+        return self._process.wait()
 
     async def exchange(self, message: bytes) -> bytes:
         """Send a message and return its answer. Raises OSError and EOFError if the worker has ended."""

@@ -221,7 +221,9 @@ def _add_reconciler_flags(flags: argparse.ArgumentParser) -> None:
         default=2,
         help="processes for slow templates and patterns; one is always left for other namespaces",
     )
-    values.add_duration(flags, "template-timeout", "10s", "a template or pattern that takes longer is stopped")
+    values.add_duration(
+        flags, "template-timeout", "10s", "a template or pattern that takes more processor time is stopped"
+    )
 
 
 def _add_provider_flags(flags: argparse.ArgumentParser) -> None:
