@@ -10,7 +10,7 @@ PYTHON  ?= python3
 VENV    := .venv
 BIN     := $(VENV)/bin
 UV      := $(BIN)/uv
-DISTS   := $(sort $(patsubst %/pyproject.toml,%,$(wildcard packages/*/pyproject.toml providers/*/pyproject.toml)))
+DISTS   := $(sort $(patsubst %/pyproject.toml,%,$(wildcard libs/*/pyproject.toml packages/*/pyproject.toml providers/*/pyproject.toml)))
 STAMP   := $(VENV)/.stamp
 APART   := ministack moto openbao-ldap
 CORES   := $(shell nproc 2>/dev/null || echo 2)
@@ -100,7 +100,7 @@ $(STAMP)/apart-%: requirements/%.txt $(STAMP)/uv
 
 test: setup $(APART:%=$(STAMP)/apart-%) ## every test that needs no Go toolchain
 	$(call say,tests on the embedded API server)
-	@$(BIN)/pytest $(SPREAD) -m 'not cluster' packages providers tests
+	@$(BIN)/pytest $(SPREAD) -m 'not cluster' libs packages providers tests
 
 browser: ## Debian's Chromium with its driver, for the tests of the dashboard; without them these tests are skipped
 	@{ command -v chromium && command -v chromedriver; } > /dev/null || { echo 'installing Chromium'; \
@@ -111,8 +111,8 @@ prometheus: ## Debian's Prometheus, which evaluates the alerts on a running rele
 	  apt-get -qq update && apt-get -qq install --no-install-recommends prometheus > /dev/null; }
 
 # Everything runs on the newest pinned Kubernetes; on the one before only what depends on the version of the API server.
-WHOLE      := packages providers tests
-OLDER_PART := tests/api tests/crds packages/kuberun $(addprefix packages/eso-operator/tests/,targets process \
+WHOLE      := libs packages providers tests
+OLDER_PART := tests/api tests/crds libs/kuberun $(addprefix packages/eso-operator/tests/,targets process \
   $(addprefix controllers/,externalsecret generatorstate fanout))
 # Each worker has an API server and an etcd of its own, which compute too: no more workers than processors.
 test-cluster: setup ## the API and runtime suites on a real kube-apiserver (needs Go once)
@@ -138,7 +138,7 @@ nightly: setup ## the long forms: minutes of trouble, a thousand objects, many c
 	@ESO_SOAK_SECONDS=600 ESO_SCALE_OBJECTS=1000 ESO_CHAOS_WRITES=10000 ESO_CRASH_SEEDS=1000 \
 	  ESO_CRASH_ROUNDS=100 ESO_MALFORMED_SEEDS=300 \
 	  $(BIN)/pytest $(SPREAD) -rP tests/soak tests/crash tests/faults tests/conformance tests/e2e \
-	  packages/localkube/tests/test_malformed_requests.py packages/kuberun/tests/test_watch_chaos.py
+	  libs/localkube/tests/test_malformed_requests.py libs/kuberun/tests/test_watch_chaos.py
 	@$(MAKE) test-cluster KUBE_VERSIONS=all
 	@$(MAKE) --no-print-directory test-images
 

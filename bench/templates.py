@@ -36,7 +36,7 @@ from eso_render.quick import MeteredRenderer
 from gotmpl.run import MissingKey
 
 ROOT = Path(__file__).resolve().parent.parent
-VECTORS = [ROOT / f"packages/{name}/tests/vectors/templates.jsonl" for name in ("gotmpl", "eso-render")]
+VECTORS = [ROOT / f"{name}/tests/vectors/templates.jsonl" for name in ("libs/gotmpl", "packages/eso-render")]
 GO_SOURCE = Path(__file__).resolve().parent / "gotemplates" / "main.go"
 ROUNDS = 3
 COLD, CACHED = (5, 200), (40, 25)

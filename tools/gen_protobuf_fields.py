@@ -12,7 +12,7 @@ import re
 import sys
 from pathlib import Path
 
-TARGET = Path(__file__).resolve().parent.parent / "packages/localkube/src/localkube/wire/protobuf_fields.txt"
+TARGET = Path(__file__).resolve().parent.parent / "libs/localkube/src/localkube/wire/protobuf_fields.txt"
 PACKAGES = {
     "meta/v1": ("apimachinery", "pkg/apis/meta/v1"),
     **{

@@ -6,7 +6,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-KITS = {"eso-sdk": "eso_sdk", "kubebase": "kubebase"}
+KITS = {"packages/eso-sdk": "eso_sdk", "libs/kubebase": "kubebase"}
 
 
 class TestKits(BuildHookInterface[Any]):
@@ -17,7 +17,7 @@ class TestKits(BuildHookInterface[Any]):
             return
         packed = Path(self.root) / "kits"  # only in an sdist, which has no other distributions beside it
         for distribution, package in KITS.items():
-            beside = Path(self.root).parent / distribution / "src" / package / "testing"
+            beside = Path(self.root).parents[1] / distribution / "src" / package / "testing"
             folder = packed / package / "testing" if packed.is_dir() else beside
             into = f"{package}/testing" if self.target_name == "wheel" else f"kits/{package}/testing"
             build_data["force_include"][str(folder)] = into

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CORE = ROOT / "packages" / "eso-operator"
 PROJECTS = {
     project["name"]: project
-    for pattern in ("packages/*", "providers/*")
+    for pattern in ("libs/*", "packages/*", "providers/*")
     for path in ROOT.glob(f"{pattern}/pyproject.toml")
     if (project := tomllib.loads(path.read_text())["project"])
 }

@@ -191,8 +191,8 @@ def test_the_newest_kubernetes_runs_everything_and_the_one_before_its_part(which
     subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, check=True)
 
     newest, before = (line.partition("-m live ")[2].split() for line in runs.read_text().splitlines())
-    assert newest == ["packages", "providers", "tests"]
-    assert before == newest if which else {"tests/api", "tests/crds", "packages/kuberun"} < set(before)
+    assert newest == ["libs", "packages", "providers", "tests"]
+    assert before == newest if which else {"tests/api", "tests/crds", "libs/kuberun"} < set(before)
     assert all((ROOT / folder).is_dir() for folder in before)
 
 
@@ -227,7 +227,7 @@ def test_the_night_runs_conformance_and_end_to_end_tests_and_longer_trouble() ->
     assert "test-cluster KUBE_VERSIONS=all" in run
     assert "ESO_CRASH_ROUNDS=100" in run
     assert "ESO_MALFORMED_SEEDS=300" in run
-    malformed = "packages/localkube/tests/test_malformed_requests.py"
+    malformed = "libs/localkube/tests/test_malformed_requests.py"
     assert malformed in run
     assert (ROOT / malformed).exists()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-PACKAGES = Path(__file__).parents[2] / "packages"
+ROOT = Path(__file__).parents[2]
 
 RECONCILER = "eso_operator.controllers.externalsecret.reconciler"
 MOST_MODULES = 41
@@ -122,10 +122,10 @@ def test_a_command_loads_only_what_it_uses(arguments: list[str], unwanted: tuple
     assert [name for name in unwanted if name in told.stdout.split()] == []
 
 
-@pytest.mark.parametrize("package", ["kuberun", "eso-operator"])
+@pytest.mark.parametrize("package", ["libs/kuberun", "packages/eso-operator"])
 def test_a_module_that_logs_loads_structlog_without_its_renderers(package: str) -> None:
     """Commands load these packages and log nothing, so their `__init__` does not load it for all modules."""
-    sources = sorted((PACKAGES / package / "src").rglob("*.py"))
+    sources = sorted((ROOT / package / "src").rglob("*.py"))
 
     bare = [path for path in sources if re.search(r"^(import|from) structlog", path.read_text(), re.MULTILINE)]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = {path.name: path for path in ROOT.glob("packages/*/src/*")}
+SOURCES = {path.name: path for path in [*ROOT.glob("libs/*/src/*"), *ROOT.glob("packages/*/src/*")]}
 
 
 def steps() -> Iterator[tuple[str, list[Path], list[str]]]:
@@ -55,7 +55,7 @@ def named_paths() -> list[str]:
 @cache
 def listed() -> list[str]:
     """Every path that the page may name."""
-    patterns = ("*", "packages/*/src/**/*", "*/*", "packages/*/*/*")
+    patterns = ("*", "libs/*/src/**/*", "packages/*/src/**/*", "*/*", "libs/*/*/*", "packages/*/*/*")
     return [str(path) for pattern in patterns for path in ROOT.glob(pattern)]
 
 

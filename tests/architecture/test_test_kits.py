@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 KIT = "eso-testkit"
 DISTRIBUTIONS = {
     tomllib.loads(path.read_text())["project"]["name"]: path.parent
-    for pattern in ("packages/*", "providers/*")
+    for pattern in ("libs/*", "packages/*", "providers/*")
     for path in sorted(ROOT.glob(f"{pattern}/pyproject.toml"))
 }
 PRODUCTION = sorted(DISTRIBUTIONS.keys() - {KIT})

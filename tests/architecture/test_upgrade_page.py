@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "upgrade.md").read_text(encoding="utf-8")
 TESTS = [
     path
-    for folder in ("packages", "providers", "tests")
+    for folder in ("libs", "packages", "providers", "tests")
     for path in (ROOT / folder).rglob("test_*.py")
     if ".venv" not in path.parts
 ]

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 DISTRIBUTIONS = sorted(
-    path.parent for pattern in ("packages/*", "providers/*") for path in ROOT.glob(f"{pattern}/pyproject.toml")
+    path.parent for pattern in ("libs/*", "packages/*", "providers/*") for path in ROOT.glob(f"{pattern}/pyproject.toml")
 )
 OURS = {tomllib.loads((path / "pyproject.toml").read_text())["project"]["name"] for path in DISTRIBUTIONS}
 
@@ -100,7 +100,7 @@ def test_no_log_call_prints_a_traceback_whose_frames_may_hold_secrets() -> None:
 
     found = [
         f"{path.relative_to(ROOT)}:{number}"
-        for path in tracked("packages/*/src/**.py", "providers/*/src/**.py")
+        for path in tracked("libs/*/src/**.py", "packages/*/src/**.py", "providers/*/src/**.py")
         for number, line in enumerate(path.read_text().splitlines(), 1)
         if printing.search(line)
     ]

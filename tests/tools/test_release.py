@@ -166,7 +166,7 @@ def test_a_wheel_is_built_twice_with_equal_bytes(tmp_path: Path) -> None:
     built = []
     for number, mask in enumerate((0o022, 0o077)):
         folder = tmp_path / str(number) / "kubebase"
-        shutil.copytree(ROOT / "packages" / "kubebase", folder, copy_function=shutil.copyfile)
+        shutil.copytree(ROOT / "libs" / "kubebase", folder, copy_function=shutil.copyfile)
         before = os.umask(mask)
         subprocess.run(
             [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-t", "sdist", "-d", str(folder / "out")],

@@ -31,6 +31,7 @@ class Place:
 
 
 PLACES: Final = (
+    Place("libs/*/pyproject.toml", rf'^(version = "){VERSION}(?=")'),
     Place("packages/*/pyproject.toml", rf'^(version = "){VERSION}(?=")'),
     Place("providers/*/pyproject.toml", rf'^(version = "){VERSION}(?=")'),
     Place("deploy/charts/*/Chart.yaml", rf"^(version: ){VERSION}$"),

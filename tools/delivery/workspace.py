@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
+FOLDERS: Final = ("libs", "packages", "providers")
 PINS: Final = Path("requirements/images")
 COMMON_PROVIDERS: Final = ("aws", "azure", "gcp", "generators", "kubernetes", "vault", "webhook")
 """The providers of the image `providers`. The provider `fake` is for trials."""
@@ -46,7 +47,7 @@ def canonical(requirement: str) -> str:
 def distributions(root: Path = ROOT) -> dict[str, Distribution]:
     """Return all distributions by name."""
     found = {}
-    for file in sorted([*root.glob("packages/*/pyproject.toml"), *root.glob("providers/*/pyproject.toml")]):
+    for file in sorted(file for folder in FOLDERS for file in root.glob(f"{folder}/*/pyproject.toml")):
         project = tomllib.loads(file.read_text(encoding="utf-8"))["project"]
         vendors = project.get("optional-dependencies", {}).get("sdk", [])
         found[project["name"]] = Distribution(project["name"], file.parent, (*project["dependencies"], *vendors))

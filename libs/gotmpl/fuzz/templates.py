@@ -1,6 +1,6 @@
 """Coverage-guided fuzzing of parsing and executing. Needs atheris, which no other part of the workspace uses.
 
-python packages/gotmpl/fuzz/templates.py -max_total_time=600 [corpus folder]
+python libs/gotmpl/fuzz/templates.py -max_total_time=600 [corpus folder]
 
 For any bytes, a render must end within its limits, with text or with a TemplateError.
 """

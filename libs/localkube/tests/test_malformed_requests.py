@@ -5,7 +5,7 @@ carried out for real, one after the other: what gets through is met by those tha
 that no request is aimed at; whatever happens, they stay as they are, and a server that starts again on the same data
 serves them too.
 
-    ESO_MALFORMED_SEEDS=500 pytest packages/localkube/tests/test_malformed_requests.py
+    ESO_MALFORMED_SEEDS=500 pytest libs/localkube/tests/test_malformed_requests.py
 """
 
 from __future__ import annotations
