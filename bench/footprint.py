@@ -49,9 +49,9 @@ What the last two rounds of work on these figures changed (resident memory):
   the first sync of an object and 25 to a later one, of about 3 ms. Whole operators with and without it were compared on
   a busy machine only: three runs of 2,000 objects took 6.7 to 8.0 CPU seconds without, and 8.1 to 8.9 with it.
 - A provider checks its certificates with Python's `ssl` instead of cryptography, which took 10 MB. So does the operator
-  with its own. It checks and issues those of providers in a process (`certs/notary.py`): 12 MB less. That process takes
-  37 MB and 0.2 CPU seconds, is not counted above, and ends 10 seconds after its last answer. It starts when
-  certificates change or are due, after a start of the operator, and every 6 hours. Metrics over TLS without a
+  with its own. It checks and issues those of providers in a process (`certificates/notary.py`): 12 MB less. That
+  process takes 37 MB and 0.2 CPU seconds, is not counted above, and ends 10 seconds after its last answer. It starts
+  when certificates change or are due, after a start of the operator, and every 6 hours. Metrics over TLS without a
   certificate in files, and templates that use keys or certificates, still load cryptography.
 - libyaml is loaded with the first text, re2 with the first pattern: 1 MB each. A kubeconfig is YAML, so an operator in
   a cluster takes 1 MB less than the one measured here.

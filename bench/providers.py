@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from prometheus_client import CollectorRegistry
 from report import Row, ratio, shown
 
-from eso_operator.calling.gateway import Gateway
-from eso_operator.calling.metrics import PrometheusMetrics
-from eso_operator.calling.planner import ReadPlanner
-from eso_operator.calling.settings import PlannerSettings, RuntimeSettings
-from eso_operator.resolving.resolved import BoundStore
+from eso_operator.providers.gateway import Gateway
+from eso_operator.providers.metrics import PrometheusMetrics
+from eso_operator.providers.planner import ReadPlanner
+from eso_operator.providers.settings import PlannerSettings, RuntimeSettings
+from eso_operator.stores.resolved import BoundStore
 from eso_operator.testing.boundstores import bound_store, endpoint, wanted
 from eso_operator.testing.gateways import loopback, wired
 from eso_operator.testing.scriptedprovider import ScriptedProvider

@@ -21,10 +21,10 @@ from typing import Any
 
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.kinds import installed_kinds
-from eso_operator.certs.bundle import Lifetimes
-from eso_operator.certs.local import maintain
-from eso_operator.certs.settings import CertificateSettings, identity_of
-from eso_operator.resolving.resolved import ServiceKey
+from eso_operator.certificates.bundle import Lifetimes
+from eso_operator.certificates.local import maintain
+from eso_operator.certificates.settings import CertificateSettings, identity_of
+from eso_operator.stores.resolved import ServiceKey
 from kubebase.clock import SystemClock
 from kubebase.meta import JsonObject, Kind, ObjectKey, Resource, raw
 from kubebase.testing.servers import ApiServer, free_ports

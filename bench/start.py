@@ -58,7 +58,7 @@ Later, `eso why externalsecret/NAME` went from 2,041 M to 1,528 M instructions a
   every module (73 M).
 
 What remains: Python, asyncio and typer take 386 M instructions until the command is known, and aiohttp 345 M. `eso why`
-resolves stores as the operator does, so `eso_operator.resolving` costs it 110 M more than `eso status`.
+resolves stores as the operator does, so `eso_operator.stores` costs it 110 M more than `eso status`.
 """
 
 

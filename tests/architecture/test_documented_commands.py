@@ -110,7 +110,8 @@ BLOCKS: Final[dict[str, dict[str, Run | Because]]] = {
     },
     "docs/guides/provider-certificates.md": {
         "kubectl -n external-secrets get secret": Because(
-            "a provider inside a cluster is needed", "packages/eso-operator/tests/certs/test_certificate_guide.py"
+            "a provider inside a cluster is needed",
+            "packages/eso-operator/tests/certificates/test_certificate_guide.py",
         ),
     },
     "docs/guides/providers/aws.md": {

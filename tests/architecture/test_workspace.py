@@ -11,7 +11,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 DISTRIBUTIONS = sorted(
-    path.parent for pattern in ("libs/*", "packages/*", "providers/*") for path in ROOT.glob(f"{pattern}/pyproject.toml")
+    path.parent
+    for pattern in ("libs/*", "packages/*", "providers/*")
+    for path in ROOT.glob(f"{pattern}/pyproject.toml")
 )
 OURS = {tomllib.loads((path / "pyproject.toml").read_text())["project"]["name"] for path in DISTRIBUTIONS}
 

@@ -22,7 +22,7 @@ from eso_conformance import fixture as fixtures
 from eso_conformance.runner import attempt, fixture_of, greet, kinds_for
 from eso_conformance.subject import Subject, channel_to
 from eso_conformance.testing.proxy import Failure, Liar, lying
-from eso_operator.certs.local import LocalCertificates
+from eso_operator.certificates.local import LocalCertificates
 from eso_wire._generated import provider_pb2 as pb
 from eso_wire.tls import load_material
 from eso_wire.versions import CURRENT

@@ -28,8 +28,8 @@ from eso_api.generators.generatorstate import GENERATOR_STATE
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
 from eso_api.values import SecretBytes
-from eso_operator.calling.transport import short_name
-from eso_operator.generating.ledger import IDEMPOTENCY_KEY
+from eso_operator.generators.ledger import IDEMPOTENCY_KEY
+from eso_operator.providers.transport import short_name
 from eso_operator.targets.hashes import synced_version
 from eso_operator.testing.keepingprovider import KeepingProvider
 from eso_operator.testing.operators import MAKER

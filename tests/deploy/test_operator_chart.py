@@ -27,7 +27,7 @@ from eso_operator.controllers.secretstore.kinds import (
 )
 from eso_operator.process.flags import parse
 from eso_operator.process.settings import DEFAULT_GATES, FeatureGate, Reconcilers, Settings
-from eso_operator.resolving.resolved import ServiceKey
+from eso_operator.stores.resolved import ServiceKey
 from eso_sdk.installed import load
 from kubebase.meta import JsonObject
 

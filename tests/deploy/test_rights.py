@@ -23,7 +23,7 @@ import yaml
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_operator.process.flags import parse
 from eso_operator.process.settings import ProviderSettings
-from eso_operator.resolving.resolved import ServiceKey
+from eso_operator.stores.resolved import ServiceKey
 from eso_operator.telemetry.settings import Listener, MetricsSettings
 from eso_operator.testing.accounts import HOME, Asked, Noting, as_account
 from eso_operator.testing.keepingprovider import keeping
@@ -49,7 +49,7 @@ TARGETS: Final = [
 ]
 """Rights that people grant for targets of their own: those of the tests."""
 SUITE: Final = (
-    "calling/test_live_sent.py",
+    "providers/test_live_sent.py",
     "controllers/externalsecret/test_live_credentials.py",
     "controllers/externalsecret/test_live_lifecycle.py",
     "controllers/externalsecret/test_live_manifests.py",

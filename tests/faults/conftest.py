@@ -16,14 +16,14 @@ import pytest
 from eso_api.references import StoreRef
 from eso_api.v2.secretstore import SECRET_STORE_V2
 from eso_cli.testing.providerprocess import ProviderProcess, local_certificates
-from eso_operator.calling import diagnosis
-from eso_operator.calling.settings import BreakerSettings, DirectorySettings, RuntimeSettings
-from eso_operator.certs.local import LocalCertificates, replace_set
+from eso_operator.certificates.local import LocalCertificates, replace_set
 from eso_operator.process.settings import ProviderSettings, Settings, Tempo
 from eso_operator.process.wiring import Operator
-from eso_operator.resolving.credentials import bind
-from eso_operator.resolving.need import VALIDATION
-from eso_operator.resolving.resolved import BoundStore, ServiceKey
+from eso_operator.providers import diagnosis
+from eso_operator.providers.settings import BreakerSettings, DirectorySettings, RuntimeSettings
+from eso_operator.stores.credentials import bind
+from eso_operator.stores.need import VALIDATION
+from eso_operator.stores.resolved import BoundStore, ServiceKey
 from eso_operator.testing.clusters import NotedReads
 from eso_operator.testing.operators import LABEL, SERVICES, Bench, install_crds
 from eso_wire.tls import client_id

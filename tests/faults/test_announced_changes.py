@@ -14,9 +14,9 @@ import pytest
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.v2.secretstore import SECRET_STORE_V2
 from eso_api.values import SecretBytes
-from eso_operator.calling.settings import SubscriptionSettings
-from eso_operator.changefeed.pace import PaceSettings
+from eso_operator.changes.pace import PaceSettings
 from eso_operator.process.wiring import Operator
+from eso_operator.providers.settings import SubscriptionSettings
 from eso_operator.testing.operators import eventually
 from eso_wire.values import PushBatch, PushItem, RemoteRef
 from kubebase.backoff import Backoff

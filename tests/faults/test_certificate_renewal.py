@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from eso_operator.calling.gateway import Gateway
-from eso_operator.certs import authority
-from eso_operator.certs.bundle import Lifetimes
+from eso_operator.certificates import authority
+from eso_operator.certificates.bundle import Lifetimes
 from eso_operator.process.settings import CertificateSettings
-from eso_operator.resolving.resolved import BoundStore
+from eso_operator.providers.gateway import Gateway
+from eso_operator.stores.resolved import BoundStore
 from eso_operator.testing.operators import eventually
 from eso_wire.errors import ProviderError
 from eso_wire.values import GetItem, RemoteRef

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from eso_api.values import SecretBytes
-from eso_operator.certs.authority import issue_authority, issue_server
-from eso_operator.certs.values import Credential, ServerNames, Window
+from eso_operator.certificates.authority import issue_authority, issue_server
+from eso_operator.certificates.values import Credential, ServerNames, Window
 from eso_operator.process.settings import CertificateSettings
 from eso_operator.testing.operators import eventually
 from eso_wire.tls import client_id

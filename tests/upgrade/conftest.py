@@ -19,7 +19,7 @@ import yaml
 from google.protobuf.message import Message
 
 from eso_api.values import SecretBytes
-from eso_operator.calling import transport as methods
+from eso_operator.providers import transport as methods
 from eso_operator.testing.keepingprovider import KeepingProvider
 from eso_operator.testing.operators import BACKEND, MAKER, SERVICE, Bench, eventually
 from eso_wire import codec

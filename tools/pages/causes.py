@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Final
 
 import eso_operator
-from eso_operator.calling.errors import NoAnswerError
-from eso_operator.certs.problems import ProblemName
+from eso_operator.certificates.problems import ProblemName
 from eso_operator.controllers.externalsecret import outcome as of_external_secret
+from eso_operator.providers.errors import NoAnswerError
 from eso_operator.report.causes import cause_of
-from eso_operator.resolving.resolved import Reason
+from eso_operator.stores.resolved import Reason
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.probe import TlsProblemKind
 from eso_wire.status import TransportError
@@ -32,7 +32,7 @@ def causes() -> frozenset[str]:
             *map(str, TlsProblemKind),
             *map(cause_of, errors),
             *of_external_secret.CAUSES,
-            *literals("reading", "_failure"),
+            *literals("sources", "_failure"),
             *literals("controllers/pushsecret", "_failed", "NoChoice", "SourceError", "SourceGoneError"),
         }
     )

@@ -23,10 +23,10 @@ from eso_cli.migrate.bridges import Bridge
 from eso_cli.migrate.convert import Converted, convert_generator, convert_store
 from eso_cli.migrate.inventory import V1_GENERATORS, V1_STORES, id_of
 from eso_cli.testing.migrations import bridges
-from eso_operator.resolving.backends import same_backend
-from eso_operator.resolving.credentials import bind
-from eso_operator.resolving.resolve import resolve
-from eso_operator.resolving.resolved import BoundStore, ResolutionError
+from eso_operator.stores.backends import same_backend
+from eso_operator.stores.credentials import bind
+from eso_operator.stores.resolve import resolve
+from eso_operator.stores.resolved import BoundStore, ResolutionError
 from eso_operator.testing.clusters import (
     ANYTHING,
     CORE,

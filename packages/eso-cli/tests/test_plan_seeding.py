@@ -10,7 +10,7 @@ import pytest
 from eso_cli.plan.live import ReadOnlyTransport, RecordedObjects
 from eso_cli.plan.seeding import Seeder, copied, kept_status, updated
 from eso_cli.plan.simulation import ReadThrough
-from eso_operator.certs.secrets import PART_LABEL
+from eso_operator.certificates.secrets import PART_LABEL
 from eso_operator.planning.recording import Recording
 from kubebase.meta import JsonObject, ObjectKey, raw
 from kuberun import config

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 
 import pytest
 
-from eso_operator.changefeed.followers import Followers
-from eso_operator.changefeed.sights import Sight, topic_of
+from eso_operator.changes.followers import Followers
+from eso_operator.changes.sights import Sight, topic_of
 from eso_operator.controllers.externalsecret.memory import ExternalSecretRecord
 from eso_operator.controllers.pushsecret.memory import Pushes, PushSecretRecord
 from eso_operator.controllers.pushsecret.places import Known, Place
+from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependant, Dependencies
 from eso_operator.memory import Memory
 from eso_operator.process.memory import LOOK_AGAIN_SECONDS, Memories, look_again
 from eso_operator.telemetry.subsystems import Subsystem
 from eso_operator.testing.boundstores import bound_store
 from eso_operator.testing.pushsecrets import push_secret
-from eso_operator.waking.dependencies import ANY_PROVIDER, Dependant, Dependencies
 from eso_wire.values import RemoteRef
 from kubebase.meta import ObjectKey
 from kubebase.testing.clock import VirtualClock

@@ -26,7 +26,7 @@ from eso_api.v2.connection import GENERATOR_CONFIG_API_VERSION, STORE_CONFIG_API
 from eso_api.v2.generator import GENERATOR
 from eso_api.v2.provider import PROVIDER
 from eso_api.v2.secretstore import SECRET_STORE_V2
-from eso_operator.resolving.loading import PLUGIN_KEY
+from eso_operator.stores.loading import PLUGIN_KEY
 from eso_sdk.installed import ProviderNameError, load
 from eso_wire.values import KindRole
 from kubebase.meta import JsonObject

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from eso_api.values import SecretBytes
-from eso_operator.certs.local import replace_set
-from eso_operator.certs.secrets import CERTIFICATE, KEY, TRUST, TYPED_SECRETS, keys_of
-from eso_operator.resolving.resolved import ServiceKey
+from eso_operator.certificates.local import replace_set
+from eso_operator.certificates.secrets import CERTIFICATE, KEY, TRUST, TYPED_SECRETS, keys_of
+from eso_operator.stores.resolved import ServiceKey
 from eso_sdk.installed import ProviderNameError, installed, load
 from eso_wire.tls import TlsMaterial, TlsMaterialError, client_id
 from eso_wire.values import KindInfo

@@ -13,8 +13,6 @@ from prometheus_client import CollectorRegistry
 
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.secretstore import SECRET_STORE
-from eso_operator.calling.metrics import PrometheusMetrics
-from eso_operator.calling.protection.slots import InFlight
 from eso_operator.dashboard.calls import calls_of
 from eso_operator.dashboard.snapshots import Snapshots
 from eso_operator.dashboard.viewers import MAX_NAMESPACES, Doorkeeper, Everyone, SeenClient, visible
@@ -23,6 +21,8 @@ from eso_operator.insight.overview import Gap, Missing, Overview
 from eso_operator.insight.overviewrows import Health, ObjectId, Row
 from eso_operator.process.flags import parse
 from eso_operator.process.settings import SettingsError
+from eso_operator.providers.metrics import PrometheusMetrics
+from eso_operator.providers.protection.slots import InFlight
 from eso_operator.telemetry.access import User
 from kubebase.meta import ObjectKey, Resource
 from kubebase.testing.clock import START as NOW

@@ -17,8 +17,8 @@ from eso_operator.insight.facts import Fact, Mark, Recorded, Story
 from eso_operator.insight.sights import Look, Sight
 from eso_operator.insight.story import story_of
 from eso_operator.insight.ways import ENDPOINT, Way
-from eso_operator.resolving.resolve import Stage
-from eso_operator.resolving.resolved import Reason
+from eso_operator.stores.resolve import Stage
+from eso_operator.stores.resolved import Reason
 from eso_operator.targets.marks import HASH_ANNOTATION
 from kubebase.clock import rfc3339
 from kubebase.meta import Condition, ObjectKey, ObjectMeta, OwnerReference

@@ -21,8 +21,8 @@ from eso_operator.insight.facts import Mark, Recorded, Story
 from eso_operator.insight.sights import Look, Sight
 from eso_operator.insight.story import story_of
 from eso_operator.insight.ways import ENDPOINT, HANDSHAKE, Way
-from eso_operator.resolving.resolve import Stage
-from eso_operator.resolving.resolved import Reason
+from eso_operator.stores.resolve import Stage
+from eso_operator.stores.resolved import Reason
 from kubebase.clock import rfc3339
 from kubebase.meta import Condition, Malformed, ObjectKey, ObjectMeta
 from kubebase.testing.clock import START as NOW

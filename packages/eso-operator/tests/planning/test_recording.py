@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from eso_api.values import SecretBytes
-from eso_operator.calling.transport import CallOptions
 from eso_operator.planning import recording
 from eso_operator.planning.answers import Recorder, RecordingTransport, Replay, ReplayingTransport
 from eso_operator.planning.objects import masked
 from eso_operator.planning.recording import Recording, RecordingError
 from eso_operator.planning.standins import StandIns
+from eso_operator.providers.transport import CallOptions
 from eso_operator.testing.boundstores import bound_store, endpoint, wanted
 from eso_operator.testing.gateways import LoopbackGateway
 from eso_operator.testing.scriptedprovider import LoopbackTransport, ScriptedProvider

@@ -9,9 +9,9 @@ import pytest
 
 from eso_api.references import GENERATORS_GROUP
 from eso_api.values import SecretBytes
-from eso_operator.calling.gateway import Gateway
 from eso_operator.planning.withholding import NOT_CALLED, Unread, Withheld, WithholdingTransport, WouldDelete, WouldPush
-from eso_operator.resolving.resolved import BoundStore
+from eso_operator.providers.gateway import Gateway
+from eso_operator.stores.resolved import BoundStore
 from eso_operator.testing.boundstores import bound_store, endpoint, wanted
 from eso_operator.testing.gateways import LoopbackGateway
 from eso_operator.testing.scriptedprovider import ScriptedProvider

@@ -12,7 +12,7 @@ import pytest
 from eso_operator.process.flags import WITHOUT_EFFECT, parse, parser
 from eso_operator.process.partsettings import certificate_settings
 from eso_operator.process.settings import FeatureGate, LeaderSettings, Reconcilers, Settings, SettingsError
-from eso_operator.resolving.resolved import ServiceKey
+from eso_operator.stores.resolved import ServiceKey
 from eso_operator.telemetry.settings import Listener, LogLevel, LogSettings, MetricsSettings, TimeEncoding
 
 NOWHERE = Path("/nonexistent")

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from eso_operator.calling.planner import ReadPlanner
+from eso_operator.providers.planner import ReadPlanner
 from eso_operator.testing.operators import Bench
 from eso_operator.testing.scenes import scene
 

@@ -16,9 +16,9 @@ from eso_api.references import StoreRef
 from eso_operator.process.definitions import Definitions
 from eso_operator.process.reach import Reach
 from eso_operator.process.watched import WatchedKinds
-from eso_operator.resolving.resolve import resolve
-from eso_operator.resolving.resolved import Reason, ResolutionError
-from eso_operator.resolving.view import ClusterView, Scope
+from eso_operator.stores.resolve import resolve
+from eso_operator.stores.resolved import Reason, ResolutionError
+from eso_operator.stores.view import ClusterView, Scope
 from eso_operator.testing.clusters import ANYTHING, SETTINGS, caller
 from eso_wire.values import KindId
 from kubebase.meta import JsonObject, ObjectKey, Resource, raw

@@ -15,7 +15,7 @@ from eso_cli.migrate.inventory import CORE_KINDS, V2_GENERATORS, V2_STORES, Id, 
 from eso_cli.migrate.plan import Left, Switch
 from eso_cli.migrate.references import namespace_of
 from eso_cli.migrate.rollback import still_needed
-from eso_operator.resolving.loading import ready_condition
+from eso_operator.stores.loading import ready_condition
 from kubebase.clock import Clock
 from kubebase.mergepatch import difference
 from kubebase.meta import JsonObject, Malformed, ObjectKey, Resource, raw

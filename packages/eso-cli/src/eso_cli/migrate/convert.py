@@ -31,7 +31,7 @@ from eso_api.v2.policy import DISABLED, MANIFEST_NAMESPACE
 from eso_api.v2.secretstore import SECRET_STORE_V2
 from eso_cli.migrate.bridges import Bridge, Bridges
 from eso_cli.migrate.inventory import Id, id_of, spec_of
-from eso_operator.resolving.loading import PLUGIN_KEY
+from eso_operator.stores.loading import PLUGIN_KEY
 from eso_wire import pointers
 from eso_wire.values import CredentialKind
 from kubebase.meta import JsonObject

@@ -29,7 +29,7 @@ from eso_cli.migrate.inventory import Id, Inventory, id_of, owned_by, spec_of
 from eso_cli.migrate.plan import Switch
 from eso_cli.migrate.references import Path, Site, sites, switched
 from eso_operator.controllers.pushsecret.records import split_key
-from eso_operator.resolving.loading import ready_condition
+from eso_operator.stores.loading import ready_condition
 from eso_wire.values import KindRole
 from kubebase.meta import JsonObject, ObjectKey, Resource, raw
 from kuberun.errors import ApiError, NotFound

@@ -19,12 +19,12 @@ from eso_cli.demand import Demand
 from eso_cli.providers import CORE_NAMESPACE, Supervised, keep_certificates, plan_others, service_object
 from eso_cli.supervisor import supervised
 from eso_cli.up import provider_component
-from eso_operator.calling.channel import GrpcTransport
-from eso_operator.calling.transport import Transport
 from eso_operator.planning.answers import Recorder, RecordingTransport, Replay, ReplayingTransport
 from eso_operator.planning.recording import RecordingError
 from eso_operator.planning.withholding import Withheld, WithholdingTransport
-from eso_operator.resolving.resolved import Endpoint, ServiceKey
+from eso_operator.providers.channel import GrpcTransport
+from eso_operator.providers.transport import Transport
+from eso_operator.stores.resolved import Endpoint, ServiceKey
 from eso_wire import codec
 from eso_wire._generated import provider_pb2 as pb
 from eso_wire.tls import TlsMaterial

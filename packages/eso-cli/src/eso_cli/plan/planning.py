@@ -26,8 +26,8 @@ from eso_operator.planning.digests import Digests
 from eso_operator.planning.needs import Need
 from eso_operator.planning.recording import UNRECORDED, RecordedKey, Recording
 from eso_operator.planning.withholding import NOT_CALLED, Unread, WouldDelete, WouldPush, bytes_of
-from eso_operator.reading.wants import Generate, wants_of
-from eso_operator.resolving.resolved import Reason
+from eso_operator.sources.wants import Generate, wants_of
+from eso_operator.stores.resolved import Reason
 from eso_operator.targets.marks import target_name
 from eso_wire.values import PushOutcome
 from kubebase.meta import JsonObject

@@ -19,8 +19,8 @@ from eso_cli.documents import Document, InputError, path_of
 from eso_cli.fields import field_problems
 from eso_cli.folder import rank
 from eso_cli.plan.live import Live, place_of
-from eso_operator.certs.secrets import PART_LABEL
-from eso_operator.generating.seals import SECRET_NAME as SEAL_SECRET
+from eso_operator.certificates.secrets import PART_LABEL
+from eso_operator.generators.seals import SECRET_NAME as SEAL_SECRET
 from eso_operator.planning.needs import FANS_OUT, SYNCED, Need, identity, needs_of
 from kubebase.meta import JsonObject
 from localkube.cluster import Cluster

@@ -26,16 +26,16 @@ from eso_cli.plan.backends import Backend, Needed
 from eso_cli.plan.live import Live, is_token_request
 from eso_cli.plan.seeding import Place, Planned, Seeder, namespace_object
 from eso_cli.providers import CORE_NAMESPACE
-from eso_operator.calling.dispatch import Seams
-from eso_operator.calling.settings import DirectorySettings
-from eso_operator.certs.secrets import keys_of
-from eso_operator.generating.seals import SECRET_NAME as SEAL_SECRET
+from eso_operator.certificates.secrets import keys_of
+from eso_operator.generators.seals import SECRET_NAME as SEAL_SECRET
 from eso_operator.insight.overview import ListedObjects, Overview, gather
 from eso_operator.planning.needs import SYNCED, Need, identity
 from eso_operator.planning.withholding import Withheld
 from eso_operator.process.flags import parse
 from eso_operator.process.settings import FIELD_MANAGER, Settings
 from eso_operator.process.wiring import Operator, wire
+from eso_operator.providers.dispatch import Seams
+from eso_operator.providers.settings import DirectorySettings
 from eso_operator.telemetry.subsystems import Subsystem
 from eso_wire.values import Handshake
 from kubebase.backoff import Backoff

@@ -38,7 +38,7 @@ from eso_cli.preflight.snapshot import (
     Unread,
 )
 from eso_operator.insight.sights import SECRETS, SERVICES
-from eso_operator.resolving.classes import PROVIDER_LABEL
+from eso_operator.stores.classes import PROVIDER_LABEL
 from kubebase.meta import JsonObject, Kind, Malformed, Object, Resource, metadata_of, raw
 from kuberun.client import Client
 from kuberun.errors import ApiError, Forbidden, NotFound, Unauthorized, Unreachable

@@ -21,7 +21,7 @@ from eso_cli.preflight.snapshot import Role, Running, Snapshot, Stored
 from eso_operator.insight.kinds import Role as KindRole
 from eso_operator.insight.kinds import role_of
 from eso_operator.insight.overviewrows import ObjectId, row_of
-from eso_operator.resolving.resolved import Reason
+from eso_operator.stores.resolved import Reason
 from kubebase.meta import meta_of
 
 USERS: Final = (EXTERNAL_SECRET, CLUSTER_EXTERNAL_SECRET, PUSH_SECRET, CLUSTER_PUSH_SECRET)

@@ -10,7 +10,7 @@ from eso_api.v2.providerclass import ProviderClass
 from eso_cli.demand import Want
 from eso_cli.preflight.helmrecords import KEEP, POLICY, is_managed, owner_of
 from eso_cli.preflight.snapshot import Definition, Owner, Running, Webhook, is_ours
-from eso_operator.resolving.classes import announced
+from eso_operator.stores.classes import announced
 from kubebase.meta import JsonObject, Object, meta_of
 
 _SERVICE_PREFIX: Final = "provider-"

@@ -20,10 +20,10 @@ from pathlib import Path
 import aiohttp
 
 from eso_cli.providers import CLIENT_IDENTITY, CORE_NAMESPACE
-from eso_operator.certs.bundle import Lifetimes
-from eso_operator.certs.local import LocalCertificates, maintain
-from eso_operator.certs.settings import CertificateSettings, identity_of
-from eso_operator.resolving.resolved import ServiceKey
+from eso_operator.certificates.bundle import Lifetimes
+from eso_operator.certificates.local import LocalCertificates, maintain
+from eso_operator.certificates.settings import CertificateSettings, identity_of
+from eso_operator.stores.resolved import ServiceKey
 from kubebase.clock import SystemClock
 from kubebase.testing.servers import Child, free_ports
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from eso_operator.waking.dependencies import Dependency
+from eso_operator.dependencies.dependencies import Dependency
 
 
 @dataclass(slots=True, eq=False)

@@ -8,8 +8,8 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry
 
-from eso_operator.calling.protection.breaker import STATES
-from eso_operator.calling.protection.slots import InFlight
+from eso_operator.providers.protection.breaker import STATES
+from eso_operator.providers.protection.slots import InFlight
 
 _LATENCY: Final = "eso_grpc_client_latency_seconds"
 _HANDLED: Final = "eso_grpc_client_handled"

@@ -24,7 +24,7 @@ from eso_operator.insight.overviewrows import (
     ObjectId,
     Row,
 )
-from eso_operator.resolving.resolved import Reason
+from eso_operator.stores.resolved import Reason
 
 MANY_ROOTS: Final = 5
 """More stores than this with the same reason and message are one cause."""

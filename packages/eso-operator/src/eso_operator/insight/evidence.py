@@ -24,13 +24,13 @@ from eso_operator.insight.facts import Recorded
 from eso_operator.insight.kinds import AnyKind, Role, role_of
 from eso_operator.insight.sights import CONFIG_MAPS, EVENTS, SECRETS, SERVICES, Eyes, HiddenError, Look, Sight, sight_of
 from eso_operator.insight.ways import CORE_NAMESPACE, NO_WAY, OBJECT, Way, Ways
-from eso_operator.reading.wants import Generate, wants_of
-from eso_operator.resolving.addresses import service_of
-from eso_operator.resolving.loading import identified
-from eso_operator.resolving.need import VALIDATION, Gate, Need
-from eso_operator.resolving.reference import normalise
-from eso_operator.resolving.resolved import ResolutionError
-from eso_operator.resolving.settings import ResolverSettings
+from eso_operator.sources.wants import Generate, wants_of
+from eso_operator.stores.addresses import service_of
+from eso_operator.stores.loading import identified
+from eso_operator.stores.need import VALIDATION, Gate, Need
+from eso_operator.stores.reference import normalise
+from eso_operator.stores.resolved import ResolutionError
+from eso_operator.stores.settings import ResolverSettings
 from eso_operator.targets.marks import target_name
 from eso_wire.messages.kinds import Operation
 from eso_wire.messages.names import KindId, ObjectRef

@@ -33,9 +33,9 @@ from eso_api.v2.provider import PROVIDER
 from eso_api.v2.providerclass import PROVIDER_CLASS
 from eso_api.v2.secretstore import SECRET_STORE_V2
 from eso_operator.insight.facts import conflict_of
-from eso_operator.reading.wants import Generate, wants_of
-from eso_operator.resolving.reference import normalise
-from eso_operator.resolving.resolved import Reason, ResolutionError
+from eso_operator.sources.wants import Generate, wants_of
+from eso_operator.stores.reference import normalise
+from eso_operator.stores.resolved import Reason, ResolutionError
 from eso_wire.messages.names import ObjectRef
 from kubebase.meta import Condition, Malformed, ObjectKey
 from kuberun.conditions import find_condition

@@ -11,8 +11,8 @@ from eso_operator.insight.evidence import Evidence, Source
 from eso_operator.insight.facts import Fact, Mark, other_conditions, ready_of, verdict
 from eso_operator.insight.sights import Look, Sight
 from eso_operator.insight.ways import DEPENDS_ON_FLAGS, ENDPOINT, GATE, HANDSHAKE
-from eso_operator.resolving.resolve import Stage
-from eso_operator.resolving.resolved import Reason
+from eso_operator.stores.resolve import Stage
+from eso_operator.stores.resolved import Reason
 from kuberun.conditions import is_true
 
 EXISTS: Final = "it exists"

@@ -46,8 +46,8 @@ from eso_operator.insight.kinds import Role, role_of
 from eso_operator.insight.overviewtimes import distance
 from eso_operator.insight.providers import EXISTS, source_fact, source_facts, unseen
 from eso_operator.insight.sights import Look, Sight
-from eso_operator.reading.wants import wants_of
 from eso_operator.report.steps import Step
+from eso_operator.sources.wants import wants_of
 from eso_operator.targets.marks import HASH_ANNOTATION, OWNER
 from kubebase.clock import rfc3339
 from kubebase.meta import Malformed

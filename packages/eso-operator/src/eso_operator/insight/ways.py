@@ -21,14 +21,14 @@ from eso_api.references import GeneratorRef, StoreRef
 from eso_api.v2.clusterproviderclass import CLUSTER_PROVIDER_CLASS
 from eso_api.v2.providerclass import PROVIDER_CLASS, ClassKind, ProviderClassStatus
 from eso_operator.insight.sights import SERVICES, Eyes, HiddenError, Look, Sight, sight_of
-from eso_operator.resolving.classes import PROVIDER_LABEL, class_connection
-from eso_operator.resolving.loading import ready_condition
-from eso_operator.resolving.need import Need
-from eso_operator.resolving.resolve import STAGES, Stage, explain
-from eso_operator.resolving.resolved import Reason, ResolutionError
-from eso_operator.resolving.settings import ResolverSettings
-from eso_operator.resolving.stored import StoredGenerator, StoredObjects, stored_generator
-from eso_operator.resolving.view import CLASS, CLUSTER_CLASS, SERVICE, ClusterView, Objects, Scope
+from eso_operator.stores.classes import PROVIDER_LABEL, class_connection
+from eso_operator.stores.loading import ready_condition
+from eso_operator.stores.need import Need
+from eso_operator.stores.resolve import STAGES, Stage, explain
+from eso_operator.stores.resolved import Reason, ResolutionError
+from eso_operator.stores.settings import ResolverSettings
+from eso_operator.stores.stored import StoredGenerator, StoredObjects, stored_generator
+from eso_operator.stores.view import CLASS, CLUSTER_CLASS, SERVICE, ClusterView, Objects, Scope
 from eso_wire.messages.kinds import Handshake, KindInfo, KindRole, Operation
 from eso_wire.messages.names import KindId, ObjectRef
 from eso_wire.versions import CURRENT, SUPPORTED

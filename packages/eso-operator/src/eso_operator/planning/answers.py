@@ -16,13 +16,13 @@ from google.protobuf import json_format
 from google.protobuf.message import Message
 
 from eso_api.values import SecretBytes
-from eso_operator.calling import transport as methods
-from eso_operator.calling.redaction import Veil, secrets_of_config
-from eso_operator.calling.transport import CallOptions, Transport, short_name
 from eso_operator.planning.recording import Answer, Recording, canonical, unrecorded
 from eso_operator.planning.standins import StandIns
 from eso_operator.planning.withholding import store_name
-from eso_operator.resolving.resolved import Endpoint
+from eso_operator.providers import transport as methods
+from eso_operator.providers.redaction import Veil, secrets_of_config
+from eso_operator.providers.transport import CallOptions, Transport, short_name
+from eso_operator.stores.resolved import Endpoint
 from eso_wire import codec
 from eso_wire._generated import provider_pb2 as pb
 from eso_wire.errors import ErrorReason, ProviderError

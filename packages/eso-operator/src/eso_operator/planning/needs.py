@@ -24,9 +24,9 @@ from eso_api.template import Template, template_references
 from eso_api.v2.connection import GENERATOR_CONFIG_API_VERSION, STORE_CONFIG_API_VERSION
 from eso_api.v2.generator import GENERATOR
 from eso_api.v2.providerclass import PROVIDER_CLASS
-from eso_operator.reading.wants import Generate, wants_of
-from eso_operator.resolving.reference import normalise
-from eso_operator.resolving.resolved import ResolutionError
+from eso_operator.sources.wants import Generate, wants_of
+from eso_operator.stores.reference import normalise
+from eso_operator.stores.resolved import ResolutionError
 from eso_operator.targets.marks import target_name
 from eso_wire.values import ObjectRef
 from kubebase.meta import JsonObject

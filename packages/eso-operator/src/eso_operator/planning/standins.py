@@ -19,7 +19,7 @@ import secrets
 from collections.abc import Mapping
 from typing import Any, Final
 
-from eso_operator.calling.redaction import VALUE_MEMBERS
+from eso_operator.providers.redaction import VALUE_MEMBERS
 
 _KEY_BYTES: Final = 32
 _SMALLEST: Final = 100_000_000_000_000

@@ -18,8 +18,8 @@ from typing import Final, NamedTuple, NoReturn
 from eso_api.references import GENERATORS_GROUP
 from eso_api.v2.owned import GENERATOR_CONFIG_GROUP
 from eso_api.values import SecretBytes
-from eso_operator.calling import transport as methods
-from eso_operator.calling.transport import CallOptions, Transport, short_name
+from eso_operator.providers import transport as methods
+from eso_operator.providers.transport import CallOptions, Transport, short_name
 from eso_wire import codec
 from eso_wire._generated import provider_pb2 as pb
 from eso_wire.errors import NOT_FOUND_REASONS, ErrorReason, ProviderError

@@ -40,13 +40,14 @@ from eso_operator.controllers.secretstore.reconciler import StoreReconciler, Sto
 from eso_operator.controllers.secretstore.release import Release
 from eso_operator.controllers.secretstore.triggers import held_stores, holders, own_changes
 from eso_operator.controllers.secretstore.validation import Validator
-from eso_operator.generating.source import GeneratorSource
+from eso_operator.dependencies.wakes import service_changed
+from eso_operator.generators.source import GeneratorSource
 from eso_operator.process.informers import fan_outs
 from eso_operator.process.parts import Parts
 from eso_operator.process.typedkinds import typed_kinds
-from eso_operator.reading.fetch import Fetcher
 from eso_operator.report.homes import Homes
-from eso_operator.resolving.view import CLASS, CLUSTER_CLASS
+from eso_operator.sources.fetch import Fetcher
+from eso_operator.stores.view import CLASS, CLUSTER_CLASS
 from eso_operator.targets.discovery import Discovery
 from eso_operator.targets.leftovers import Leftovers
 from eso_operator.targets.manifest import ManifestTarget
@@ -54,7 +55,6 @@ from eso_operator.targets.memory import SeenTargets
 from eso_operator.targets.secret import SecretTarget
 from eso_operator.targets.target import Target
 from eso_operator.telemetry.subsystems import Subsystem
-from eso_operator.waking.wakes import service_changed
 from eso_render.rendering import Rendering, rendering_of_keys
 from eso_wire.values import KindRole
 from kubebase.meta import Object

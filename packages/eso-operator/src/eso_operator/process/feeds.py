@@ -7,15 +7,15 @@ from functools import partial
 
 from eso_api.generators.clustergenerator import CLUSTER_GENERATOR
 from eso_api.kinds import GENERATOR_KINDS
-from eso_operator.calling.gateway import Gateway
-from eso_operator.changefeed.feed import StoreListener
+from eso_operator.changes.feed import StoreListener
 from eso_operator.controllers.secretstore.kinds import STORE_KINDS
+from eso_operator.dependencies.dependencies import OnObject
+from eso_operator.dependencies.wakes import Feeds, Wakes
 from eso_operator.process.informers import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, Informers
 from eso_operator.process.settings import Settings
-from eso_operator.resolving.view import CLASS, CLUSTER_CLASS, NAMESPACE, SERVICE
+from eso_operator.providers.gateway import Gateway
+from eso_operator.stores.view import CLASS, CLUSTER_CLASS, NAMESPACE, SERVICE
 from eso_operator.telemetry.subsystems import Subsystem
-from eso_operator.waking.dependencies import OnObject
-from eso_operator.waking.wakes import Feeds, Wakes
 from eso_wire.values import KindId
 from kubebase.meta import Resource
 from kuberun.controller import Controller

@@ -14,8 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final, NoReturn
 
-from eso_operator.calling.protection.weights import MIB
-from eso_operator.certs.bundle import Lifetimes
+from eso_operator.certificates.bundle import Lifetimes
 from eso_operator.dashboard.settings import DashboardSettings
 from eso_operator.process import flagvalues as values
 from eso_operator.process.build import this_build
@@ -31,6 +30,7 @@ from eso_operator.process.settings import (
     SettingsError,
     SyncSettings,
 )
+from eso_operator.providers.protection.weights import MIB
 from eso_operator.telemetry.settings import LogLevel, LogSettings, MetricsSettings, TimeEncoding
 from eso_render.workers import WorkerSettings
 from kuberun.config import SERVICE_ACCOUNT

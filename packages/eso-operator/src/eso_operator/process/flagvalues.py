@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from eso_api import durations
 from eso_operator.process.settings import DEFAULT_GATES, FeatureGate
-from eso_operator.resolving.resolved import ServiceKey
+from eso_operator.stores.resolved import ServiceKey
 from eso_operator.telemetry.settings import Listener, LogLevel, TimeEncoding
 
 T = TypeVar("T")

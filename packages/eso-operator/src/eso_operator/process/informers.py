@@ -20,12 +20,12 @@ from eso_operator.controllers.fanout.triggers import CHILD_NAME_INDEX, PARENT_IN
 from eso_operator.controllers.pushsecret.triggers import INDEXES as PUSH_INDEXES
 from eso_operator.controllers.secretstore.kinds import CLUSTER_KINDS, NAMESPACED_KINDS, Generation, StoreKind
 from eso_operator.controllers.secretstore.triggers import STORES_INDEX, stores_of
-from eso_operator.generating.ledger import OWNER_INDEX, owner_of
+from eso_operator.generators.ledger import OWNER_INDEX, owner_of
 from eso_operator.process.presence import Presence
 from eso_operator.process.settings import FeatureGate, Settings
 from eso_operator.process.watched import WatchedKinds
-from eso_operator.resolving.classes import PROVIDER_LABEL
-from eso_operator.resolving.view import CLASS, CLUSTER_CLASS
+from eso_operator.stores.classes import PROVIDER_LABEL
+from eso_operator.stores.view import CLASS, CLUSTER_CLASS
 from eso_operator.targets.marks import TARGET_INDEX
 from eso_operator.targets.secret import CREATED_BY_INDEX, created_by_of
 from eso_operator.telemetry.subsystems import Subsystem

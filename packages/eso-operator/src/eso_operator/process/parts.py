@@ -6,34 +6,34 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from eso_operator.calling.directory import Directory
-from eso_operator.calling.gateway import Gateway
-from eso_operator.calling.planner import ReadPlanner
-from eso_operator.calling.protection.weights import Weights
-from eso_operator.changefeed.feed import ChangeFeed
+from eso_operator.changes.feed import ChangeFeed
 from eso_operator.controllers.contention import PushedKey
 from eso_operator.controllers.externalsecret.loops import Loops
 from eso_operator.controllers.pushsecret.memory import Pushes
 from eso_operator.controllers.pushsecret.triggers import pushing
-from eso_operator.generating.ledger import NoLedger, StateLedger
-from eso_operator.generating.seals import KeptSeals, Seals
-from eso_operator.generating.values import HasIntents
+from eso_operator.dependencies.dependencies import Dependencies
+from eso_operator.generators.ledger import NoLedger, StateLedger
+from eso_operator.generators.seals import KeptSeals, Seals
+from eso_operator.generators.values import HasIntents
 from eso_operator.memory import Memory
 from eso_operator.process.informers import Informers
 from eso_operator.process.memory import Memories
 from eso_operator.process.partsettings import workers
 from eso_operator.process.settings import Settings
 from eso_operator.process.watched import WatchedKinds
-from eso_operator.reading.templates import TemplateReader
+from eso_operator.providers.directory import Directory
+from eso_operator.providers.gateway import Gateway
+from eso_operator.providers.planner import ReadPlanner
+from eso_operator.providers.protection.weights import Weights
 from eso_operator.report.announcer import Announcer
 from eso_operator.report.homes import Homes
 from eso_operator.report.reporter import Channels, Reporter, Subject
-from eso_operator.resolving.credentials import Followed, bind, follow_metadata
-from eso_operator.resolving.kubecredentials import KubeCredentials
-from eso_operator.resolving.resolved import BoundStore, ResolvedStore
-from eso_operator.resolving.resolver import Resolver
+from eso_operator.sources.templates import TemplateReader
+from eso_operator.stores.credentials import Followed, bind, follow_metadata
+from eso_operator.stores.kubecredentials import KubeCredentials
+from eso_operator.stores.resolved import BoundStore, ResolvedStore
+from eso_operator.stores.resolver import Resolver
 from eso_operator.telemetry.metrics import Metrics
-from eso_operator.waking.dependencies import Dependencies
 from eso_render.workers import Workers
 from kubebase.clock import Clock
 from kubebase.meta import ObjectKey

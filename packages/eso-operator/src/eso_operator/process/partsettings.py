@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from eso_operator.calling.settings import RuntimeSettings
-from eso_operator.certs.settings import CertificateSettings
+from eso_operator.certificates.settings import CertificateSettings
 from eso_operator.process.build import this_build
 from eso_operator.process.settings import FeatureGate, Settings
-from eso_operator.resolving.settings import ResolverSettings
+from eso_operator.providers.settings import RuntimeSettings
+from eso_operator.stores.settings import ResolverSettings
 
 FEWEST_WORKERS: Final = 32
 

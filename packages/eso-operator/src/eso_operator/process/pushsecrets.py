@@ -18,7 +18,7 @@ from eso_operator.controllers.pushsecret.settlement import Settlement
 from eso_operator.controllers.pushsecret.sources import SourceReader
 from eso_operator.controllers.pushsecret.stores import StoreChooser
 from eso_operator.controllers.pushsecret.triggers import own_changes, source_changes, store_changes
-from eso_operator.generating.source import GeneratorSource
+from eso_operator.generators.source import GeneratorSource
 from eso_operator.process.parts import Parts
 from eso_operator.report.homes import Homes
 from eso_operator.telemetry.subsystems import Subsystem

@@ -10,13 +10,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from eso_operator.calling.protection.weights import OBJECT_BYTES, TOTAL_BYTES
-from eso_operator.calling.settings import DirectorySettings, RuntimeSettings
-from eso_operator.certs.bundle import Lifetimes
-from eso_operator.changefeed.pace import PaceSettings
+from eso_operator.certificates.bundle import Lifetimes
+from eso_operator.changes.pace import PaceSettings
 from eso_operator.controllers.floor import SHORTEST_INTERVAL
 from eso_operator.dashboard.settings import DashboardSettings
-from eso_operator.resolving.resolved import ServiceKey
+from eso_operator.providers.protection.weights import OBJECT_BYTES, TOTAL_BYTES
+from eso_operator.providers.settings import DirectorySettings, RuntimeSettings
+from eso_operator.stores.resolved import ServiceKey
 from eso_operator.telemetry.settings import Listener, LogSettings, MetricsSettings
 from eso_render.workers import WorkerSettings
 from kubebase.backoff import Backoff

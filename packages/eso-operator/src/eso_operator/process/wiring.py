@@ -13,21 +13,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eso_operator.calling.directory import Directory
-from eso_operator.calling.dispatch import Seams
-from eso_operator.calling.doors import ServiceDoors
-from eso_operator.calling.gateway import Gateway
-from eso_operator.calling.metrics import PrometheusMetrics
-from eso_operator.calling.planner import ReadPlanner
-from eso_operator.certs.issuer import Issuer
-from eso_operator.certs.materials import Materials, MaterialSettings, client_secrets
-from eso_operator.certs.notary import ProcessNotary
-from eso_operator.changefeed.feed import ChangeFeed
-from eso_operator.changefeed.followers import Followers
-from eso_operator.changefeed.pace import Pace
-from eso_operator.changefeed.resumetokens import NoTokens, ResumeTokens
-from eso_operator.changefeed.subscriptions import Subscriptions
+from eso_operator.certificates.issuer import Issuer
+from eso_operator.certificates.materials import Materials, MaterialSettings, client_secrets
+from eso_operator.certificates.notary import ProcessNotary
+from eso_operator.changes.feed import ChangeFeed
+from eso_operator.changes.followers import Followers
+from eso_operator.changes.pace import Pace
+from eso_operator.changes.resumetokens import NoTokens, ResumeTokens
+from eso_operator.changes.subscriptions import Subscriptions
 from eso_operator.controllers.providerclass.facts import CertificateEnds
+from eso_operator.dependencies.dependencies import Dependencies
+from eso_operator.dependencies.wakes import Wakes
 from eso_operator.process.build import this_build
 from eso_operator.process.controllers import (
     Controllers,
@@ -52,14 +48,18 @@ from eso_operator.process.partsettings import certificate_settings, resolver_set
 from eso_operator.process.pushsecrets import push_secret_controllers
 from eso_operator.process.settings import Settings
 from eso_operator.process.watched import WatchedKinds
-from eso_operator.resolving.resolutions import Resolutions
-from eso_operator.resolving.resolver import Resolver
+from eso_operator.providers.directory import Directory
+from eso_operator.providers.dispatch import Seams
+from eso_operator.providers.doors import ServiceDoors
+from eso_operator.providers.gateway import Gateway
+from eso_operator.providers.metrics import PrometheusMetrics
+from eso_operator.providers.planner import ReadPlanner
+from eso_operator.stores.resolutions import Resolutions
+from eso_operator.stores.resolver import Resolver
 from eso_operator.telemetry.access import Gatekeeper
 from eso_operator.telemetry.endpoint import MetricsServer, anybody
 from eso_operator.telemetry.metrics import Metrics
 from eso_operator.telemetry.subsystems import Subsystem
-from eso_operator.waking.dependencies import Dependencies
-from eso_operator.waking.wakes import Wakes
 from kubebase.clock import Clock
 from kubebase.meta import ObjectKey
 from kuberun.client import Client

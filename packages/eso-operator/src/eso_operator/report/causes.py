@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from eso_operator.calling.errors import effect_of, is_infrastructure
-from eso_operator.certs.problems import CertificateError
+from eso_operator.certificates.problems import CertificateError
+from eso_operator.providers.errors import effect_of, is_infrastructure
 from eso_wire.errors import ErrorReason, ProviderError
 
 _UNREACHABLE: Final = "ProviderUnreachable"

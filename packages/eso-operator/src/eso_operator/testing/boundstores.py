@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eso_api.values import SecretBytes
-from eso_operator.resolving.resolved import (
+from eso_operator.stores.resolved import (
     BoundStore,
     CallPolicy,
     ConfigBinding,

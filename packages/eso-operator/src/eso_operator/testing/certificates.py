@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from eso_operator.certs.issuer import Issuer, Report
-from eso_operator.certs.materials import Materials, MaterialSettings, client_secrets
-from eso_operator.certs.notary import Notary
-from eso_operator.certs.review import Question, Review
-from eso_operator.certs.reviewing import review
-from eso_operator.certs.settings import CertificateSettings
-from eso_operator.resolving.resolved import ServiceKey
+from eso_operator.certificates.issuer import Issuer, Report
+from eso_operator.certificates.materials import Materials, MaterialSettings, client_secrets
+from eso_operator.certificates.notary import Notary
+from eso_operator.certificates.review import Question, Review
+from eso_operator.certificates.reviewing import review
+from eso_operator.certificates.settings import CertificateSettings
+from eso_operator.stores.resolved import ServiceKey
 from kubebase.clock import SystemClock
 from kuberun.client import Client
 from kuberun.manager import Manager

@@ -7,18 +7,18 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from eso_operator.calling.settings import SubscriptionSettings
-from eso_operator.changefeed.feed import ChangeFeed
-from eso_operator.changefeed.followers import Followers
-from eso_operator.changefeed.pace import Pace, PaceSettings
-from eso_operator.changefeed.resumetokens import ResumeTokens
-from eso_operator.changefeed.sights import Reading, Sight, topic_of
-from eso_operator.changefeed.subscriptions import Subscriptions
+from eso_operator.changes.feed import ChangeFeed
+from eso_operator.changes.followers import Followers
+from eso_operator.changes.pace import Pace, PaceSettings
+from eso_operator.changes.resumetokens import ResumeTokens
+from eso_operator.changes.sights import Reading, Sight, topic_of
+from eso_operator.changes.subscriptions import Subscriptions
+from eso_operator.dependencies.dependencies import OnObject
 from eso_operator.process.memory import Memories
+from eso_operator.providers.settings import SubscriptionSettings
 from eso_operator.testing.boundstores import bound_store
 from eso_operator.testing.gateways import LoopbackGateway, loopback
 from eso_operator.testing.leases import MemoryLeases
-from eso_operator.waking.dependencies import OnObject
 from eso_wire.values import ChangeEvent, Heartbeat, RemoteRef
 from kubebase.meta import ObjectKey
 from kubebase.testing.clock import VirtualClock

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from eso_api.references import GeneratorRef, StoreRef
-from eso_operator.resolving.resolve import resolve
-from eso_operator.resolving.resolved import ResolvedStore
+from eso_operator.stores.resolve import resolve
+from eso_operator.stores.resolved import ResolvedStore
 from eso_operator.testing.clusters import (
     ANYTHING,
     CORE,

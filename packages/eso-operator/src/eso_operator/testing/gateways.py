@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry
 
-from eso_operator.calling.diagnosis import no_probe
-from eso_operator.calling.dispatch import Seams
-from eso_operator.calling.gateway import Gateway
-from eso_operator.calling.metrics import PrometheusMetrics
-from eso_operator.calling.settings import RuntimeSettings
-from eso_operator.calling.transport import Transport
+from eso_operator.providers.diagnosis import no_probe
+from eso_operator.providers.dispatch import Seams
+from eso_operator.providers.gateway import Gateway
+from eso_operator.providers.metrics import PrometheusMetrics
+from eso_operator.providers.settings import RuntimeSettings
+from eso_operator.providers.transport import Transport
 from eso_operator.testing.providerhost import HeldMaterials, ProviderHost, TestAuthority, hosted
 from eso_operator.testing.scriptedprovider import LoopbackTransport, ScriptedProvider
 from eso_wire.errors import ProviderError

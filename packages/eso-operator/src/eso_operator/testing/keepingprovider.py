@@ -14,7 +14,7 @@ from typing import Final
 from google.protobuf.message import Message
 
 from eso_api.values import SecretBytes
-from eso_operator.calling import transport as methods
+from eso_operator.providers import transport as methods
 from eso_operator.testing.operators import BACKEND_ID, MAKER_ID
 from eso_operator.testing.scriptedprovider import ScriptedProvider
 from eso_wire import codec

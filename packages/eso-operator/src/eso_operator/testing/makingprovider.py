@@ -12,7 +12,7 @@ import msgspec
 from google.protobuf.message import Message
 
 from eso_api.values import SecretBytes
-from eso_operator.calling import transport as methods
+from eso_operator.providers import transport as methods
 from eso_operator.testing.operators import BACKEND_ID, MAKER_ID, READS, TOKEN_PATH
 from eso_operator.testing.scriptedprovider import ScriptedProvider
 from eso_wire import codec

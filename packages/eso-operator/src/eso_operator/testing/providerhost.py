@@ -12,10 +12,10 @@ from typing import Any
 import grpc
 from grpc import aio
 
-from eso_operator.calling import transport as methods
-from eso_operator.certs.authority import issue_authority, issue_client, issue_server
-from eso_operator.certs.values import Credential, ServerNames, Window
-from eso_operator.resolving.resolved import TlsSource
+from eso_operator.certificates.authority import issue_authority, issue_client, issue_server
+from eso_operator.certificates.values import Credential, ServerNames, Window
+from eso_operator.providers import transport as methods
+from eso_operator.stores.resolved import TlsSource
 from eso_operator.testing.scriptedprovider import ScriptedProvider
 from eso_wire.errors import ProviderError
 from eso_wire.options import SERVER_OPTIONS, Options

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from google.protobuf.message import Message
 
 from eso_api.values import SecretBytes
-from eso_operator.calling import transport as methods
-from eso_operator.calling.errors import NoAnswerError
-from eso_operator.calling.transport import CallOptions
+from eso_operator.providers import transport as methods
+from eso_operator.providers.errors import NoAnswerError
+from eso_operator.providers.transport import CallOptions
 from eso_wire import codec
 from eso_wire._generated import provider_pb2 as pb
 from eso_wire.errors import ErrorReason, ProviderError

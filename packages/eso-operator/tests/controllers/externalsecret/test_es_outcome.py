@@ -25,9 +25,9 @@ from eso_operator.controllers.externalsecret.outcome import (
 )
 from eso_operator.controllers.externalsecret.reasons import DELETED, MISSING
 from eso_operator.controllers.externalsecret.schedule import LastSync, current_version
-from eso_operator.reading.fetched import Failure
 from eso_operator.report.report import Report
 from eso_operator.report.steps import Step
+from eso_operator.sources.fetched import Failure
 from eso_operator.targets.changes import Refusal, Refuse
 from eso_operator.testing.externalsecrets import external_secret, intact, snapshot, synced
 from eso_wire.errors import RetryClass

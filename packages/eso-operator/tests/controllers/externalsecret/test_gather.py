@@ -14,14 +14,14 @@ from eso_operator.controllers.externalsecret.memory import ExternalSecretRecord
 from eso_operator.controllers.externalsecret.schedule import LastSync, current_version
 from eso_operator.controllers.externalsecret.snapshot import Rules
 from eso_operator.controllers.externalsecret.sources import sources_of
+from eso_operator.dependencies.dependencies import OnObject
 from eso_operator.memory import Memory
-from eso_operator.reading.references import references_of
-from eso_operator.reading.templates import TemplateVersion
+from eso_operator.sources.references import references_of
+from eso_operator.sources.templates import TemplateVersion
 from eso_operator.targets.changes import Change, Create, Update
 from eso_operator.targets.marks import GeneratedMark, marked
 from eso_operator.targets.target import Absent, Applied, Look, Present
 from eso_operator.testing.externalsecrets import external_secret, intact, synced
-from eso_operator.waking.dependencies import OnObject
 from eso_render.secret import Values
 from eso_render.sources import TemplateObjects
 from kubebase.clock import rfc3339

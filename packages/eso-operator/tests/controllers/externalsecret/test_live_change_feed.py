@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from eso_operator.calling.settings import RuntimeSettings, SubscriptionSettings
 from eso_operator.process.settings import Settings, SyncSettings, Tempo
+from eso_operator.providers.settings import RuntimeSettings, SubscriptionSettings
 from eso_operator.testing.operators import READS, Bench, eventually
 from eso_operator.testing.scenes import ES, FAKE_STORE, STORE, STORES, Scene, running, scripted_with
 from eso_operator.testing.scriptedprovider import ScriptedProvider

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from eso_operator.calling import transport as methods
+from eso_operator.providers import transport as methods
 from eso_operator.testing.operators import Bench, eventually
 from eso_operator.testing.scenes import (
     ES,

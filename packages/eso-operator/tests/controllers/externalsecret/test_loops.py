@@ -17,8 +17,8 @@ from eso_operator.controllers.externalsecret.outcome import Synced, report_of
 from eso_operator.controllers.externalsecret.refresh import refresh_due
 from eso_operator.controllers.externalsecret.triggers import target_of
 from eso_operator.process.memory import Memories
-from eso_operator.reading.fetched import Fetched
-from eso_operator.reading.wants import Answered, wants_of
+from eso_operator.sources.fetched import Fetched
+from eso_operator.sources.wants import Answered, wants_of
 from eso_operator.targets.changes import Overwritten
 from eso_operator.targets.marks import TARGET_INDEX, field_manager_of
 from eso_operator.testing.externalsecrets import entry, external_secret, snapshot, synced

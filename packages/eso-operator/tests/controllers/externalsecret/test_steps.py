@@ -12,7 +12,7 @@ import pytest
 
 from eso_api.externalsecret import ExternalSecret
 from eso_api.values import SecretBytes
-from eso_operator.changefeed.sights import Reading, Sight
+from eso_operator.changes.sights import Reading, Sight
 from eso_operator.controllers.externalsecret import steps
 from eso_operator.controllers.externalsecret.cleanup import Cleanup
 from eso_operator.controllers.externalsecret.gather import Gatherer
@@ -25,19 +25,19 @@ from eso_operator.controllers.externalsecret.settlement import Settlement
 from eso_operator.controllers.externalsecret.snapshot import Rules
 from eso_operator.controllers.externalsecret.steps import STEPS, ReconcileStep
 from eso_operator.controllers.externalsecret.triggers import target_of
-from eso_operator.generating.values import Kept, Made, StateOwner
+from eso_operator.dependencies.dependencies import Dependencies, OnObject
+from eso_operator.generators.values import Kept, Made, StateOwner
 from eso_operator.process.memory import Memories
-from eso_operator.reading.fetched import Fetched
-from eso_operator.reading.templates import TemplateReader
 from eso_operator.report.announcer import Announcer
 from eso_operator.report.reporter import Channels, Reporter
+from eso_operator.sources.fetched import Fetched
+from eso_operator.sources.templates import TemplateReader
 from eso_operator.targets.changes import Change, Create, Update
 from eso_operator.targets.marks import TARGET_INDEX, GeneratedMark, controller_reference_of, marked
 from eso_operator.targets.record import Removal
 from eso_operator.targets.target import Absent, Applied, Done, Look
 from eso_operator.telemetry.objects import ObjectSeries
 from eso_operator.testing.externalsecrets import external_secret, intact, synced
-from eso_operator.waking.dependencies import Dependencies, OnObject
 from eso_render.secret import Values
 from eso_render.sources import TemplateObjects
 from kubebase.clock import rfc3339

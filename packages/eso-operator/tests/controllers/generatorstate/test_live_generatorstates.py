@@ -11,7 +11,7 @@ from eso_api.generators.generatorstate import GENERATOR_STATE
 from eso_api.generators.grafana import GRAFANA
 from eso_api.v2.clustergenerator import CLUSTER_GENERATOR_V2
 from eso_api.v2.generator import GENERATOR
-from eso_operator.generating.ledger import FINALIZER, IDEMPOTENCY_KEY
+from eso_operator.generators.ledger import FINALIZER, IDEMPOTENCY_KEY
 from eso_operator.testing.makingprovider import making
 from eso_operator.testing.operators import MAKER, eventually
 from eso_operator.testing.transports import LostAnswers, LostWrites

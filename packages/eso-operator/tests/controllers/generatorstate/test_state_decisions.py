@@ -21,8 +21,8 @@ from eso_operator.controllers.generatorstate.decide import (
     is_over,
 )
 from eso_operator.controllers.patience import Limit
-from eso_operator.generating.ledger import FINALIZER
-from eso_operator.resolving.resolved import Reason, ResolutionError
+from eso_operator.generators.ledger import FINALIZER
+from eso_operator.stores.resolved import Reason, ResolutionError
 from eso_operator.testing.clusters import caller
 from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.clock import rfc3339

@@ -14,13 +14,13 @@ from eso_operator.controllers.generatorstate.cleaner import WentBy
 from eso_operator.controllers.generatorstate.decide import CleanupLimits, Trouble
 from eso_operator.controllers.generatorstate.reconciler import GeneratorStateReconciler, Outside
 from eso_operator.controllers.patience import Limit
-from eso_operator.generating.ledger import FINALIZER
+from eso_operator.dependencies.dependencies import Dependencies
+from eso_operator.generators.ledger import FINALIZER
 from eso_operator.process.memory import Memories
 from eso_operator.report.announcer import Announcer
 from eso_operator.report.homes import Homes
-from eso_operator.resolving.resolved import Connection, Reason, ResolutionError
+from eso_operator.stores.resolved import Connection, Reason, ResolutionError
 from eso_operator.testing.clusters import caller
-from eso_operator.waking.dependencies import Dependencies
 from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.clock import rfc3339
 from kubebase.meta import Object, ObjectKey, ObjectMeta, Resource

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from eso_api.v2.secretstore import SECRET_STORE_V2
-from eso_operator.calling.dispatch import Seams
-from eso_operator.calling.doors import ServiceDoors
-from eso_operator.calling.transport import Transport
-from eso_operator.certs.problems import CertificateError, ProblemName
+from eso_operator.certificates.problems import CertificateError, ProblemName
 from eso_operator.process.settings import Settings
-from eso_operator.resolving.resolved import Endpoint, EndpointSource, ServiceKey
+from eso_operator.providers.dispatch import Seams
+from eso_operator.providers.doors import ServiceDoors
+from eso_operator.providers.transport import Transport
+from eso_operator.stores.resolved import Endpoint, EndpointSource, ServiceKey
 from eso_operator.testing.operators import LABEL, SERVICES, Bench
 from eso_operator.testing.providerhost import TestAuthority
 from eso_wire.probe import TlsProblem, TlsProblemKind, diagnose

@@ -11,7 +11,7 @@ from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
 from eso_api.v2.provider import PROVIDER
 from eso_api.v2.secretstore import SECRET_STORE_V2
-from eso_operator.generating.ledger import FINALIZER
+from eso_operator.generators.ledger import FINALIZER
 from eso_operator.testing.keepingprovider import denied, keeping
 from eso_operator.testing.operators import BACKEND, MAKER, eventually
 from eso_operator.testing.pushsecrets import bulk, entry

@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 from eso_api.generators.generatorstate import GENERATOR_STATE
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.values import SecretBytes
-from eso_operator.calling.transport import short_name
+from eso_operator.providers.transport import short_name
 from eso_operator.testing.keepingprovider import EVERYTHING, KeepingProvider
 from eso_operator.testing.operators import MAKER, eventually
 from eso_operator.testing.pushsecrets import entry

@@ -23,8 +23,8 @@ from eso_operator.controllers.pushsecret.places import Place
 from eso_operator.controllers.pushsecret.refresh import current_version, refresh_due
 from eso_operator.controllers.pushsecret.rivals import Clash
 from eso_operator.controllers.pushsecret.snapshot import Chosen, NoChoice, PushSnapshot, SeenSource
-from eso_operator.reading.fetched import Failure
 from eso_operator.report.steps import Step
+from eso_operator.sources.fetched import Failure
 from eso_operator.testing.pushsecrets import bulk, chosen, push_secret, pushed
 from eso_wire.errors import RetryClass
 from kubebase.clock import rfc3339

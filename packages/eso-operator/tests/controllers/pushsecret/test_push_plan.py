@@ -17,7 +17,7 @@ from eso_operator.controllers.pushsecret.select import Entry, select
 from eso_operator.controllers.pushsecret.stores import idle_data_to, wrong_data_to
 from eso_operator.memory import Memory
 from eso_operator.report.homes import Homes
-from eso_operator.resolving.reference import key_of
+from eso_operator.stores.reference import key_of
 from eso_operator.testing.pushsecrets import bulk, chosen, entry, push_secret, pushed, values
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import CheckResult, KindId, Operation, PushItem, RemoteRef, SourceSecret

@@ -18,8 +18,8 @@ from eso_api.v2.generator import GENERATOR
 from eso_api.v2.provider import PROVIDER
 from eso_api.v2.secretstore import SECRET_STORE_V2
 from eso_api.values import SecretBytes
-from eso_operator.certs.authority import issue_authority, issue_server
-from eso_operator.certs.values import Credential, ServerNames, Window
+from eso_operator.certificates.authority import issue_authority, issue_server
+from eso_operator.certificates.values import Credential, ServerNames, Window
 from eso_operator.testing.operators import BACKEND, MAKER, SERVICE, Bench, eventually, scripted, with_interval
 from eso_operator.testing.scriptedprovider import ScriptedProvider
 from eso_wire import codec

@@ -15,12 +15,12 @@ from eso_operator.controllers.secretstore.outcome import subject_of
 from eso_operator.controllers.secretstore.reconciler import Outside, StoreReconciler, StoreSettings
 from eso_operator.controllers.secretstore.validation import Finding
 from eso_operator.controllers.secretstore.verdict import Broken
+from eso_operator.dependencies.dependencies import Dependant, Dependencies, OnObject
 from eso_operator.process.memory import Memories
 from eso_operator.report.announcer import Announcer
 from eso_operator.report.reporter import Channels, Reporter
 from eso_operator.telemetry.objects import ObjectSeries
 from eso_operator.telemetry.subsystems import Subsystem
-from eso_operator.waking.dependencies import Dependant, Dependencies, OnObject
 from kubebase.meta import ObjectKey
 from kubebase.testing.clock import VirtualClock
 from kuberun.cache import Cache

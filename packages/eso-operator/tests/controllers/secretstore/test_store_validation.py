@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from eso_api.references import StoreRef
-from eso_operator.calling.errors import NoAnswerError
-from eso_operator.certs.problems import CertificateError, Problem, ProblemName
+from eso_operator.certificates.problems import CertificateError, Problem, ProblemName
 from eso_operator.controllers.secretstore.kinds import CLUSTER_STORE_V2, STORE, STORE_V2
 from eso_operator.controllers.secretstore.validation import Validator, verdict_of_error
 from eso_operator.controllers.secretstore.verdict import (
@@ -21,11 +20,13 @@ from eso_operator.controllers.secretstore.verdict import (
     Verdict,
     Waiting,
 )
+from eso_operator.dependencies.dependencies import ANY_PROVIDER, OnConnection, OnObject
+from eso_operator.providers.errors import NoAnswerError
 from eso_operator.report.causes import cause_of
-from eso_operator.resolving.credentials import bind
-from eso_operator.resolving.need import VALIDATION, reading
-from eso_operator.resolving.resolved import BoundStore, Connection, Reason, ResolutionError, ResolvedStore, ServiceKey
-from eso_operator.resolving.resolver import Resolver
+from eso_operator.stores.credentials import bind
+from eso_operator.stores.need import VALIDATION, reading
+from eso_operator.stores.resolved import BoundStore, Connection, Reason, ResolutionError, ResolvedStore, ServiceKey
+from eso_operator.stores.resolver import Resolver
 from eso_operator.testing.clusters import (
     CORE,
     SETTINGS,
@@ -36,7 +37,6 @@ from eso_operator.testing.clusters import (
     provider_service,
     serving,
 )
-from eso_operator.waking.dependencies import ANY_PROVIDER, OnConnection, OnObject
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.status import TransportError
 from eso_wire.values import (

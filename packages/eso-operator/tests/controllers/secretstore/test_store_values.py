@@ -11,10 +11,7 @@ from eso_operator.controllers.secretstore.capabilities import capabilities_of
 from eso_operator.controllers.secretstore.finalizer import FINALIZER, finalizer_patch, held, stores_named
 from eso_operator.controllers.secretstore.kinds import CLUSTER_STORE, STORE, STORE_V2, StoreKind
 from eso_operator.controllers.secretstore.reconciler import interval_of
-from eso_operator.process.memory import Memories
-from eso_operator.resolving.resolved import Connection, Endpoint, EndpointSource, ManagedTls, ServiceKey
-from eso_operator.telemetry.subsystems import Subsystem
-from eso_operator.waking.dependencies import (
+from eso_operator.dependencies.dependencies import (
     ANY_PROVIDER,
     Dependant,
     Dependencies,
@@ -22,6 +19,9 @@ from eso_operator.waking.dependencies import (
     on_connection,
     on_object,
 )
+from eso_operator.process.memory import Memories
+from eso_operator.stores.resolved import Connection, Endpoint, EndpointSource, ManagedTls, ServiceKey
+from eso_operator.telemetry.subsystems import Subsystem
 from eso_wire.values import ObjectRef, Operation
 from kubebase.meta import ObjectKey
 from kuberun.testing.builders import metadata

@@ -28,12 +28,12 @@ from eso_operator.controllers.externalsecret.reasons import MISSING
 from eso_operator.controllers.externalsecret.refresh import refresh_due
 from eso_operator.controllers.externalsecret.schedule import refreshes_by_itself
 from eso_operator.controllers.externalsecret.snapshot import Snapshot
-from eso_operator.reading.fetched import Failure
-from eso_operator.reading.references import references_of
 from eso_operator.report.steps import Step
 from eso_operator.report.words import READY
-from eso_operator.resolving.reference import check_gate, normalise
-from eso_operator.resolving.resolved import Reason, ResolutionError
+from eso_operator.sources.fetched import Failure
+from eso_operator.sources.references import references_of
+from eso_operator.stores.reference import check_gate, normalise
+from eso_operator.stores.resolved import Reason, ResolutionError
 from eso_operator.targets.marks import MERGE, NONE, ORPHAN, OWNER
 from eso_operator.targets.ownership import ownership_refusal
 from eso_operator.targets.target import Absent, Present

@@ -22,8 +22,8 @@ from eso_operator.controllers.externalsecret.schedule import LastSync, current_v
 from eso_operator.controllers.externalsecret.snapshot import Rules, Snapshot
 from eso_operator.controllers.floor import floor_note, paced
 from eso_operator.memory import Memory
-from eso_operator.reading.references import references_of
-from eso_operator.reading.templates import TemplateVersion, VersionOf
+from eso_operator.sources.references import references_of
+from eso_operator.sources.templates import TemplateVersion, VersionOf
 from eso_operator.targets.marks import GeneratedMark, generated_by
 from eso_operator.targets.target import Absent, Look, Present, Target
 from kubebase.meta import Malformed, ObjectKey

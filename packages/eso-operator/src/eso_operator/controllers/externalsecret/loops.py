@@ -43,10 +43,10 @@ from eso_operator.controllers.contention import (
 from eso_operator.controllers.externalsecret.outcome import Synced
 from eso_operator.controllers.externalsecret.schedule import current_version
 from eso_operator.memory import Memory
-from eso_operator.reading.fetched import Fetched
-from eso_operator.reading.wants import Answered, FindMany, Generate, wants_of
-from eso_operator.resolving.reference import key_of, normalise
-from eso_operator.resolving.resolved import ResolutionError
+from eso_operator.sources.fetched import Fetched
+from eso_operator.sources.wants import Answered, FindMany, Generate, wants_of
+from eso_operator.stores.reference import key_of, normalise
+from eso_operator.stores.resolved import ResolutionError
 from eso_operator.targets.changes import Overwritten
 from eso_operator.targets.marks import TARGET_INDEX, field_manager_of, target_name
 from eso_wire.values import ObjectRef

@@ -9,15 +9,15 @@
     repairs                           limits repairs against another writer        the limit starts again
     judged, overwrites, turns         loops are found (`loops.py`)                 counting restarts
     loop, held_until                  an object in a loop refreshes slowly         at its interval, until found again
-    follows, hears_all, told_at       push refresh (`changefeed/followers.py`)     polled until it is read again
+    follows, hears_all, told_at       push refresh (`changes/followers.py`)     polled until it is read again
     target                            an unchanged target is not read              it is read once
     share                             lost keys of a shared target are found       found at the next refresh
     intents                           a retry repeats a generator call             cleaned up and generated again
 
 An evicted object is reconciled again within minutes, which restores `depends_on` and `follows`.
 
-`Memory.forget` removes the object from these indexes: dependants (`waking/dependencies.py`), streams and their topics
-(`changefeed/followers.py`), rate limit and checkpoints of push refresh (`changefeed/feed.py`), PushSecrets in a loop
+`Memory.forget` removes the object from these indexes: dependants (`dependencies/dependencies.py`), streams and their
+topics (`changes/followers.py`), rate limit and checkpoints of push refresh (`changes/feed.py`), PushSecrets in a loop
 with it (`loops.py`), metric series (`report/reporter.py`).
 """
 
@@ -27,14 +27,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from eso_operator.changefeed.followers import Place
+from eso_operator.changes.followers import Place
 from eso_operator.controllers.contention import Bucket
 from eso_operator.controllers.externalsecret.gather import Generation
 from eso_operator.controllers.externalsecret.loops import Loop, Overwrites, Turns
 from eso_operator.controllers.externalsecret.schedule import LastSync
 from eso_operator.controllers.memory import Record
-from eso_operator.generating.values import NO_INTENTS, Intent
-from eso_operator.reading.templates import TemplateVersion
+from eso_operator.generators.values import NO_INTENTS, Intent
+from eso_operator.sources.templates import TemplateVersion
 from eso_operator.targets.memory import Seen, Share
 
 

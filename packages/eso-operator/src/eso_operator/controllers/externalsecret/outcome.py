@@ -39,13 +39,13 @@ from eso_operator.controllers.due import FLUSH_SECONDS, NotDue
 from eso_operator.controllers.externalsecret.reasons import FAILED, SYNCED
 from eso_operator.controllers.externalsecret.schedule import interval_of, last_sync
 from eso_operator.controllers.externalsecret.snapshot import Snapshot
-from eso_operator.reading.fetched import Failure
-from eso_operator.reading.references import source_names
-from eso_operator.reading.templates import TemplateVersion
 from eso_operator.report.report import Report
 from eso_operator.report.reporter import Subject
 from eso_operator.report.steps import Step
 from eso_operator.report.words import READY, News, next_attempt
+from eso_operator.sources.fetched import Failure
+from eso_operator.sources.references import source_names
+from eso_operator.sources.templates import TemplateVersion
 from eso_operator.targets.changes import Overwritten, Refusal, Refuse
 from eso_operator.targets.marks import OWNER, target_name
 from eso_operator.targets.target import Present

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from eso_api.externalsecret import ExternalSecret
-from eso_operator.changefeed.sights import Reading, Sight
+from eso_operator.changes.sights import Reading, Sight
 from eso_operator.controllers.contention import Allowance, Bucket
 from eso_operator.controllers.externalsecret.cleanup import Cleanup
 from eso_operator.controllers.externalsecret.gather import Gatherer
 from eso_operator.controllers.externalsecret.loops import Loops
 from eso_operator.controllers.externalsecret.settlement import Settlement
-from eso_operator.generating.values import GeneratorLedger
+from eso_operator.dependencies.dependencies import Dependencies, OnObject
+from eso_operator.generators.values import GeneratorLedger
 from eso_operator.memory import Memory
-from eso_operator.reading.fetched import Fetched
 from eso_operator.report.reporter import Reporter
+from eso_operator.sources.fetched import Fetched
 from eso_operator.targets.target import Target
-from eso_operator.waking.dependencies import Dependencies, OnObject
 from kubebase.clock import Clock
 from kubebase.meta import ObjectKey
 

@@ -29,10 +29,10 @@ from eso_operator.controllers.externalsecret.outcome import (
     refused_target,
 )
 from eso_operator.controllers.externalsecret.reasons import DELETED, MISSING
-from eso_operator.reading.fetched import Fetched, Missing
-from eso_operator.reading.templates import TemplateMissingError, TemplateReader, TemplateVersion
 from eso_operator.report.steps import Step
 from eso_operator.report.words import News
+from eso_operator.sources.fetched import Fetched, Missing
+from eso_operator.sources.templates import TemplateMissingError, TemplateReader, TemplateVersion
 from eso_operator.targets.changes import Change, Create, Keep, Refuse, Untouched, Update
 from eso_operator.targets.marks import OWNER, GeneratedMark, target_name
 from eso_operator.targets.target import Applied, PartlyAppliedError, Target, UnknownKindError

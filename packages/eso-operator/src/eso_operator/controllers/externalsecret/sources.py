@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from eso_api.externalsecret import ExternalSecret
-from eso_operator.reading.references import references_of
-from eso_operator.reading.templates import template_sources
-from eso_operator.resolving.reference import normalise, parse_kind
-from eso_operator.resolving.resolved import ResolutionError
+from eso_operator.dependencies.dependencies import Dependency, OnObject
+from eso_operator.sources.references import references_of
+from eso_operator.sources.templates import template_sources
+from eso_operator.stores.reference import normalise, parse_kind
+from eso_operator.stores.resolved import ResolutionError
 from eso_operator.targets.marks import target_name
-from eso_operator.waking.dependencies import Dependency, OnObject
 from eso_wire.values import KindId, ObjectRef
 from kubebase.meta import ObjectKey
 

@@ -27,7 +27,7 @@ from datetime import timedelta
 from typing import Final, TypeGuard
 
 from eso_api.externalsecret import EXTERNAL_SECRET, ExternalSecret
-from eso_operator.changefeed.sights import Reading
+from eso_operator.changes.sights import Reading
 from eso_operator.controllers.contention import Allowance
 from eso_operator.controllers.due import NotDue
 from eso_operator.controllers.externalsecret.cleanup import with_target_on_record
@@ -51,16 +51,16 @@ from eso_operator.controllers.externalsecret.schedule import current_version, he
 from eso_operator.controllers.externalsecret.settlement import refused
 from eso_operator.controllers.externalsecret.snapshot import Snapshot
 from eso_operator.controllers.externalsecret.sources import sources_of
-from eso_operator.generating.values import Kept, StateOwner
-from eso_operator.reading.fetched import Fetched
-from eso_operator.reading.wants import Generate, wants_of
+from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependant, Dependency
+from eso_operator.generators.values import Kept, StateOwner
 from eso_operator.report.steps import Step
-from eso_operator.resolving.resolved import ResolutionError
+from eso_operator.sources.fetched import Fetched
+from eso_operator.sources.wants import Generate, wants_of
+from eso_operator.stores.resolved import ResolutionError
 from eso_operator.targets.marks import NONE, GeneratedMark, with_states
 from eso_operator.targets.record import is_on_record
 from eso_operator.targets.target import Present, UnknownKindError
 from eso_operator.telemetry.subsystems import Subsystem
-from eso_operator.waking.dependencies import ANY_PROVIDER, Dependant, Dependency
 from eso_wire.errors import ProviderError
 from kubebase.clock import Clock, rfc3339
 from kuberun.controller import Done

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from eso_api.externalsecret import ExternalSecret
+from eso_operator.dependencies.wakes import said_changed
 from eso_operator.targets.marks import TARGET_INDEX, target_name
-from eso_operator.waking.wakes import said_changed
 from kubebase.meta import Object, ObjectKey, ObjectMeta, meta_of
 from kuberun import triggers
 from kuberun.cache import Cache, Change

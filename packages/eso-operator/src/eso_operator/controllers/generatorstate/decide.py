@@ -26,8 +26,8 @@ from typing import Final
 from eso_api.generators.generatorstate import GeneratorState
 from eso_operator.controllers.due import moment
 from eso_operator.controllers.patience import Limit
-from eso_operator.generating.ledger import FINALIZER
-from eso_operator.resolving.resolved import Reason, ResolutionError
+from eso_operator.generators.ledger import FINALIZER
+from eso_operator.stores.resolved import Reason, ResolutionError
 from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.clock import parse_rfc3339
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from eso_api.generators.generatorstate import GeneratorState
 from eso_operator.controllers.generatorstate.decide import Trouble, is_off
-from eso_operator.generating.ledger import FINALIZER, IDEMPOTENCY_KEY
+from eso_operator.generators.ledger import FINALIZER, IDEMPOTENCY_KEY
 from eso_operator.report.words import News
 from kuberun.events import EventType
 

@@ -28,14 +28,14 @@ from eso_operator.controllers.generatorstate.decide import (
 )
 from eso_operator.controllers.generatorstate.outcome import generator_of, not_cleaned, orphaned
 from eso_operator.controllers.memory import Record
-from eso_operator.generating.ledger import FINALIZER
+from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependant, Dependencies, Dependency, on_object
+from eso_operator.generators.ledger import FINALIZER
 from eso_operator.memory import Memory
 from eso_operator.report.announcer import Announcer
 from eso_operator.report.homes import Homes
 from eso_operator.report.words import News, outcome_of
-from eso_operator.resolving.resolved import Reason, ResolutionError
+from eso_operator.stores.resolved import Reason, ResolutionError
 from eso_operator.telemetry.subsystems import Subsystem
-from eso_operator.waking.dependencies import ANY_PROVIDER, Dependant, Dependencies, Dependency, on_object
 from eso_wire.errors import ProviderError
 from kubebase.clock import Clock
 from kubebase.meta import Malformed, ObjectKey

@@ -8,8 +8,8 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Gauge
 
-from eso_operator.certs.issuer import Report
-from eso_operator.resolving.resolved import ServiceKey
+from eso_operator.certificates.issuer import Report
+from eso_operator.stores.resolved import ServiceKey
 from kubebase.meta import JsonObject, Resource, raw
 from kuberun.client import Client
 from kuberun.errors import ApiError

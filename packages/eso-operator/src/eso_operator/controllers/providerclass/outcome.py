@@ -22,7 +22,7 @@ from eso_api.v2.providerclass import ClassCertificate, ClassKind, ProviderClassS
 from eso_operator.report.report import Report
 from eso_operator.report.reporter import Subject
 from eso_operator.report.words import READY, News
-from eso_operator.resolving.resolved import Reason
+from eso_operator.stores.resolved import Reason
 from eso_operator.telemetry.subsystems import Subsystem
 from eso_wire.values import Handshake, KindId
 from kubebase.clock import rfc3339

@@ -10,14 +10,21 @@ from typing import Any, Protocol
 from eso_api.crd import CustomKind
 from eso_operator.controllers.memory import Record
 from eso_operator.controllers.providerclass.outcome import Answered, Result, Unanswered, report_of
+from eso_operator.dependencies.dependencies import (
+    Dependant,
+    Dependencies,
+    Dependency,
+    OnLabel,
+    on_connection,
+    on_object,
+)
 from eso_operator.memory import Memory
 from eso_operator.report.causes import cause_of
 from eso_operator.report.reporter import Reporter
-from eso_operator.resolving.classes import class_connection
-from eso_operator.resolving.resolved import Connection, ResolutionError, ServiceKey
-from eso_operator.resolving.resolver import Resolver
+from eso_operator.stores.classes import class_connection
+from eso_operator.stores.resolved import Connection, ResolutionError, ServiceKey
+from eso_operator.stores.resolver import Resolver
 from eso_operator.telemetry.subsystems import Subsystem
-from eso_operator.waking.dependencies import Dependant, Dependencies, Dependency, OnLabel, on_connection, on_object
 from eso_wire.errors import ProviderError
 from eso_wire.values import Handshake, KindId, ObjectRef
 from kubebase.clock import Clock

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from eso_api.v2.providerclass import PROVIDER_CLASS, ProviderClass
 from eso_operator.report.words import answered
-from eso_operator.resolving.classes import PORT_NAME, PROVIDER_LABEL, service_candidate
-from eso_operator.resolving.settings import ResolverSettings
+from eso_operator.stores.classes import PORT_NAME, PROVIDER_LABEL, service_candidate
+from eso_operator.stores.settings import ResolverSettings
 from kubebase.meta import JsonObject, Malformed, ObjectKey, ObjectMeta, Resource, meta_of
 from kubebase.plainlogs import structlog
 from kuberun.cache import Cache

@@ -10,7 +10,7 @@ from eso_operator.controllers.pushsecret.memory import LastPush, Pushes
 from eso_operator.controllers.pushsecret.snapshot import PushSnapshot
 from eso_operator.controllers.pushsecret.sources import SourceReader
 from eso_operator.controllers.pushsecret.stores import StoreChooser
-from eso_operator.reading.templates import VersionOf
+from eso_operator.sources.templates import VersionOf
 from kubebase.meta import Malformed, ObjectKey
 from kuberun.cache import Cache
 

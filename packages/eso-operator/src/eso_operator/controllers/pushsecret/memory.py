@@ -14,7 +14,7 @@ An evicted object is reconciled again within minutes. Records end with the proce
 after a restart. Digests are keyed with a key of this process, so they reveal nothing about a value.
 
 `Memory.forget` removes the object from these indexes: writers of a remote key (`rivals.py`), dependants
-(`waking/dependencies.py`), metric series (`report/reporter.py`).
+(`dependencies/dependencies.py`), metric series (`report/reporter.py`).
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from eso_operator.controllers.pushsecret.patience import NOTHING_TRIED, Attempts
 from eso_operator.controllers.pushsecret.places import Known, Place
 from eso_operator.controllers.pushsecret.records import Pushed, Spot, union, without
 from eso_operator.controllers.pushsecret.rivals import Rivals
-from eso_operator.generating.values import NO_INTENTS, Intent
+from eso_operator.generators.values import NO_INTENTS, Intent
 from eso_operator.memory import Memory
-from eso_operator.reading.templates import TemplateVersion
+from eso_operator.sources.templates import TemplateVersion
 from eso_wire.values import PushItem, SourceSecret
 from kubebase.meta import ObjectKey
 

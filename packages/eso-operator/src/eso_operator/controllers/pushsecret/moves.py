@@ -17,9 +17,9 @@ from eso_operator.controllers.pushsecret.records import Pushed, spot_of, union
 from eso_operator.controllers.pushsecret.removal import REMOVAL
 from eso_operator.controllers.pushsecret.sources import caller_of
 from eso_operator.controllers.pushsecret.stores import StoreChooser
-from eso_operator.resolving.backends import same_backend
-from eso_operator.resolving.resolved import Bind, BoundStore, ResolutionError
-from eso_operator.resolving.resolver import Resolver
+from eso_operator.stores.backends import same_backend
+from eso_operator.stores.resolved import Bind, BoundStore, ResolutionError
+from eso_operator.stores.resolver import Resolver
 from eso_wire.errors import ProviderError
 
 

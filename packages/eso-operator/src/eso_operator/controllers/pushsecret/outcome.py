@@ -46,11 +46,11 @@ from eso_operator.controllers.pushsecret.refresh import (
     refreshed_at,
 )
 from eso_operator.controllers.pushsecret.rivals import Clash
-from eso_operator.reading.fetched import Failure
 from eso_operator.report.report import Report
 from eso_operator.report.reporter import Subject
 from eso_operator.report.steps import Step
 from eso_operator.report.words import READY, News, next_attempt
+from eso_operator.sources.fetched import Failure
 from eso_operator.telemetry.subsystems import Subsystem
 from eso_wire.errors import RetryClass
 from kubebase.clock import rfc3339

@@ -25,10 +25,10 @@ from eso_operator.controllers.pushsecret.refresh import current_version
 from eso_operator.controllers.pushsecret.settlement import Planned
 from eso_operator.controllers.pushsecret.snapshot import Chosen, NoChoice, PushSnapshot
 from eso_operator.controllers.pushsecret.sources import Sources, caller_of
-from eso_operator.generating.values import Kept
+from eso_operator.generators.values import Kept
 from eso_operator.memory import Memory
 from eso_operator.report.steps import Step
-from eso_operator.resolving.resolved import ResolutionError
+from eso_operator.stores.resolved import ResolutionError
 from eso_wire.errors import ProviderError
 from eso_wire.values import CheckResult, RemoteRef
 from kubebase.clock import rfc3339

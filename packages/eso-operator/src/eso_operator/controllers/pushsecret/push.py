@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
 from eso_api.pushsecret import PushSecretSpec
-from eso_operator.calling.errors import UNSURE
 from eso_operator.controllers.pushsecret.identity import OWNER_TOKEN
 from eso_operator.controllers.pushsecret.memory import digest, value_digest
 from eso_operator.controllers.pushsecret.places import Known, Place
@@ -23,13 +22,14 @@ from eso_operator.controllers.pushsecret.records import Pushed, Spot, spot_of
 from eso_operator.controllers.pushsecret.rivals import Footing, Rivals, Standing
 from eso_operator.controllers.pushsecret.select import Entry
 from eso_operator.controllers.pushsecret.snapshot import Chosen
-from eso_operator.reading.fetched import Failure
+from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependency, OnLabel, on_connection, on_object
+from eso_operator.providers.errors import UNSURE
 from eso_operator.report.causes import cause_of
-from eso_operator.resolving.credentials import Followed
-from eso_operator.resolving.need import pushing
-from eso_operator.resolving.resolved import Bind, BoundStore, Reason, ResolutionError, ResolvedStore
-from eso_operator.resolving.resolver import Resolver
-from eso_operator.waking.dependencies import ANY_PROVIDER, Dependency, OnLabel, on_connection, on_object
+from eso_operator.sources.fetched import Failure
+from eso_operator.stores.credentials import Followed
+from eso_operator.stores.need import pushing
+from eso_operator.stores.resolved import Bind, BoundStore, Reason, ResolutionError, ResolvedStore
+from eso_operator.stores.resolver import Resolver
 from eso_wire.errors import ErrorReason, ProviderError, RetryClass
 from eso_wire.status import TransportError
 from eso_wire.values import (

@@ -42,16 +42,16 @@ from eso_operator.controllers.pushsecret.sources import (
     missed,
 )
 from eso_operator.controllers.pushsecret.triggers import named_stores
-from eso_operator.generating.ledger import PUSH_ENTRY
-from eso_operator.generating.values import GeneratorLedger, StateOwner
+from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependant, Dependencies, Dependency
+from eso_operator.generators.ledger import PUSH_ENTRY
+from eso_operator.generators.values import GeneratorLedger, StateOwner
 from eso_operator.memory import Memory
-from eso_operator.reading.fetched import Failure
-from eso_operator.reading.templates import TemplateMissingError, TemplateReader, template_sources
 from eso_operator.report.reporter import Reporter
 from eso_operator.report.steps import Step
 from eso_operator.report.words import answered
+from eso_operator.sources.fetched import Failure
+from eso_operator.sources.templates import TemplateMissingError, TemplateReader, template_sources
 from eso_operator.telemetry.subsystems import Subsystem
-from eso_operator.waking.dependencies import ANY_PROVIDER, Dependant, Dependencies, Dependency
 from eso_render.errors import RenderError
 from eso_render.rendering import Rendering
 from eso_render.secret import render_pushes

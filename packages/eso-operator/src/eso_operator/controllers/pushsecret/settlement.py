@@ -38,11 +38,11 @@ from eso_operator.controllers.pushsecret.removal import Removal, Remover, Urgenc
 from eso_operator.controllers.pushsecret.rivals import Clash
 from eso_operator.controllers.pushsecret.snapshot import PushSnapshot
 from eso_operator.controllers.pushsecret.sources import Sources
-from eso_operator.reading.fetched import Failure
-from eso_operator.reading.templates import TemplateVersion
+from eso_operator.dependencies.dependencies import Dependency
 from eso_operator.report.steps import Step
 from eso_operator.report.words import News
-from eso_operator.waking.dependencies import Dependency
+from eso_operator.sources.fetched import Failure
+from eso_operator.sources.templates import TemplateVersion
 from kubebase.meta import ObjectKey
 from kuberun.conditions import find_condition
 

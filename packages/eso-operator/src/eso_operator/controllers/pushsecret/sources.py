@@ -16,11 +16,11 @@ from eso_api.pushsecret import PUSH_SECRET, PushSecret
 from eso_api.references import GeneratorRef, SelectorError
 from eso_api.values import SecretBytes
 from eso_operator.controllers.pushsecret.snapshot import SeenSource
-from eso_operator.generating.values import Generators, Made
+from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependency, on_object
+from eso_operator.generators.values import Generators, Made
 from eso_operator.report.causes import cause_of
 from eso_operator.report.words import READY, answered
-from eso_operator.resolving.resolved import ResolutionError
-from eso_operator.waking.dependencies import ANY_PROVIDER, Dependency, on_object
+from eso_operator.stores.resolved import ResolutionError
 from eso_wire.errors import ProviderError, RetryClass
 from eso_wire.values import ObjectRef, SourceSecret
 from kubebase.clock import parse_rfc3339

@@ -16,8 +16,8 @@ from eso_api.references import CORE_GROUP, SelectorError
 from eso_operator.controllers.pushsecret.claims import PLACES_INDEX, places_of
 from eso_operator.controllers.secretstore.kinds import StoreKind
 from eso_operator.controllers.secretstore.triggers import holders
-from eso_operator.waking.dependencies import Dependency, OnObject
-from eso_operator.waking.wakes import said_changed
+from eso_operator.dependencies.dependencies import Dependency, OnObject
+from eso_operator.dependencies.wakes import said_changed
 from kubebase.meta import Object, ObjectKey, meta_of
 from kuberun import triggers
 from kuberun.cache import Cache, Change

@@ -17,10 +17,10 @@ from eso_operator.controllers.memory import Record
 from eso_operator.controllers.secretstore.kinds import StoreKind
 from eso_operator.controllers.secretstore.outcome import Before, report_of, unanchored_regexes
 from eso_operator.controllers.secretstore.validation import Validator
+from eso_operator.dependencies.dependencies import Dependant, Dependencies, OnObject
 from eso_operator.memory import Memory
 from eso_operator.report.report import Report
 from eso_operator.report.reporter import Reporter
-from eso_operator.waking.dependencies import Dependant, Dependencies, OnObject
 from kubebase.clock import Clock
 from kubebase.meta import Malformed, ObjectKey
 from kuberun.cache import Cache

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Final, Protocol, assert_never
 
 from eso_api.references import GeneratorRef, StoreRef
-from eso_operator.calling.errors import StoreHealth, effect_of, is_infrastructure
 from eso_operator.controllers.secretstore.kinds import StoreKind
 from eso_operator.controllers.secretstore.outcome import INVALID_PROVIDER_CONFIG
 from eso_operator.controllers.secretstore.verdict import (
@@ -25,9 +24,11 @@ from eso_operator.controllers.secretstore.verdict import (
     Verdict,
     Waiting,
 )
+from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependency, OnLabel, on_connection, on_object
+from eso_operator.providers.errors import StoreHealth, effect_of, is_infrastructure
 from eso_operator.report.causes import cause_of
-from eso_operator.resolving.need import VALIDATION
-from eso_operator.resolving.resolved import (
+from eso_operator.stores.need import VALIDATION
+from eso_operator.stores.resolved import (
     Bind,
     BoundStore,
     Reason,
@@ -36,8 +37,7 @@ from eso_operator.resolving.resolved import (
     SecretTls,
     TlsSource,
 )
-from eso_operator.resolving.resolver import Resolver
-from eso_operator.waking.dependencies import ANY_PROVIDER, Dependency, OnLabel, on_connection, on_object
+from eso_operator.stores.resolver import Resolver
 from eso_wire.errors import ProviderError
 from eso_wire.values import KindRole, ObjectRef, Validation, ValidationState
 from kubebase.meta import ObjectMeta

@@ -1,0 +1,256 @@
+"""The index of followers: which ExternalSecrets read which items of which stream. Pure, bounded.
+
+    follow(key, sights) -> stream of each sight -> topics, each with its followers
+                           take_touched / wish: the items that a stream must watch
+                           followers_of / all_of: the followers that an event concerns
+                           take_unread: followers that have not read since this process started
+
+Reads beyond the limits are not followed: they are refreshed at their interval only.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from eso_operator.changes.sights import Reading, Sight, Topic
+from eso_operator.changes.subscriptions import StreamKey, stream_key
+from eso_operator.memory import Memory
+from eso_operator.stores.resolved import BoundStore
+from eso_wire.bounds import MAX_WATCHES
+from eso_wire.values import WatchItem
+from kubebase.meta import ObjectKey
+
+
+class Wish(NamedTuple):
+    """The items that a stream must watch."""
+
+    bound: BoundStore
+    items: tuple[WatchItem, ...]
+
+
+class Place(NamedTuple):
+    """One topic of one stream."""
+
+    stream: StreamKey
+    topic: Topic
+
+
+class Follower(Protocol):
+    """The fields of a record that are used here."""
+
+    uid: str
+    follows: frozenset[Place]
+    hears_all: bool
+    """True if the object has read everything that it depends on and follows all of it."""
+    told_at: float | None
+    """When (monotonic) a change was announced to the object, if it has not read since."""
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerLimits:
+    """Limits of the index. `streams` must not exceed the limit in `SubscriptionSettings`."""
+
+    followers: int = 200_000
+    streams: int = 500
+    topics: int = MAX_WATCHES
+    """The topics of one stream."""
+
+
+class Followers:
+    """The index of followers by stream and topic. The record of a follower lists its topics."""
+
+    def __init__(self, memory: Memory[Follower], limits: FollowerLimits = FollowerLimits()) -> None:  # noqa: B008 - a frozen value
+        self.memory = memory
+        self._limits = limits
+        self._streams: dict[StreamKey, _Stream] = {}
+        self._unread: dict[StreamKey, set[ObjectKey]] = {}
+        self._touched: set[StreamKey] = set()
+        self._count = 0
+        self._ids = itertools.count(1)
+        memory.on_forget(self._stop)
+
+    def follow(self, key: ObjectKey, sights: Iterable[Sight], reading: Reading = Reading.PART) -> None:
+        """Make the object follow exactly these reads."""
+        record = self.memory.at(key)
+        before = record.follows
+        now: set[Place] = set()
+        wanted: set[Place] = set()
+        if before or self._count < self._limits.followers:
+            for sight in sights:
+                stream = stream_key(sight.bound)
+                now |= self._join(key, stream, sight, reading)
+                wanted |= {Place(stream, topic) for topic in sight.versions}
+        for place in before - now:
+            self._leave(key, place)
+        self._note(key, now - before, reading)
+        record.hears_all = bool(now) and now == wanted and reading is Reading.WHOLE
+        if now != before:
+            record.follows = frozenset(now)
+        if not now:
+            record.told_at = None
+        self._count += bool(now) - bool(before)
+
+    def leave(self, key: ObjectKey) -> None:
+        if (record := self.memory.find(key)) is not None:
+            self._stop(key, record)
+
+    def take_touched(self) -> set[StreamKey]:
+        """Return the streams whose wish changed, or that got an unread follower, since the last call."""
+        touched, self._touched = self._touched, set()
+        return touched
+
+    def wish(self, stream: StreamKey) -> Wish | None:
+        """Return the items that a stream must watch; None if it has no followers.
+
+        Each item has the oldest version that a follower has read, so that followers with older versions get an event.
+        """
+        found = self._streams.get(stream)
+        if found is None:
+            return None
+        return Wish(found.bound, tuple(watch.item(topic) for topic, watch in found.watches.items()))
+
+    def followers_of(self, stream: StreamKey, watch_ids: Iterable[str]) -> list[ObjectKey]:
+        """Return the followers of any of these watch ids; unknown or former ids are ignored."""
+        found = self._streams.get(stream)
+        if found is None:
+            return []
+        topics = (found.topics[each] for each in watch_ids if each in found.topics)
+        return sorted({key for topic in topics for key in found.watches[topic].versions})
+
+    def all_of(self, stream: StreamKey) -> list[ObjectKey]:
+        found = self._streams.get(stream)
+        return [] if found is None else sorted({key for watch in found.watches.values() for key in watch.versions})
+
+    def hears_of_all(self, key: ObjectKey) -> bool:
+        """Return whether the object has read everything it depends on and follows all of it."""
+        found = self.memory.find(key)
+        return found is not None and found.hears_all
+
+    def streams_of(self, keys: Iterable[ObjectKey]) -> set[StreamKey]:
+        return {place.stream for key in keys for place in self._follows(key)}
+
+    def stores_of(self, key: ObjectKey) -> list[BoundStore]:
+        """Return the stores through which an object follows its keys."""
+        return [self._streams[stream].bound for stream in self.streams_of([key])]
+
+    def take_unread(self, stream: StreamKey) -> list[ObjectKey]:
+        """Return the objects that joined the stream since the last call without having read."""
+        return sorted(self._unread.pop(stream, ()))
+
+    # --- notified and not read yet ------------------------------------------------------------------------------------
+
+    def tell(self, key: ObjectKey, at: float) -> bool:
+        """Record that a change was announced to the object. Return False if it no longer follows anything."""
+        found = self.memory.find(key)
+        if found is None or not found.follows:
+            return False
+        # Used now, so that it is not evicted before the object has read the change.
+        self.memory.at(key).told_at = at
+        return True
+
+    def told(self) -> list[ObjectKey]:
+        """Return all objects that have not read since a change was announced to them."""
+        return [key for key, record in self.memory.items() if record.told_at is not None]
+
+    def told_at(self, key: ObjectKey) -> float | None:
+        """Return when (monotonic) a change was last announced to the object, if it has not read since."""
+        found = self.memory.find(key)
+        return None if found is None else found.told_at
+
+    def heard(self, key: ObjectKey, at: float | None) -> None:
+        """Record that the object has read the change announced at that time; a later one stays unread."""
+        found = self.memory.find(key)
+        if found is not None and found.told_at == at:
+            found.told_at = None
+
+    def __len__(self) -> int:
+        return self._count
+
+    # --- places -------------------------------------------------------------------------------------------------------
+
+    def _follows(self, key: ObjectKey) -> frozenset[Place]:
+        found = self.memory.find(key)
+        return frozenset() if found is None else found.follows
+
+    def _stop(self, key: ObjectKey, record: Follower) -> None:
+        for place in record.follows:
+            self._leave(key, place)
+        self._note(key, set(), Reading.PART)
+        self._count -= bool(record.follows)
+        record.follows, record.hears_all, record.told_at = frozenset(), False, None
+
+    def _note(self, key: ObjectKey, joined: set[Place], reading: Reading) -> None:
+        """Record an unread follower under its new streams; remove a follower that has read from all streams."""
+        if reading is Reading.UNREAD:
+            for place in joined:
+                self._unread.setdefault(place.stream, set()).add(key)
+                self._touched.add(place.stream)
+            return
+        for stream in [stream for stream, keys in self._unread.items() if key in keys]:
+            self._unread[stream].discard(key)
+
+    def _join(self, key: ObjectKey, name: StreamKey, sight: Sight, reading: Reading) -> set[Place]:
+        stream = self._streams.get(name)
+        if stream is None:
+            if len(self._streams) >= self._limits.streams or not sight.versions:
+                return set()
+            stream = self._streams[name] = _Stream(name, sight.bound)
+        stream.bound = sight.bound
+        joined = set()
+        for topic, version in sight.versions.items():
+            watch = stream.watches.get(topic)
+            if watch is None:
+                if len(stream.watches) >= self._limits.topics:
+                    continue
+                watch = stream.add(topic, f"w{next(self._ids)}")
+                self._touched.add(name)
+            if reading is not Reading.UNREAD or key not in watch.versions:
+                watch.versions.pop(key, None)
+                watch.versions[key] = version
+            joined.add(watch.place)
+        return joined
+
+    def _leave(self, key: ObjectKey, place: Place) -> None:
+        stream = self._streams[place.stream]
+        watch = stream.watches[place.topic]
+        del watch.versions[key]
+        if watch.versions:
+            return
+        self._touched.add(place.stream)
+        stream.remove(place.topic)
+        if not stream.watches:
+            del self._streams[place.stream]
+            self._unread.pop(place.stream, None)
+
+
+@dataclass(slots=True, eq=False)
+class _Watch:
+    watch_id: str
+    place: Place
+    """Shared by the records of all followers."""
+    versions: dict[ObjectKey, str] = field(default_factory=dict)
+    """The version that each follower has read, oldest read first."""
+
+    def item(self, topic: Topic) -> WatchItem:
+        known = next(iter(self.versions.values()))
+        return WatchItem(self.watch_id, topic.ref, topic.name_regexp, dict(topic.tags), known)
+
+
+@dataclass(slots=True, eq=False)
+class _Stream:
+    key: StreamKey
+    bound: BoundStore
+    watches: dict[Topic, _Watch] = field(default_factory=dict)
+    topics: dict[str, Topic] = field(default_factory=dict)
+    """By watch id. An id is never reused for another topic, so that a late event cannot reach wrong followers."""
+
+    def add(self, topic: Topic, watch_id: str) -> _Watch:
+        self.topics[watch_id] = topic
+        watch = self.watches[topic] = _Watch(watch_id, Place(self.key, topic))
+        return watch
+
+    def remove(self, topic: Topic) -> None:
+        del self.topics[self.watches.pop(topic).watch_id]

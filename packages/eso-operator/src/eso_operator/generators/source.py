@@ -1,0 +1,97 @@
+"""Generators as a source of values, resolved and called like stores.
+
+A call that may need a clean-up is recorded before it is made. If its answer gets lost, the record stays, and the
+collector (`controllers/generatorstate/`) cleans up. An answer that is too large for the object is cleaned up at once.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Protocol
+
+from eso_api.references import GeneratorRef
+from eso_operator.dependencies.dependencies import Dependency, OnLabel, on_connection, on_object
+from eso_operator.generators.values import Intent, Intents, Made
+from eso_operator.providers.errors import UNSURE
+from eso_operator.providers.protection.weights import current_hold
+from eso_operator.stores.need import Gate, Need
+from eso_operator.stores.resolved import Bind, BoundStore
+from eso_operator.stores.resolver import Resolver
+from eso_wire.errors import ErrorReason, ProviderError
+from eso_wire.values import Generated, GenerateRequest, ObjectRef, Operation
+from kubebase.clock import Clock
+from kuberun.errors import ApiError
+
+GENERATION = Need(frozenset({Operation.GENERATE}), Gate.FULL)
+
+
+class Generates(Protocol):
+    """The part of the gateway that is used here."""
+
+    async def generate(self, bound: BoundStore, request: GenerateRequest) -> Generated: ...
+
+
+class GeneratorSource:
+    """Calls generators through the gateway. Implements `generating.values.Generators`."""
+
+    def __init__(self, resolver: Resolver, bind: Bind, gateway: Generates, *, clock: Clock, intents: Intents) -> None:
+        self._resolver = resolver
+        self._bind = bind
+        self._gateway = gateway
+        self._clock = clock
+        self._intents = intents
+
+    async def generate(self, caller: ObjectRef, index: int, ref: GeneratorRef) -> Made:
+        """Generate values; every call returns new ones. Raises ResolutionError, ProviderError."""
+        resolved = await self._resolver.resolve(ref, caller, GENERATION)
+        bound = await self._bind(resolved)
+        intent = await self._intended(bound, index)
+        try:
+            answer = await self._gateway.generate(bound, GenerateRequest(idempotency_key=intent.idempotency_key))
+        except ProviderError as error:
+            if error.reason not in UNSURE:
+                await self._intents.give_up(intent)
+            raise
+        made = Made(
+            index=index,
+            bound=bound,
+            values=dict(answer.data),
+            state=answer.state,
+            depends_on=_dependencies(bound),
+            refresh_within=_ends_within(answer, self._clock.now()),
+            intent=intent,
+        )
+        await self._weigh(made, answer.size)
+        return made
+
+    async def _weigh(self, made: Made, size: int) -> None:
+        """Count the answer for the object, as its reads are. An object that may not hold it never uses its values."""
+        hold = current_hold()
+        try:
+            if hold is not None:
+                hold.add(size)
+        except ProviderError:
+            await self._intents.roll_back((made,))
+            raise
+
+    async def _intended(self, bound: BoundStore, index: int) -> Intent:
+        try:
+            return await self._intents.intend(bound, index)
+        except ApiError as problem:
+            message = f"the call is not made: it cannot be put on record: {problem.reason or problem.code}"
+            raise ProviderError(ErrorReason.INTERNAL, message) from None
+
+
+def _dependencies(bound: BoundStore) -> frozenset[Dependency]:
+    resolved = bound.resolved
+    of_target: set[Dependency] = {on_connection(resolved.connection), OnLabel(resolved.endpoint.label)}
+    return frozenset(of_target | {on_object(ref) for ref in (resolved.config.ref, resolved.store, *bound.sources)})
+
+
+def _ends_within(made: Generated, now: datetime) -> float | None:
+    """Return the seconds until the values are generated again: as the generator suggests, or 80 % of their life."""
+    if made.metadata.suggested_refresh:
+        return made.metadata.suggested_refresh
+    if made.metadata.expires_at is None:
+        return None
+    return max((made.metadata.expires_at - now).total_seconds() * 0.8, 1.0)

@@ -1,0 +1,113 @@
+"""Stages 4 and 5: does this operator handle the store, and may the caller's namespace use it?
+
+`conditions` of cluster-scoped stores and `allowedNamespaces` of classes have the same rule: one matching entry of one
+condition is enough, an empty condition matches nothing, an empty selector matches everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from eso_api.policies import NamespaceCondition
+from eso_api.references import SelectorError
+from eso_operator.stores.loading import malformed
+from eso_operator.stores.need import Gate, Need
+from eso_operator.stores.referent import Referent
+from eso_operator.stores.resolved import Reason, ResolutionError
+from eso_operator.stores.settings import ResolverSettings
+from eso_operator.stores.view import NAMESPACE, ClusterView
+from eso_wire.errors import RetryClass
+from eso_wire.messages.names import ObjectRef
+from kubebase.meta import ObjectKey, meta_of
+from kubebase.patterns import problem_in
+
+
+def check_controller(store: Referent, settings: ResolverSettings) -> None:
+    """Stage 4: refuse a store that names another controller class."""
+    wanted = store.behaviour.controller
+    if wanted not in ("", settings.controller_class):
+        raise ResolutionError(
+            Reason.UNMANAGED,
+            f'{store} is handled by controller class "{wanted}"; this operator is "{settings.controller_class}"',
+            subject=store.ref,
+        )
+
+
+def check_use(store: Referent, caller: ObjectRef, need: Need, snapshot: ClusterView) -> None:
+    """Stage 5: refuse a caller that may not use the store, or not while it is being deleted."""
+    if not caller.namespace and need.gate is not Gate.OFF:
+        raise ResolutionError(
+            Reason.NAMESPACE_DENIED, f"{store}: only an object of a namespace can use it", subject=store.ref
+        )
+    if store.deleted and need.gate is not Gate.OFF and not need.removes_only:
+        raise ResolutionError(Reason.BEING_DELETED, f"{store} is being deleted", subject=store.ref)
+    check_namespace(store.behaviour.conditions, caller.namespace, store.ref, snapshot)
+
+
+def check_namespace(
+    conditions: Sequence[NamespaceCondition], namespace: str, subject: ObjectRef, snapshot: ClusterView
+) -> None:
+    """Refuse a namespace that no condition matches. No conditions allow every namespace.
+
+    An empty `namespace`, in the validation of a cluster-scoped store, only checks that the conditions are valid.
+    """
+    if not conditions:
+        return
+    labels = _labels(namespace, subject, snapshot) if namespace else {}
+    # Evaluate every condition, so that an invalid one is reported even if another one matches.
+    verdicts = [_matches(condition, namespace, labels, subject) for condition in conditions]
+    if namespace and not any(verdicts):
+        raise ResolutionError(
+            Reason.NAMESPACE_DENIED,
+            f"{subject.kind} {subject.name} does not allow namespace {namespace}: ask its owner to add the namespace"
+            " to its conditions",
+            subject=_namespace_ref(namespace),
+        )
+
+
+def _labels(namespace: str, subject: ObjectRef, snapshot: ClusterView) -> dict[str, str]:
+    found: Any = snapshot.objects.get(NAMESPACE, ObjectKey("", namespace))
+    if found is None:
+        raise ResolutionError(
+            Reason.NAMESPACE_DENIED,
+            f"{subject.kind} {subject.name} is limited to some namespaces, and namespace {namespace} is not known",
+            subject=_namespace_ref(namespace),
+            retry=RetryClass.BACKOFF,
+        )
+    return meta_of(found).labels
+
+
+def _namespace_ref(name: str) -> ObjectRef:
+    """Return the namespace as the subject of a refusal: a change of its labels wakes the refused objects."""
+    return ObjectRef(api_version=NAMESPACE.api_version, kind=NAMESPACE.kind, name=name)
+
+
+def _matches(condition: NamespaceCondition, namespace: str, labels: dict[str, str], subject: ObjectRef) -> bool:
+    selector = condition.namespace_selector
+    try:
+        selected = selector is not None and selector.matches(labels)
+    except SelectorError as error:
+        raise malformed(subject, str(error)) from None
+    found = [_compiled(regexp, subject).search(namespace) is not None for regexp in condition.namespace_regexes]
+    return selected or namespace in condition.namespaces or any(found)
+
+
+def _compiled(regexp: str, subject: ObjectRef) -> Any:
+    import re2  # here, because most stores have no such condition
+
+    try:
+        return _expression(regexp)
+    except re2.error as failed:
+        problem = f'namespaceRegexes: "{regexp[:80]}" is not a regular expression (RE2): {problem_in(failed)}'
+        raise malformed(subject, problem) from None
+
+
+@lru_cache(maxsize=1024)
+def _expression(regexp: str) -> Any:
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    return re2.compile(regexp, options)

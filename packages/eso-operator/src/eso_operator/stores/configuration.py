@@ -1,0 +1,174 @@
+"""Stage 6: the configuration that is sent with calls, from a namespace that this store may read.
+
+| object | configuration's namespace |
+|---|---|
+| namespaced store, provider, generator | its own; naming another one is refused |
+| cluster-scoped, ProviderNamespace | must be named |
+| cluster-scoped, ManifestNamespace or v1 | the one named, else the caller's |
+| provider's own kind, v1 store, v1alpha1 generator | the object is its own configuration |
+
+`authentication.py` decides later where the credentials come from. `rule` says which namespaces the references of the
+configuration may name: only a cluster-scoped object may name any.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, assert_never
+
+from eso_api.v2.connection import (
+    GENERATOR_CONFIG_API_VERSION,
+    STORE_CONFIG_API_VERSION,
+    InlineConfig,
+    ProviderConfig,
+    ProviderRef,
+)
+from eso_api.validation.stores import provider_config_problems
+from eso_operator.stores.loading import identity, named, plain
+from eso_operator.stores.reference import is_built_in, is_ours, parse_kind
+from eso_operator.stores.referent import AuthScope, Bridged, Owned, Referent
+from eso_operator.stores.resolved import Form, Reason, ReferenceRule, ResolutionError
+from eso_operator.stores.view import ClusterView, Scope
+from eso_operator.stores.wanted import Wanted, WantedGenerator, WantedKey, WantedKind
+from eso_wire.messages.kinds import KindRole
+from eso_wire.messages.names import KindId, ObjectRef
+from kubebase.meta import ObjectKey
+
+_CONFIG_API_VERSION = {KindRole.STORE: STORE_CONFIG_API_VERSION, KindRole.GENERATOR: GENERATOR_CONFIG_API_VERSION}
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """The configuration of the backend, and the kind that a provider must serve for it.
+
+    `spec` is None if it is in the namespace of the caller and there is no caller: in the validation of a cluster-scoped
+    store.
+    """
+
+    ref: ObjectRef
+    wanted: Wanted
+    rule: ReferenceRule
+    spec: dict[str, Any] | None = field(repr=False)
+
+
+def configure(store: Referent, caller: ObjectRef, snapshot: ClusterView) -> Configuration:
+    """Return the configuration of a store for one caller."""
+    match store.source:
+        case Bridged(key=key, block=block):
+            return Configuration(store.ref, WantedKey(key), _rule(store), block)
+        case Owned() as owned if store.form is Form.V1_GENERATOR:
+            return Configuration(owned.ref, WantedGenerator(owned.kind), ReferenceRule.IGNORE_EXPLICIT, owned.spec)
+        case Owned() as owned:
+            return Configuration(owned.ref, WantedKind(store.role, owned.kind, store.scope), _rule(store), owned.spec)
+        case ProviderConfig() as config:
+            return _configured(store, config, caller, snapshot)
+        case _:
+            assert_never(store.source)
+
+
+def _rule(store: Referent) -> ReferenceRule:
+    """Return the rule for a configuration that is part of the store object."""
+    return ReferenceRule.OWN_NAMESPACE if store.namespaced else ReferenceRule.EXPLICIT_OR_AUTH
+
+
+def _configured(store: Referent, config: ProviderConfig, caller: ObjectRef, snapshot: ClusterView) -> Configuration:
+    if problems := provider_config_problems(config, _path(store)):
+        raise _invalid(store, "; ".join(f"{problem.path}: {problem.message}" for problem in problems))
+    if config.inline is not None:
+        return _inline(store, config.inline)
+    if config.provider_ref is None:
+        raise AssertionError("a configuration without problems has a reference or is inline")
+    return _referenced(store, config.provider_ref, caller, snapshot)
+
+
+def _inline(store: Referent, inline: InlineConfig) -> Configuration:
+    if not store.namespaced and store.behaviour.auth_scope is AuthScope.PROVIDER_NAMESPACE:
+        raise ResolutionError(
+            Reason.CONFIG_NAMESPACE_REQUIRED,
+            f"{store}: an inline configuration has no namespace to take credentials from: set authenticationScope to"
+            " ManifestNamespace, or name an object with providerRef",
+            subject=store.ref,
+        )
+    kind = _config_kind(store, inline.api_version, inline.kind)
+    return Configuration(store.ref, WantedKind(store.role, kind), _rule(store), inline.spec)
+
+
+def _referenced(store: Referent, ref: ProviderRef, caller: ObjectRef, snapshot: ClusterView) -> Configuration:
+    kind = _config_kind(store, ref.api_version, ref.kind)
+    key = ObjectKey(_namespace(store, ref, caller), ref.name)
+    _check_kind(store, kind, snapshot)
+    if not key.namespace:
+        return Configuration(named(kind, key), WantedKind(store.role, kind), ReferenceRule.OWN_NAMESPACE, None)
+    obj = snapshot.objects.get(kind, key)
+    if obj is None:
+        raise ResolutionError(
+            Reason.CONFIG_NOT_FOUND,
+            f"{store} names {ref.kind} {key}, which does not exist: create it, or correct {_path(store)}.providerRef",
+            subject=named(kind, key),
+        )
+    found = identity(kind, obj)
+    spec = plain(obj, found).get("spec", {})
+    if not isinstance(spec, dict):
+        raise _invalid(store, f"the spec of {ref.kind} {key} must be an object")
+    # Its author has rights in that namespace only, so its references must stay in the namespace of credentials.
+    return Configuration(found, WantedKind(store.role, kind), ReferenceRule.OWN_NAMESPACE, spec)
+
+
+def _config_kind(store: Referent, api_version: str, kind: str) -> KindId:
+    found = parse_kind(api_version or _CONFIG_API_VERSION[store.role], kind)
+    if is_built_in(found) or is_ours(found):
+        raise _invalid(store, f"{found} is no kind of a provider: set apiVersion and kind of its configuration")
+    return found
+
+
+def _namespace(store: Referent, ref: ProviderRef, caller: ObjectRef) -> str:
+    if store.namespaced:
+        if ref.namespace not in ("", store.ref.namespace):
+            raise ResolutionError(
+                Reason.CROSS_NAMESPACE,
+                f"{store} names {ref.kind} {ref.name} in namespace {ref.namespace}; a namespaced object may only use"
+                f" its own namespace {store.ref.namespace}",
+                subject=store.ref,
+            )
+        return store.ref.namespace
+    if store.behaviour.auth_scope is AuthScope.PROVIDER_NAMESPACE and not ref.namespace:
+        raise ResolutionError(
+            Reason.CONFIG_NAMESPACE_REQUIRED,
+            f"{store}: {_path(store)}.providerRef needs a namespace, because credentials come from it; or set"
+            " authenticationScope to ManifestNamespace",
+            subject=store.ref,
+        )
+    return ref.namespace or caller.namespace
+
+
+def _check_kind(store: Referent, kind: KindId, snapshot: ClusterView) -> None:
+    match snapshot.objects.scope(kind):
+        case Scope.NAMESPACED:
+            return
+        case Scope.CLUSTER:
+            # It has conditions of its own, which a store in front of it must not bypass.
+            raise _invalid(store, f"{kind.kind} is cluster-scoped: refer to it directly, or name a namespaced kind")
+        case None:
+            raise ResolutionError(
+                Reason.UNKNOWN_KIND,
+                f"{store} names a {kind}, which is no kind the operator knows: install the provider it belongs to with"
+                f" its CustomResourceDefinitions, or correct {_path(store)}.providerRef",
+                subject=store.ref,
+                unwatched=kind,
+            )
+        case other:
+            assert_never(other)
+
+
+def _path(store: Referent) -> str:
+    match store.form:
+        case Form.V1_PLUGIN:
+            return "spec.provider.plugin"
+        case Form.PROVIDER:
+            return "spec"
+        case _:
+            return "spec.providerConfig"
+
+
+def _invalid(store: Referent, problem: str) -> ResolutionError:
+    return ResolutionError(Reason.INVALID_CONFIG, f"{store}: {problem}", subject=store.ref)

@@ -1,0 +1,313 @@
+"""The Secrets, ConfigMaps and service accounts that a configuration refers to; decided before any of them is read.
+
+The handshake of the provider says where references are in the configuration. `ReferenceRule` says which namespaces they
+may name:
+
+| rule | reference names a namespace | reference names none |
+|---|---|---|
+| own namespace | must be the namespace of credentials | namespace of credentials |
+| explicit, else auth namespace | that one | namespace of credentials |
+| always auth namespace | ignored | namespace of credentials |
+
+References to CA bundles are stricter: an object that may name namespaces must name one, and any other object must not
+name a foreign one.
+
+Some kinds may only read Secrets with a certain label (`SECRET_TYPES`). The operator enforces that, not the provider: it
+protects Secrets from users who may create such objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, assert_never
+
+import msgspec
+
+from eso_api.references import GENERATORS_GROUP
+from eso_api.v2.owned import GENERATOR_CONFIG_GROUP, STORE_CONFIG_GROUP
+from eso_operator.stores.resolved import Reason, ReferenceRule, ResolutionError, ResolvedStore
+from eso_wire import pointers
+from eso_wire.messages.kinds import AudienceRule, AudienceSource, ConfigDelivery, CredentialKind, CredentialPath
+from kubebase.meta import ObjectKey
+
+MAX_CREDENTIALS: Final = 256
+
+SECRET_TYPES: Final = {
+    (GENERATORS_GROUP, "Webhook"): "webhook",
+    (GENERATOR_CONFIG_GROUP, "Webhook"): "webhook",
+    (STORE_CONFIG_GROUP, "Webhook"): "webhook",
+    (STORE_CONFIG_GROUP, "ClusterWebhook"): "webhook",
+}
+"""The required label value of a Secret, by the kind that refers to it: a webhook can send the value to any address."""
+_V1_SECRET_TYPES: Final = {"webhook": "webhook"}
+"""The same for v1 stores, by the key of their block."""
+MIN_LIFETIME: Final = 600
+MAX_LIFETIME: Final = 24 * 3600
+"""Bounds of token lifetimes in seconds. API servers refuse less than ten minutes."""
+
+
+@dataclass(frozen=True, slots=True)
+class SecretKey:
+    """One key of a Secret."""
+
+    pointer: str
+    object: ObjectKey
+    key: str
+    type: str = ""
+    """The required value of its label `SECRET_TYPE_LABEL`; empty for any Secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class WholeSecret:
+    pointer: str
+    object: ObjectKey
+    type: str = ""
+    """As of `SecretKey`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigMapKey:
+    """One key of a ConfigMap's `data`."""
+
+    pointer: str
+    object: ObjectKey
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class FromAnnotation:
+    """Audiences from an annotation of the service account; known once the account is read."""
+
+    names: tuple[str, ...]
+    suffix: str
+    otherwise: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AccountToken:
+    """A token of a service account."""
+
+    pointer: str
+    object: ObjectKey
+    audiences: tuple[str | FromAnnotation, ...]
+    lifetime: int = 0
+    """Seconds that the token should live; 0 leaves it to the reader."""
+
+
+Read = SecretKey | WholeSecret | ConfigMapKey | AccountToken
+
+
+def reads_of(resolved: ResolvedStore) -> tuple[Read, ...]:
+    """Return every reference in the configuration once, in the order of the handshake's paths."""
+    if resolved.config.spec is None:
+        if resolved.config.delivery is ConfigDelivery.INLINE:
+            raise referent(resolved, "its configuration")
+        return ()
+    spec = msgspec.json.decode(resolved.config.spec)
+    reads: dict[str, Read] = {}
+    for path, places in _places(resolved, spec):
+        for pointer, reference in places:
+            if path.kind is CredentialKind.CA_PROVIDER and _has_bundle(spec, pointer):
+                continue  # an inline caBundle wins
+            if pointer not in reads:
+                reads[pointer] = _read(resolved, path, pointer, reference, spec)
+            if len(reads) > MAX_CREDENTIALS:
+                raise _invalid(resolved, f"has more than {MAX_CREDENTIALS} references to credentials")
+    return tuple(reads.values())
+
+
+def _places(resolved: ResolvedStore, spec: Any) -> Iterator[tuple[CredentialPath, list[pointers.Place]]]:
+    """Yield each path of the handshake with the references that it matches."""
+    paths = resolved.config.credentials
+    try:
+        yield from zip(paths, pointers.expand(spec, [path.pattern for path in paths]), strict=True)
+    except pointers.TooLargeError as problem:
+        raise _invalid(resolved, f"is too large to look for references to credentials in it: {problem}") from None
+
+
+def referent(resolved: ResolvedStore, what: str) -> ResolutionError:
+    """Return the error for a validation without a caller: the credentials are in the caller's namespace."""
+    return ResolutionError(
+        Reason.REFERENT_AUTH,
+        f"{resolved.store.kind} {resolved.store.name} takes {what} from the namespace of its user; it is checked when"
+        " it is used",
+        subject=resolved.store,
+    )
+
+
+def _read(resolved: ResolvedStore, path: CredentialPath, pointer: str, reference: Any, spec: Any) -> Read:
+    name = _text(resolved, pointer, reference, "name")
+    match path.kind:
+        case CredentialKind.SECRET_KEY:
+            place = ObjectKey(_namespace(resolved, pointer, reference), name)
+            return SecretKey(pointer, place, _key(resolved, path, pointer, reference), _type(resolved))
+        case CredentialKind.CONFIG_MAP_KEY:
+            place = ObjectKey(_namespace(resolved, pointer, reference), name)
+            return ConfigMapKey(pointer, place, _key(resolved, path, pointer, reference))
+        case CredentialKind.OBJECT_KEY:
+            place = ObjectKey(_namespace(resolved, pointer, reference), name)
+            return _of_kind(resolved, pointer, reference, place, "kind")
+        case CredentialKind.WHOLE_SECRET:
+            return WholeSecret(pointer, ObjectKey(_namespace(resolved, pointer, reference), name), _type(resolved))
+        case CredentialKind.SERVICE_ACCOUNT:
+            place = ObjectKey(_namespace(resolved, pointer, reference), name)
+            audiences = _audiences(resolved, path, pointer, reference, spec)
+            return AccountToken(pointer, place, audiences, _lifetime(resolved, path, pointer, spec))
+        case CredentialKind.CA_PROVIDER:
+            place = ObjectKey(_ca_namespace(resolved, pointer, reference), name)
+            return _of_kind(resolved, pointer, reference, place, "type")
+        case _:
+            assert_never(path.kind)
+
+
+def _of_kind(
+    resolved: ResolvedStore, pointer: str, reference: dict[str, Any], place: ObjectKey, field: str
+) -> SecretKey | ConfigMapKey:
+    """Return the read of a reference whose `field` says whether it names a Secret or a ConfigMap."""
+    key = _text(resolved, pointer, reference, "key")
+    match reference.get(field):
+        case "ConfigMap":
+            return ConfigMapKey(pointer, place, key)
+        case "Secret":
+            return SecretKey(pointer, place, key)
+        case _:
+            raise _invalid(resolved, f"{pointer}/{field} must be Secret or ConfigMap")
+
+
+def _type(resolved: ResolvedStore) -> str:
+    """Return the required label value of a Secret; for a v1 block its key counts, not the kind that serves it."""
+    return SECRET_TYPES.get((resolved.config.kind.group, resolved.config.kind.kind)) or _V1_SECRET_TYPES.get(
+        resolved.config.v1_key, ""
+    )
+
+
+def _key(resolved: ResolvedStore, path: CredentialPath, pointer: str, reference: dict[str, Any]) -> str:
+    if path.default_key and not reference.get("key"):
+        return path.default_key
+    return _text(resolved, pointer, reference, "key")
+
+
+def _namespace(resolved: ResolvedStore, pointer: str, reference: dict[str, Any]) -> str:
+    said = reference.get("namespace") or ""
+    match resolved.config.rule:
+        case ReferenceRule.OWN_NAMESPACE:
+            _check_own(resolved, pointer, said)
+            namespace = resolved.auth_namespace
+        case ReferenceRule.EXPLICIT_OR_AUTH:
+            namespace = said or resolved.auth_namespace
+        case ReferenceRule.IGNORE_EXPLICIT:
+            namespace = resolved.auth_namespace
+        case other:
+            assert_never(other)
+    if not namespace:
+        raise referent(resolved, pointer)
+    return str(namespace)
+
+
+def _ca_namespace(resolved: ResolvedStore, pointer: str, reference: dict[str, Any]) -> str:
+    said = reference.get("namespace") or ""
+    if resolved.config.rule is not ReferenceRule.EXPLICIT_OR_AUTH:
+        _check_own(resolved, pointer, said)
+        return _namespace(resolved, pointer, reference)
+    if not said:
+        raise _invalid(resolved, f"{pointer} must name the namespace of the CA bundle")
+    return str(said)
+
+
+def _check_own(resolved: ResolvedStore, pointer: str, said: str) -> None:
+    if said not in ("", resolved.auth_namespace):
+        raise ResolutionError(
+            Reason.CROSS_NAMESPACE,
+            f"{_shown(resolved)}: {pointer} names namespace {said}; credentials may only come from"
+            f" {resolved.auth_namespace or 'the namespace of its user'}",
+            subject=resolved.config.ref,
+        )
+
+
+def _has_bundle(spec: Any, pointer: str) -> bool:
+    holder = pointers.at(spec, pointers.parent(pointer))
+    return isinstance(holder, dict) and bool(holder.get("caBundle"))
+
+
+def _text(resolved: ResolvedStore, pointer: str, reference: Any, field: str) -> str:
+    value = reference.get(field) if isinstance(reference, dict) else None
+    if not isinstance(value, str) or not value:
+        raise _invalid(resolved, f"{pointer} needs a {field}")
+    if not isinstance(reference.get("namespace") or "", str):
+        raise _invalid(resolved, f"{pointer}/namespace must be a string")
+    return value
+
+
+def _audiences(
+    resolved: ResolvedStore, path: CredentialPath, pointer: str, reference: dict[str, Any], spec: Any
+) -> tuple[str | FromAnnotation, ...]:
+    """Return the audiences by the provider's rules; without rules, those of the provider, then of the reference."""
+    said = _texts(resolved, f"{pointer}/audiences", reference.get("audiences"))
+    if not path.audience_rules:
+        return tuple(dict.fromkeys((*path.audiences, *said)))
+    found: list[str | FromAnnotation] = []
+    for rule in path.audience_rules:
+        match rule.source:
+            case AudienceSource.ANNOTATION:
+                found.append(FromAnnotation(rule.names, rule.suffix, rule.otherwise))
+            case AudienceSource.TEXT:
+                found += _filled(rule, rule.names)
+            case AudienceSource.SPEC:
+                found += _filled(rule, _in_spec(resolved, rule, pointer, spec))
+            case AudienceSource.REFERENCE:
+                found += _filled(rule, said)
+            case AudienceSource.STORE:
+                found += _filled(rule, (_store_audience(resolved),))
+            case None:
+                raise _invalid(
+                    resolved,
+                    f"{pointer} needs a token whose audiences this operator cannot compute: upgrade it",
+                )
+            case _:
+                assert_never(rule.source)
+    return tuple(dict.fromkeys(found))
+
+
+def _filled(rule: AudienceRule, names: Sequence[str]) -> list[str]:
+    return [f"{name}{rule.suffix}" for name in names if name] or list(rule.otherwise)
+
+
+def _in_spec(resolved: ResolvedStore, rule: AudienceRule, pointer: str, spec: Any) -> tuple[str, ...]:
+    """Return the audiences at the first pointer of the rule that has a value in the configuration."""
+    for name in rule.names:
+        place = pointers.relative(pointer, name)
+        if place is not None and (said := pointers.at(spec, place)):
+            return _texts(resolved, place, [said] if isinstance(said, str) else said)
+    return ()
+
+
+def _store_audience(resolved: ResolvedStore) -> str:
+    store = resolved.store
+    return f"secretStore:{store.namespace}:{store.name}" if store.namespace else f"clusterSecretStore:{store.name}"
+
+
+def _texts(resolved: ResolvedStore, pointer: str, said: Any) -> tuple[str, ...]:
+    said = said or []
+    if not isinstance(said, list) or not all(isinstance(each, str) for each in said):
+        raise _invalid(resolved, f"{pointer} must be a list of strings")
+    return tuple(said)
+
+
+def _lifetime(resolved: ResolvedStore, path: CredentialPath, pointer: str, spec: Any) -> int:
+    place = pointers.relative(pointer, path.lifetime_pointer) if path.lifetime_pointer else None
+    said = pointers.at(spec, place) if place is not None else None
+    if said is None:
+        return path.lifetime_seconds
+    if isinstance(said, bool) or not isinstance(said, int):
+        raise _invalid(resolved, f"{place} must be a number of seconds")
+    return min(max(said, MIN_LIFETIME), MAX_LIFETIME)
+
+
+def _invalid(resolved: ResolvedStore, problem: str) -> ResolutionError:
+    return ResolutionError(Reason.INVALID_CONFIG, f"{_shown(resolved)}: {problem}", subject=resolved.config.ref)
+
+
+def _shown(resolved: ResolvedStore) -> str:
+    ref = resolved.config.ref
+    return f"{ref.kind} {ref.namespace}/{ref.name}" if ref.namespace else f"{ref.kind} {ref.name}"
