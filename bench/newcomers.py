@@ -16,7 +16,7 @@ from itertools import count
 
 from stage import CORE, ES, Stage, is_ready
 
-from kubebase.backoff import Backoff
+from kubebase.backoff import ExponentialBackoff
 from kubebase.clock import SystemClock
 from kubebase.meta import JsonObject, ObjectKey, Resource, key_of, raw
 from kuberun import config
@@ -36,7 +36,7 @@ LABELS = {"bench": "newcomer"}
 CONFIG_MAPS = raw(Resource("", "v1", "configmaps", "ConfigMap"))
 
 _NUMBERS = count()
-_WATCH = WatchSettings(backoff=Backoff(first=0.05, cap=0.1))
+_WATCH = WatchSettings(backoff=ExponentialBackoff(first=0.05, cap=0.1))
 
 Make = Callable[[int], JsonObject]
 

@@ -28,7 +28,7 @@ from eso_operator.testing.clusters import NotedReads
 from eso_operator.testing.operators import LABEL, SERVICES, Bench, install_crds
 from eso_wire.tls import client_id
 from eso_wire.values import ObjectRef
-from kubebase.backoff import Backoff
+from kubebase.backoff import ExponentialBackoff
 from kubebase.meta import Condition, JsonObject
 from kubebase.testing.servers import ApiServer, free_ports
 from kuberun.testing.builders import SECRETS
@@ -38,7 +38,7 @@ STORES = SECRET_STORE_V2.resource()
 SERVICE = "provider-fake"
 PORT = 8080
 COMMAND = (str(Path(sys.executable).parent / "eso-provider-fake"),)
-_QUICK = Backoff(first=0.2, cap=1.0)
+_QUICK = ExponentialBackoff(first=0.2, cap=1.0)
 HASTY = Tempo(
     RuntimeSettings(breaker=BreakerSettings(rest=_QUICK)), DirectorySettings(refresh=2.0, again=_QUICK, start=0.0)
 )

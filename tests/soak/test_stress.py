@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kubebase.meta import ObjectKey
-from kuberun.controller import Controller, Outcome
+from kuberun.controller import Controller, Result
 
 OBJECTS = 40
 PEOPLE = 6
@@ -72,7 +72,7 @@ class Exclusive:
         self.runs = 0
         controller._reconcile = self.reconcile
 
-    async def reconcile(self, key: ObjectKey) -> Outcome:
+    async def reconcile(self, key: ObjectKey) -> Result:
         self.runs += 1
         self._running[key] += 1
         if self._running[key] > 1:

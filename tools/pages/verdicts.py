@@ -128,7 +128,7 @@ def _push_secret() -> Facts:
 def _fan_out() -> Facts:
     results = (of_fan_out.Refused("red", "why"), of_fan_out.Failed("blue", "why"))
     fine = of_fan_out.Spread("name", (of_fan_out.Reached("green"), of_fan_out.Left()))
-    _complete(of_fan_out.Result, [*results, *fine.results])
+    _complete(of_fan_out.ChildResult, [*results, *fine.results])
     lacking = (Gaps(names=("grey",)), Gaps(selectors=("field",)), Gaps(nothing_chosen=True))
     came: tuple[of_fan_out.Spread | of_fan_out.Unreadable, ...] = (
         fine,
@@ -174,9 +174,13 @@ def _classes() -> Facts:
     spec = ProviderClassSpec(address="grpc://any.any.svc:8080")
     more = msgspec.structs.replace(spec, serves=[ServedKind(group="example.com", version="v1", kind="Other")])
     unanswered = of_class.Unanswered(CAUSE, "")
-    tried: list[tuple[ProviderClassSpec, of_class.Result]] = [(spec, answered), (more, answered), (spec, unanswered)]
+    tried: list[tuple[ProviderClassSpec, of_class.CheckResult]] = [
+        (spec, answered),
+        (more, answered),
+        (spec, unanswered),
+    ]
     tried.append((spec, replace(unanswered, starts_within=1.0)))
-    _complete(of_class.Result, [result for _, result in tried])
+    _complete(of_class.CheckResult, [result for _, result in tried])
     status = ProviderClassStatus()
     return _said(of_class.report_of(wanted, status, came, now=START, interval=1.0) for wanted, came in tried)
 

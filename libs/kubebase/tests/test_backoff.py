@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubebase.backoff import Backoff
+from kubebase.backoff import ExponentialBackoff
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from kubebase.backoff import Backoff
     ],
 )
 def test_delay_without_jitter(failures: int, expected: float) -> None:
-    backoff = Backoff(first=1, cap=60, jitter=0)
+    backoff = ExponentialBackoff(first=1, cap=60, jitter=0)
 
     assert backoff.delay(failures, lambda: 0.5) == expected
 
@@ -33,7 +33,7 @@ def test_delay_without_jitter(failures: int, expected: float) -> None:
 def test_jitter_only_shortens_and_the_cap_always_holds(
     failures: int, draw: float, jitter: float, factor: float
 ) -> None:
-    backoff = Backoff(first=0.5, cap=30, factor=factor, jitter=jitter)
+    backoff = ExponentialBackoff(first=0.5, cap=30, factor=factor, jitter=jitter)
 
     delay = backoff.delay(failures, lambda: draw)
 
@@ -42,7 +42,7 @@ def test_jitter_only_shortens_and_the_cap_always_holds(
 
 @given(failures=st.integers(1, 200))
 def test_delays_never_shrink_with_more_failures(failures: int) -> None:
-    backoff = Backoff(first=0.3, cap=100, factor=1.7)
+    backoff = ExponentialBackoff(first=0.3, cap=100, factor=1.7)
 
     assert backoff.ceiling(failures) <= backoff.ceiling(failures + 1)
 
@@ -58,7 +58,7 @@ def test_delays_never_shrink_with_more_failures(failures: int) -> None:
 )
 def test_nonsense_settings_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="back-off needs"):
-        Backoff(**wrong)
+        ExponentialBackoff(**wrong)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_nonsense_settings_are_refused(wrong: dict[str, float]) -> None:
     ],
 )
 def test_a_delay_may_grow_beyond_the_cap_on_request(longest: float, expected: float) -> None:
-    backoff = Backoff(first=1, cap=60, jitter=0)
+    backoff = ExponentialBackoff(first=1, cap=60, jitter=0)
 
     assert backoff.up_to(longest).delay(10, lambda: 0.5) == expected
 
@@ -88,7 +88,7 @@ def test_a_delay_may_grow_beyond_the_cap_on_request(longest: float, expected: fl
 def test_a_delay_that_a_server_names_is_kept_and_exceeded_by_half_at_most(
     failures: int, told: float, shortest: float, longest: float
 ) -> None:
-    backoff = Backoff(first=1, cap=60, jitter=0)
+    backoff = ExponentialBackoff(first=1, cap=60, jitter=0)
 
     assert backoff.delay_as_told(failures, lambda: 0.0, told) == shortest
     assert backoff.delay_as_told(failures, lambda: 1.0, told) == longest

@@ -12,7 +12,7 @@ from kubebase.meta import Malformed, Object, ObjectKey, Resource, metadata_of
 from kuberun import config
 from kuberun.cache import Cache
 from kuberun.client import Client
-from kuberun.controller import Controller, Done, Outcome, Retry
+from kuberun.controller import Backoff, Controller, Done, Result
 from kuberun.informer import Informer
 from kuberun.manager import Manager
 from kuberun.transport import AiohttpTransport
@@ -26,12 +26,12 @@ class Labeller:
         self._config_maps = config_maps
         self._client = client
 
-    async def reconcile(self, key: ObjectKey) -> Outcome:
+    async def reconcile(self, key: ObjectKey) -> Result:
         match self._config_maps.get(key):
             case None:
                 return Done()
             case Malformed(error=error):
-                return Retry(error)
+                return Backoff(error)
             case config_map:
                 team = config_map.metadata.annotations.get("example.com/team")
                 if team is not None and config_map.metadata.labels.get("team") != team:

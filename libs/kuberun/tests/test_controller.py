@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager, nullcontext
 import pytest
 from structlog.testing import capture_logs
 
-from kubebase.backoff import Backoff
+from kubebase.backoff import ExponentialBackoff
 from kubebase.meta import Malformed, Object, ObjectKey, meta_of
 from kubebase.testing.clock import VirtualClock
 from kuberun.cache import Cache, Change
-from kuberun.controller import After, Controller, Done, Outcome, Retry, longest_wait, parked
+from kuberun.controller import Backoff, Controller, Done, Requeue, Result, longest_wait, parked
 from kuberun.informer import Informer
 from kuberun.permit import permitted
 from kuberun.testing.source import FakeCollection
@@ -26,12 +26,12 @@ def key(name: str) -> ObjectKey:
 class Recorder:
     """A reconcile that does what the test says and records when it was called."""
 
-    def __init__(self, clock: VirtualClock, *outcomes: Outcome | BaseException) -> None:
+    def __init__(self, clock: VirtualClock, *outcomes: Result | BaseException) -> None:
         self._clock = clock
         self._outcomes = iter(outcomes)
         self.runs: list[tuple[str, float]] = []
 
-    async def reconcile(self, name: ObjectKey) -> Outcome:
+    async def reconcile(self, name: ObjectKey) -> Result:
         self.runs.append((name.name, self._clock.monotonic()))
         outcome = next(self._outcomes, Done())
         if isinstance(outcome, BaseException):
@@ -42,7 +42,7 @@ class Recorder:
 @asynccontextmanager
 async def controlling(
     clock: VirtualClock,
-    reconcile: Callable[[ObjectKey], Awaitable[Outcome]],
+    reconcile: Callable[[ObjectKey], Awaitable[Result]],
     *,
     workers: int = 2,
     deadline: float = 300,
@@ -53,7 +53,7 @@ async def controlling(
         clock=clock,
         workers=workers,
         deadline=deadline,
-        backoff=Backoff(first=1, cap=60, jitter=0),
+        backoff=ExponentialBackoff(first=1, cap=60, jitter=0),
     )
     running = asyncio.ensure_future(controller.run())
     try:
@@ -69,15 +69,15 @@ async def controlling(
     ("outcomes", "times"),
     [
         pytest.param([Done()], [0], id="done: not again"),
-        pytest.param([After(90), Done()], [0, 90], id="after: again when the time has come"),
-        pytest.param([Retry("x"), Retry("x"), Retry("x"), Done()], [0, 1, 3, 7], id="retry: backs off"),
-        pytest.param([Retry("x", retry_after=30), Done()], [0, 30], id="retry: not before it was told"),
-        pytest.param([Retry("x"), After(5), Retry("x"), Done()], [0, 1, 6, 7], id="after: forgets the failures"),
+        pytest.param([Requeue(90), Done()], [0, 90], id="after: again when the time has come"),
+        pytest.param([Backoff("x"), Backoff("x"), Backoff("x"), Done()], [0, 1, 3, 7], id="retry: backs off"),
+        pytest.param([Backoff("x", retry_after=30), Done()], [0, 30], id="retry: not before it was told"),
+        pytest.param([Backoff("x"), Requeue(5), Backoff("x"), Done()], [0, 1, 6, 7], id="after: forgets the failures"),
         pytest.param([ValueError("x"), ValueError("x"), Done()], [0, 1, 3], id="an exception backs off, too"),
         pytest.param([asyncio.CancelledError(), Done()], [0, 1], id="even an unrequested cancellation"),
     ],
 )
-async def test_outcomes(outcomes: list[Outcome | BaseException], times: list[float]) -> None:
+async def test_outcomes(outcomes: list[Result | BaseException], times: list[float]) -> None:
     clock = VirtualClock()
     recorder = Recorder(clock, *outcomes)
 
@@ -90,7 +90,7 @@ async def test_outcomes(outcomes: list[Outcome | BaseException], times: list[flo
 
 async def test_a_changed_spec_starts_with_a_short_back_off_again() -> None:
     clock = VirtualClock()
-    recorder = Recorder(clock, *[Retry("x")] * 6, Done())
+    recorder = Recorder(clock, *[Backoff("x")] * 6, Done())
 
     async with controlling(clock, recorder.reconcile) as controller:
         controller.queue.add(Request(key("a")))
@@ -105,9 +105,9 @@ async def test_a_reconcile_knows_how_long_its_object_waits_if_it_fails() -> None
     clock = VirtualClock()
     waits: list[float] = []
 
-    async def reconcile(_: ObjectKey) -> Outcome:
+    async def reconcile(_: ObjectKey) -> Result:
         waits.append(longest_wait())
-        return Retry("x")
+        return Backoff("x")
 
     async with controlling(clock, reconcile) as controller:
         controller.queue.add(Request(key("a")))
@@ -123,7 +123,7 @@ async def test_a_reconcile_that_runs_when_the_permit_ends_may_change_nothing_mor
     """A suspended leader wakes up in the middle of a reconcile, and another process holds its lease."""
     clock, leading, seen = VirtualClock(), [True], list[bool]()
 
-    async def reconcile(_: ObjectKey) -> Outcome:
+    async def reconcile(_: ObjectKey) -> Result:
         seen.append(permitted())
         leading[0] = False
         seen.append(permitted())
@@ -159,7 +159,7 @@ async def test_a_reconcile_that_returns_no_outcome_is_a_failure_of_that_key_only
     clock = VirtualClock()
     runs = []
 
-    async def forgetful(name: ObjectKey) -> Outcome:
+    async def forgetful(name: ObjectKey) -> Result:
         runs.append(name.name)
         return None  # type: ignore[return-value] # the mistake under test
 
@@ -175,7 +175,7 @@ async def test_a_reconcile_that_takes_too_long_is_cancelled_and_retried() -> Non
     clock = VirtualClock()
     started = []
 
-    async def stuck(_: ObjectKey) -> Outcome:
+    async def stuck(_: ObjectKey) -> Result:
         started.append(clock.monotonic())
         if len(started) == 1:
             await asyncio.Event().wait()
@@ -193,7 +193,7 @@ async def test_as_many_run_at_a_time_as_there_are_workers_and_never_two_of_a_key
     running: list[str] = []
     most = 0
 
-    async def slow(name: ObjectKey) -> Outcome:
+    async def slow(name: ObjectKey) -> Result:
         nonlocal most
         assert name.name not in running
         running.append(name.name)
@@ -217,7 +217,7 @@ async def test_stopping_finishes_what_runs_and_starts_nothing_more() -> None:
     clock = VirtualClock()
     finished = []
 
-    async def slow(name: ObjectKey) -> Outcome:
+    async def slow(name: ObjectKey) -> Result:
         await clock.sleep(10)
         finished.append(name.name)
         return Done()
@@ -238,7 +238,7 @@ async def test_stopping_finishes_what_runs_and_starts_nothing_more() -> None:
 async def test_overdue_keys_are_reported_the_worst_first() -> None:
     clock = VirtualClock()
 
-    async def stuck(_: ObjectKey) -> Outcome:
+    async def stuck(_: ObjectKey) -> Result:
         await asyncio.Event().wait()
         return Done()
 
@@ -260,7 +260,7 @@ async def test_no_key_is_overdue_in_a_long_queue_that_moves() -> None:
     """A liveness probe must not restart an operator that works through 50,000 objects."""
     clock = VirtualClock()
 
-    async def slow(_: ObjectKey) -> Outcome:
+    async def slow(_: ObjectKey) -> Result:
         await clock.sleep(9)
         return Done()
 
@@ -336,12 +336,12 @@ async def test_a_controller_sees_the_effect_of_its_own_writes_and_comes_to_rest(
         def __init__(self, things: Cache[Object]) -> None:
             self._things = things
 
-        async def reconcile(self, name: ObjectKey) -> Outcome:
+        async def reconcile(self, name: ObjectKey) -> Result:
             match self._things.get(name):
                 case None:
                     return Done()
                 case Malformed(error=error):
-                    return Retry(error)
+                    return Backoff(error)
                 case thing if thing.metadata.labels.get("seen") == "true":
                     return Done()
                 case _:
@@ -373,7 +373,7 @@ async def test_a_parked_run_holds_no_worker() -> None:
     silence = asyncio.Event()
     through: list[str] = []
 
-    async def reconcile(name: ObjectKey) -> Outcome:
+    async def reconcile(name: ObjectKey) -> Result:
         if name.namespace == "silent":
             async with parked():
                 await silence.wait()
@@ -392,7 +392,7 @@ async def test_a_parked_run_holds_no_worker() -> None:
 async def test_those_who_come_back_from_waiting_need_a_worker_again() -> None:
     silence, running, most = asyncio.Event(), 0, 0
 
-    async def reconcile(_: ObjectKey) -> Outcome:
+    async def reconcile(_: ObjectKey) -> Result:
         nonlocal running, most
         async with parked():
             await silence.wait()
@@ -412,7 +412,7 @@ async def test_those_who_come_back_from_waiting_need_a_worker_again() -> None:
 
 
 async def test_a_run_that_was_parked_twice_at_a_time_has_one_worker_afterwards() -> None:
-    async def reconcile(_: ObjectKey) -> Outcome:
+    async def reconcile(_: ObjectKey) -> Result:
         async def wait() -> None:
             async with parked():
                 await asyncio.sleep(0)
@@ -432,7 +432,7 @@ async def test_a_run_that_was_parked_twice_at_a_time_has_one_worker_afterwards()
 async def test_a_run_whose_object_is_gone_does_not_wait_any_longer() -> None:
     ended: list[str] = []
 
-    async def reconcile(name: ObjectKey) -> Outcome:
+    async def reconcile(name: ObjectKey) -> Result:
         try:
             async with parked(needless_when_gone=True):
                 await asyncio.Event().wait()
@@ -456,7 +456,7 @@ async def test_a_run_is_not_ended_in_the_middle_of_something_when_its_object_is_
     ended: list[str] = []
     going = asyncio.Event()
 
-    async def reconcile(name: ObjectKey) -> Outcome:
+    async def reconcile(name: ObjectKey) -> Result:
         async with parked() if waits else nullcontext():
             await going.wait()
         ended.append(name.name)

@@ -18,7 +18,7 @@ from kubebase.meta import ObjectKey
 from kubebase.testing.servers import ApiServer
 from kuberun import config
 from kuberun.client import Client
-from kuberun.controller import After, Controller, Outcome
+from kuberun.controller import Controller, Requeue, Result
 from kuberun.leader import LeaderElection, LeaseSettings
 from kuberun.manager import ComponentFailedError, Manager
 from kuberun.testing.contenders import Contenders
@@ -83,9 +83,9 @@ async def test_leadership_passes_on_whatever_happens_to_the_leader_and_never_two
 def contend(kubeconfig: str, namespace: str, journal: str, name: str) -> int:
     file = os.open(journal, os.O_WRONLY | os.O_APPEND)
 
-    async def work(_: ObjectKey) -> Outcome:
+    async def work(_: ObjectKey) -> Result:
         os.write(file, f"{name}\n".encode())
-        return After(TICK)
+        return Requeue(TICK)
 
     async def run() -> None:
         clock = SystemClock()

@@ -20,7 +20,7 @@ from kubebase.meta import ObjectKey
 from kubebase.testing.servers import ApiServer
 from kuberun import config
 from kuberun.client import Client
-from kuberun.controller import After, Controller, Outcome
+from kuberun.controller import Controller, Requeue, Result
 from kuberun.informer import Informer
 from kuberun.leader import LeaseSettings
 from kuberun.manager import ComponentFailedError, Manager
@@ -112,10 +112,10 @@ def work(kubeconfig: str, namespace: str, journal: str, name: str) -> int:
             client, group, ShardSettings(SHARDS, "crew"), clock=clock, identity=name, lease_settings=TIMING
         )
 
-        async def write(key: ObjectKey) -> Outcome:
+        async def write(key: ObjectKey) -> Result:
             if permitted():
                 os.write(file, f"{key} {sharding.term(shard_of(key.namespace, SHARDS))} {name}\n".encode())
-            return After(TICK)
+            return Requeue(TICK)
 
         objects = FakeCollection()
         for key in OBJECTS:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kubebase.meta import Object, ObjectKey
 from kubebase.testing.clock import VirtualClock
-from kuberun.controller import After, Controller, Outcome, Reconcile
+from kuberun.controller import Controller, Reconcile, Requeue, Result
 from kuberun.informer import Informer
 from kuberun.leader import LeaseSettings
 from kuberun.manager import ComponentFailedError, Manager
@@ -76,11 +76,11 @@ class Process:
         self.task = asyncio.ensure_future(self.manager.run())
         self._world = world
 
-    async def _write(self, key: ObjectKey) -> Outcome:
+    async def _write(self, key: ObjectKey) -> Result:
         await self._world.clock.sleep(0.05)
         if permitted():
             self._world.writes.append((self.name, key))
-        return After(1.0)
+        return Requeue(1.0)
 
     def die(self) -> None:
         """Stop without a word, as by SIGKILL."""
@@ -185,11 +185,11 @@ async def test_a_shard_is_released_only_after_its_running_reconciles_ended() -> 
     world = World()
     going = asyncio.Event()
 
-    async def slow(key: ObjectKey) -> Outcome:
+    async def slow(key: ObjectKey) -> Result:
         await going.wait()
         assert permitted()
         world.writes.append(("a", key))
-        return After(1.0)
+        return Requeue(1.0)
 
     async with process(world, "a", reconcile=slow) as a:
         await world.clock.advance(HANDOVER)
@@ -206,13 +206,13 @@ async def test_a_reconcile_that_hangs_is_cancelled_so_that_its_shard_moves() -> 
     world = World()
     cancelled: set[ObjectKey] = set()
 
-    async def hangs(key: ObjectKey) -> Outcome:
+    async def hangs(key: ObjectKey) -> Result:
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
             cancelled.add(key)
             raise
-        return After(1.0)
+        return Requeue(1.0)
 
     async with process(world, "a", reconcile=hangs):
         await world.clock.advance(HANDOVER)

@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 import pytest
 
-from kubebase.backoff import Backoff
+from kubebase.backoff import ExponentialBackoff
 from kubebase.clock import SystemClock
 from kubebase.meta import JsonObject, Kind, Malformed, ObjectKey, ObjectMeta, Page, Resource, key_of, metadata_of, raw
 from kubebase.testing.servers import ApiServer
@@ -43,7 +43,7 @@ SETTINGS = WatchSettings(
     request_timeout=5,
     stream_seconds=4,
     inactivity=2,
-    backoff=Backoff(first=0.05, cap=0.5, jitter=0.5),
+    backoff=ExponentialBackoff(first=0.05, cap=0.5, jitter=0.5),
 )
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from kubebase.backoff import Backoff
+from kubebase.backoff import ExponentialBackoff
 from kubebase.meta import ObjectKey
 from kubebase.testing.clock import VirtualClock
 from kuberun.lazyheap import LazyHeap
@@ -25,7 +25,7 @@ def request(name: str, lane: Lane = Lane.EVENT, reason: str = "") -> Request:
 
 
 def queue_on(clock: VirtualClock) -> WorkQueue:
-    return WorkQueue(clock, backoff=Backoff(first=1, cap=60, jitter=0), draw=lambda: 0.0)
+    return WorkQueue(clock, backoff=ExponentialBackoff(first=1, cap=60, jitter=0), draw=lambda: 0.0)
 
 
 async def served(queue: WorkQueue, count: int) -> list[str]:
@@ -295,7 +295,7 @@ async def test_retries_back_off_for_each_key_on_its_own_until_it_is_forgotten() 
 
 async def test_a_retry_of_one_key_may_back_off_beyond_the_cap_of_the_queue() -> None:
     clock = VirtualClock()
-    queue = WorkQueue(clock, backoff=Backoff(first=1, cap=2, jitter=0))
+    queue = WorkQueue(clock, backoff=ExponentialBackoff(first=1, cap=2, jitter=0))
 
     patient = await failing(queue, clock, "a", 5, longest=10)
     plain = await failing(queue, clock, "b", 3)

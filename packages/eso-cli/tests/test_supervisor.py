@@ -13,10 +13,10 @@ import pytest
 from eso_cli import supervisor
 from eso_cli.loglines import LogLines
 from eso_cli.supervisor import Component, supervised
-from kubebase.backoff import Backoff
+from kubebase.backoff import ExponentialBackoff
 from kubebase.clock import SystemClock
 
-QUICK = Backoff(first=0.01, cap=0.02)
+QUICK = ExponentialBackoff(first=0.01, cap=0.02)
 SECONDS = 20.0
 
 

@@ -22,7 +22,7 @@ _LATER: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Backoff:
+class ExponentialBackoff:
     """`first` seconds after the first failure, then `factor` times more each time, never above `cap`.
 
     `jitter` is the random share of each delay: the delay lies in [(1 - jitter) * d, d]. So the cap holds, and clients
@@ -38,7 +38,7 @@ class Backoff:
         if not (0 < self.first <= self.cap and self.factor >= 1 and 0 <= self.jitter <= 1):
             raise ValueError(f"back-off needs 0 < first <= cap, factor >= 1 and jitter in [0, 1], not {self}")
 
-    def up_to(self, longest: float) -> Backoff:
+    def up_to(self, longest: float) -> ExponentialBackoff:
         """Return this back-off with its cap raised to `longest` seconds if that is higher."""
         return _with_cap(self, longest) if longest > self.cap else self
 
@@ -67,6 +67,6 @@ class Backoff:
 
 
 @lru_cache(maxsize=128)
-def _with_cap(backoff: Backoff, cap: float) -> Backoff:
+def _with_cap(backoff: ExponentialBackoff, cap: float) -> ExponentialBackoff:
     """Return the back-off with another cap. Cached: each reconcile asks, and most objects have the same interval."""
     return replace(backoff, cap=cap)

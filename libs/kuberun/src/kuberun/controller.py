@@ -12,7 +12,7 @@ queued, nor for those that are running.
 A reconcile that waits for another system does so in `async with parked():` and frees its worker meanwhile. If its
 object is deleted during such a wait, and the run only waits to read something, the run is cancelled.
 
-A reconcile that raises, or that exceeds its deadline, backs off like one that returns `Retry`: it never ends the
+A reconcile that raises, or that exceeds its deadline, backs off like one that returns `Backoff`: it never ends the
 process. Logs name the exception's type and place, never its text, which may contain secrets.
 """
 
@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Final, Protocol, TypeVar, assert_never
 
-from kubebase.backoff import Backoff, Random, system_random
+from kubebase.backoff import ExponentialBackoff, Random, system_random
 from kubebase.clock import Clock
 from kubebase.deadline import Deadline
 from kubebase.fairness import FairSlots
@@ -68,7 +68,7 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class After:
+class Requeue:
     """The object is in order; reconcile it again after `delay` seconds."""
 
     delay: float
@@ -77,7 +77,7 @@ class After:
 
 
 @dataclass(frozen=True, slots=True)
-class Retry:
+class Backoff:
     """The reconcile failed; retry after a back-off, and not before `retry_after` seconds. The reason holds no values.
 
     `longest` lets the back-off of this object grow beyond the controller's cap, for objects that are rarely worth a
@@ -90,7 +90,7 @@ class Retry:
 
 
 def longest_wait(longest: float = 0.0) -> float:
-    """Inside a reconcile: return the longest delay until the next run if this one ends in `Retry(longest=longest)`."""
+    """Inside a reconcile: return the longest delay until the next run if it ends in `Backoff(longest=longest)`."""
     wait = _LONGEST_WAIT.get(None)
     return 0.0 if wait is None else wait(longest)
 
@@ -112,8 +112,8 @@ def detached() -> Context:
     return context
 
 
-Outcome = Done | After | Retry
-Reconcile = Callable[[ObjectKey], Awaitable[Outcome]]
+Result = Done | Requeue | Backoff
+Reconcile = Callable[[ObjectKey], Awaitable[Result]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +245,7 @@ class Controller:
         clock: Clock,
         workers: int = 4,
         deadline: float = 300.0,
-        backoff: Backoff | None = None,
+        backoff: ExponentialBackoff | None = None,
         draw: Random = system_random,
         turns: Turns | None = None,
     ) -> None:
@@ -400,9 +400,9 @@ class Controller:
             this.end()
             self.queue.done(request.key)
 
-    async def _outcome(self, request: Request, permitted: Permit) -> Outcome:
+    async def _outcome(self, request: Request, permitted: Permit) -> Result:
         if not permitted():
-            return Retry("this process may not work at the moment")
+            return Backoff("this process may not work at the moment")
         self._log.debug("reconcile starts", reason=request.reason, lane=request.lane.name)
         if request.lane <= Lane.SPEC_CHANGE:
             self.queue.forget(request.key)  # earlier failures were of another spec
@@ -418,16 +418,16 @@ class Controller:
             self._log.error(
                 "reconcile failed", error=type(error).__name__, place=place_of(error), late=deadline.expired
             )
-            return Retry("it took too long" if deadline.expired else "it failed unexpectedly")
+            return Backoff("it took too long" if deadline.expired else "it failed unexpectedly")
 
-    def _conclude(self, request: Request, outcome: Outcome) -> None:
+    def _conclude(self, request: Request, outcome: Result) -> None:
         match outcome:
             case Done():
                 self.queue.forget(request.key)
-            case After(delay=delay, reason=reason, lane=lane):
+            case Requeue(delay=delay, reason=reason, lane=lane):
                 self.queue.forget(request.key)
                 self.queue.add(Request(request.key, reason, lane), after=delay)
-            case Retry(reason=reason, retry_after=retry_after, longest=longest):
+            case Backoff(reason=reason, retry_after=retry_after, longest=longest):
                 again = Request(request.key, reason, request.lane)
                 delay = self.queue.retry(again, at_least=retry_after, longest=longest)
                 self._log.info("reconcile will be retried", reason=reason, delay=round(delay, 3))
@@ -472,10 +472,10 @@ def place_of(error: BaseException) -> str:
     return f"{PurePath(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
 
 
-def _checked(outcome: object) -> Outcome:
-    if isinstance(outcome, Done | After | Retry):
+def _checked(outcome: object) -> Result:
+    if isinstance(outcome, Done | Requeue | Backoff):
         return outcome
-    raise TypeError("a reconcile returns Done, After or Retry")
+    raise TypeError("a reconcile returns Done, Requeue or Backoff")
 
 
 def _being_cancelled() -> bool:

@@ -27,7 +27,7 @@ from typing import Any, Generic, NoReturn, Protocol, TypeVar, assert_never
 
 import msgspec
 
-from kubebase.backoff import Backoff, Random, system_random
+from kubebase.backoff import ExponentialBackoff, Random, system_random
 from kubebase.clock import Clock
 from kubebase.deadline import Deadline
 from kubebase.meta import Malformed, ObjectKey, Page, key_of, version_of
@@ -377,7 +377,7 @@ def _named(signal: Changed[T] | Removed[T]) -> Signal[T]:
 # --- the loop --------------------------------------------------------------------------------------------------------
 
 
-_BACKOFF = Backoff(first=0.8, cap=30.0, jitter=0.5)
+_BACKOFF = ExponentialBackoff(first=0.8, cap=30.0, jitter=0.5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,7 +389,7 @@ class WatchSettings:
     """The server ends a stream after one to two times this many seconds."""
     inactivity: float = 150.0
     """Seconds of silence after which a stream counts as dead. Servers send a bookmark about once a minute."""
-    backoff: Backoff = _BACKOFF
+    backoff: ExponentialBackoff = _BACKOFF
     spread: float = 0.0
     """Seconds over which a watch spreads its request after another one said that the server answers again."""
 

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Protocol
 
-from kubebase.backoff import Backoff, Random, system_random
+from kubebase.backoff import ExponentialBackoff, Random, system_random
 from kubebase.clock import Clock
 from kubebase.deadline import happens_within
 from kubebase.fairness import Shares
@@ -110,11 +110,16 @@ class _Failures:
 
 class WorkQueue:
     def __init__(
-        self, clock: Clock, *, backoff: Backoff | None = None, draw: Random = system_random, places: int = PLACES
+        self,
+        clock: Clock,
+        *,
+        backoff: ExponentialBackoff | None = None,
+        draw: Random = system_random,
+        places: int = PLACES,
     ) -> None:
         self._clock = clock
         self._places = Shares(places)
-        self._backoff = backoff or Backoff()
+        self._backoff = backoff or ExponentialBackoff()
         self._draw = draw
         self._waiting: dict[ObjectKey, _Waiting] = {}
         self._lanes = {lane: FairLane() for lane in Lane}

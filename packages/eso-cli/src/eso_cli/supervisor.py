@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from kubebase.backoff import Backoff, system_random
+from kubebase.backoff import ExponentialBackoff, system_random
 from kubebase.children import bound_to_parent
 from kubebase.clock import Clock
 
@@ -47,14 +47,14 @@ class Component:
 
 @asynccontextmanager
 async def supervised(
-    components: Sequence[Component], clock: Clock, log: Log, *, backoff: Backoff | None = None
+    components: Sequence[Component], clock: Clock, log: Log, *, backoff: ExponentialBackoff | None = None
 ) -> AsyncIterator[Callable[[Component], None]]:
     """Keep the components running while the block lasts; the yielded function adds another one."""
     tasks: list[asyncio.Task[None]] = []
     async with asyncio.TaskGroup() as group:
 
         def start(component: Component) -> None:
-            keeper = _Keeper(component, clock, log, backoff or Backoff(first=0.5, cap=30.0))
+            keeper = _Keeper(component, clock, log, backoff or ExponentialBackoff(first=0.5, cap=30.0))
             tasks.append(group.create_task(keeper.run()))
 
         for component in components:
@@ -69,7 +69,7 @@ async def supervised(
 class _Keeper:
     """Runs one component, reports how it exited, and runs it again."""
 
-    def __init__(self, component: Component, clock: Clock, log: Log, backoff: Backoff) -> None:
+    def __init__(self, component: Component, clock: Clock, log: Log, backoff: ExponentialBackoff) -> None:
         self._component = component
         self._clock = clock
         self._log = log

@@ -13,7 +13,7 @@ from kubebase.meta import Malformed, ObjectKey, ObjectMeta
 from kubebase.testing.clock import VirtualClock
 from kuberun.cache import Cache
 from kuberun.client import Client
-from kuberun.controller import Done, Retry
+from kuberun.controller import Backoff, Done
 from kuberun.errors import ServiceUnavailable
 from kuberun.requests import Request
 from kuberun.watch import Applied
@@ -63,6 +63,6 @@ async def test_an_outage_forgets_neither_of_two_objects_of_one_name() -> None:
     server.away = False
     after = await misfits.reconcile(KEY)
 
-    assert isinstance(during, Retry)
+    assert isinstance(during, Backoff)
     assert after == Done()
     assert recorder.kinds == {"ExternalSecret", "PushSecret"}

@@ -16,7 +16,7 @@ from eso_operator.testing.boundstores import TLS, bound_store, endpoint, wanted
 from eso_operator.testing.gateways import LoopbackGateway
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.status import TransportError
-from kubebase.backoff import Backoff
+from kubebase.backoff import ExponentialBackoff
 from kubebase.testing.clock import VirtualClock
 
 ONCE = CallPolicy(gated=False, max_retries=0)
@@ -183,7 +183,7 @@ async def test_failures_to_answer_count(failure: ProviderError) -> None:
 
 async def test_many_calls_that_fail_together_count_as_one_outage() -> None:
     clock = VirtualClock()
-    breaker = Breaker(clock, BreakerSettings(threshold=2, rest=Backoff(first=2, cap=100)), lambda: 0.0)
+    breaker = Breaker(clock, BreakerSettings(threshold=2, rest=ExponentialBackoff(first=2, cap=100)), lambda: 0.0)
 
     for _ in range(50):
         breaker.failed(TransportError("refused"), Admission.OPEN)

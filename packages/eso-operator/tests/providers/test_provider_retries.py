@@ -26,7 +26,7 @@ from eso_wire.values import (
     PushItem,
     RemoteRef,
 )
-from kubebase.backoff import Backoff
+from kubebase.backoff import ExponentialBackoff
 
 TWICE = CallPolicy(gated=False, max_retries=2, retry_interval=1.0)
 PUSH = (PushItem("x", RemoteRef("x"), SecretBytes(b"pushed")),)
@@ -342,6 +342,6 @@ async def test_a_try_takes_no_longer_than_the_provider_allows(loop: LoopbackGate
 def test_a_slow_backend_is_retried_only_if_enough_time_is_left(
     reason: ErrorReason, left: float, *, again: bool
 ) -> None:
-    plan = RetryPlan(3, Backoff(first=0.1, cap=0.1))
+    plan = RetryPlan(3, ExponentialBackoff(first=0.1, cap=0.1))
 
     assert (plan.pause(error(reason), 1, left=left, draw=lambda: 0.0) is not None) == again

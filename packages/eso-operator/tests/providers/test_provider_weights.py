@@ -9,7 +9,7 @@ import pytest
 from eso_operator.providers.protection.weights import MIB, Hold, Weights, current_hold
 from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.meta import ObjectKey
-from kuberun.controller import Done, Outcome
+from kuberun.controller import Done, Result
 
 
 def test_an_object_that_reads_too_much_gets_an_error() -> None:
@@ -70,7 +70,7 @@ async def test_the_reads_of_a_reconcile_are_its_own() -> None:
     weights = Weights()
     seen: list[int] = []
 
-    async def reconcile(_: ObjectKey) -> Outcome:
+    async def reconcile(_: ObjectKey) -> Result:
         hold = current_hold()
         assert hold is not None
         hold.add(5)

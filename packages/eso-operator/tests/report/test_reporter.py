@@ -24,14 +24,14 @@ from eso_operator.testing.samples import samples_of
 from kubebase.meta import Condition, ObjectKey
 from kubebase.testing.clock import VirtualClock
 from kuberun.client import Client
-from kuberun.controller import After, Done, Outcome, Retry
+from kuberun.controller import Backoff, Done, Requeue, Result
 from kuberun.errors import ApiError, Conflict, Forbidden, NotFound
 from kuberun.events import EventRecorder, EventType
 from kuberun.requests import Request
 
 SUBJECT = Subject(SECRET_STORE.kind(), Subsystem.SECRET_STORE, name="store", log="looked at", log_key="store")
 KEY = ObjectKey("team", "vault")
-THEN = After(60.0, "look again")
+THEN = Requeue(60.0, "look again")
 NEWS = News(EventType.WARNING, "Broken", "it does not answer")
 
 
@@ -194,17 +194,17 @@ async def test_a_report_about_an_object_is_not_written_to_its_successor(live: Se
 
 REFUSALS = [
     pytest.param(NotFound(404, "NotFound", "gone"), Done(), id="the object is gone"),
-    pytest.param(Conflict(409, "Conflict", "v"), Retry("the store changed meanwhile"), id="another writer wrote"),
+    pytest.param(Conflict(409, "Conflict", "v"), Backoff("the store changed meanwhile"), id="another writer wrote"),
     pytest.param(
         Forbidden(403, "Forbidden", "no"),
-        Retry("status not written: the API server answered Forbidden"),
+        Backoff("status not written: the API server answered Forbidden"),
         id="it may not be written",
     ),
 ]
 
 
 @pytest.mark.parametrize(("refusal", "then"), REFUSALS)
-async def test_a_refused_report_says_nothing_elsewhere(refusal: ApiError, then: Outcome) -> None:
+async def test_a_refused_report_says_nothing_elsewhere(refusal: ApiError, then: Result) -> None:
     desk = Desk()
     desk.server.refusal = refusal
 
@@ -264,7 +264,7 @@ async def test_a_status_that_keeps_colliding_is_left_to_the_next_reconcile(touch
     told = await desk.reporter.tell(store(1), lambda _: Report(says("False"), THEN))
 
     assert isinstance(told.problem, Conflict)
-    assert isinstance(told.then, Retry)
+    assert isinstance(told.then, Backoff)
     assert server.written == []
     assert len(server.asked) <= 10
 

@@ -28,10 +28,10 @@ from eso_sdk.provider import Provider
 from eso_sdk.server import ServeError, ServeOptions, Server, listening, write_ready
 from eso_sdk.tracebacks import seat
 from eso_wire.tls import CERTIFICATE_FILE
-from kubebase.backoff import Backoff, system_random
+from kubebase.backoff import ExponentialBackoff, system_random
 from kubebase.clock import Clock, SystemClock
 
-_RETRIES: Final = Backoff(first=1.0, cap=30.0)
+_RETRIES: Final = ExponentialBackoff(first=1.0, cap=30.0)
 _POLL_SECONDS: Final = 0.5
 
 _log = structlog.get_logger("eso_sdk.sharedserver")

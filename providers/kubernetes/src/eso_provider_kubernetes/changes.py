@@ -20,7 +20,7 @@ from eso_provider_kubernetes.failures import Request
 from eso_provider_kubernetes.watches import Watches
 from eso_sdk.errors import unavailable
 from eso_wire.values import ChangeEvent, ChangeType, Heartbeat, WatchItem
-from kubebase.backoff import Backoff, system_random
+from kubebase.backoff import ExponentialBackoff, system_random
 from kubebase.meta import Object, ObjectKey, ObjectMeta, Resource, key_of, meta_of, metadata_of
 from kuberun.errors import ApiError, Gone, ServerError, Throttled, Unreachable
 from kuberun.requests import Selection
@@ -31,7 +31,7 @@ _PAGE: Final = 500
 _FAILURES: Final = 5
 """The number of broken watches in a row after which the stream fails; the operator reopens it with a longer back-off.
 """
-_PAUSE: Final = Backoff(first=0.2, cap=10.0, jitter=0.5)
+_PAUSE: Final = ExponentialBackoff(first=0.2, cap=10.0, jitter=0.5)
 _TRANSIENT: Final = (Unreachable, ServerError, Throttled)
 _GONE: Final = 410
 

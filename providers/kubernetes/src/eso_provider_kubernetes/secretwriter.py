@@ -14,14 +14,14 @@ from eso_sdk.errors import unavailable, version_differs
 from eso_sdk.provider import Pushed
 from eso_wire.errors import ProviderError
 from eso_wire.values import DeleteItem, PushPrecondition, SourceSecret
-from kubebase.backoff import Backoff, system_random
+from kubebase.backoff import ExponentialBackoff, system_random
 from kubebase.meta import JsonObject, ObjectKey, meta_of, raw, version_of
 from kuberun.errors import AlreadyExists, ApiError, Conflict, NotFound
 from kuberun.requests import DeleteOptions
 
 _RAW_SECRETS: Final = raw(SECRETS)
 _ATTEMPTS: Final = 8
-_PAUSE: Final = Backoff(first=0.05, cap=1.0, jitter=1.0)
+_PAUSE: Final = ExponentialBackoff(first=0.05, cap=1.0, jitter=1.0)
 
 
 class SecretWriter:

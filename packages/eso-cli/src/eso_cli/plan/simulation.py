@@ -38,7 +38,7 @@ from eso_operator.providers.dispatch import Seams
 from eso_operator.providers.settings import DirectorySettings
 from eso_operator.telemetry.subsystems import Subsystem
 from eso_wire.values import Handshake
-from kubebase.backoff import Backoff
+from kubebase.backoff import ExponentialBackoff
 from kubebase.clock import Clock
 from kubebase.meta import JsonObject, ObjectKey
 from kuberun import config
@@ -237,7 +237,7 @@ class _Run:
         flags += [f"--expected-provider={service}={address}" for service, address in self._backend.services().items()]
         settings = parse([*flags, *self._order.operator_flags], os.environ)
         # A plan ends when nothing more happens, so objects must not wait for a provider that may start later.
-        directory = DirectorySettings(again=Backoff(first=0.1, cap=0.5), start=0.0, appear=0.0)
+        directory = DirectorySettings(again=ExponentialBackoff(first=0.1, cap=0.5), start=0.0, appear=0.0)
         tempo = replace(settings.providers.tempo, directory=directory)
         return replace(settings, providers=replace(settings.providers, tempo=tempo))
 

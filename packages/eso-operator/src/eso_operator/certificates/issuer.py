@@ -42,7 +42,7 @@ from kubebase.meta import JsonObject, Object, ObjectKey, ObjectMeta, Resource, m
 from kubebase.plainlogs import structlog
 from kuberun.cache import Change
 from kuberun.client import Client
-from kuberun.controller import After, Controller, Done, Outcome, Retry
+from kuberun.controller import Backoff, Controller, Done, Requeue, Result
 from kuberun.errors import AlreadyExists, ApiError, Conflict, NotFound
 from kuberun.informer import Informer
 from kuberun.ownership import owner_reference
@@ -123,7 +123,7 @@ class Issuer:
         """Return the problem that the last check of a Service found; None if there was none."""
         return self._problems.get(service)
 
-    async def reconcile(self, key: ObjectKey) -> Outcome:
+    async def reconcile(self, key: ObjectKey) -> Result:
         """Issue, renew or remove the three Secrets of one Service as due."""
         service = ServiceKey(key.namespace, key.name)
         try:
@@ -137,18 +137,18 @@ class Issuer:
                 return self._refuse(service)
             return await self._maintain(service, metadata)
         except (Conflict, AlreadyExists):
-            return Retry("another process wrote a certificate Secret in between")
+            return Backoff("another process wrote a certificate Secret in between")
         except ApiError as error:
             self._report(Report(service, Problem(ProblemName.SECRET_NOT_WRITABLE, str(error))))
-            return Retry(f"the API server answered {error.reason or error.code}")
+            return Backoff(f"the API server answered {error.reason or error.code}")
         except NotaryError as error:
             message = f"the certificates of Service {service} cannot be checked: {error}; it is tried again"
             self._report(Report(service, Problem(ProblemName.NOT_ISSUED, message)))
-            return Retry(str(error))
+            return Backoff(str(error))
 
     # --- existing Services -------------------------------------------------------------------------------------------
 
-    async def _maintain(self, service: ServiceKey, metadata: ObjectMeta) -> Outcome:
+    async def _maintain(self, service: ServiceKey, metadata: ObjectMeta) -> Result:
         for _ in range(_MAX_ROUNDS):
             stored = await self._read(secrets.keys_of(service, self._settings.core_namespace))
             if not self._wanted(service, metadata, stored):
@@ -157,13 +157,13 @@ class Issuer:
                 return self._refuse_more(service)
             if problem := _foreign(stored, self._owner(service)):
                 self._report(Report(service, problem))
-                return After(self._settings.interval, "look whether the Secret is out of the way")
+                return Requeue(self._settings.interval, "look whether the Secret is out of the way")
             review = await self._review(service, stored)
             if not review.steps:
                 self._report(Report(service, phase=review.phase, expires_at=review.expires_at))
-                return After(self._until(review.due), "certificates may be due")
+                return Requeue(self._until(review.due), "certificates may be due")
             await self._store(review, stored, metadata)
-        return Retry("the certificates do not settle")
+        return Backoff("the certificates do not settle")
 
     async def _review(self, service: ServiceKey, stored: _Stored) -> Review:
         """Review the Secrets, or return the review of exactly these Secrets if nothing became due since."""
@@ -224,15 +224,15 @@ class Issuer:
                 if metadata.namespace == self._settings.core_namespace and (found := secrets.service_of(metadata)):
                     yield found
 
-    def _refuse_more(self, service: ServiceKey) -> Outcome:
+    def _refuse_more(self, service: ServiceKey) -> Result:
         message = (
             f"Service {service} gets no certificates: {self._settings.max_namespaced} Services of its namespace have"
             " some already; delete one of them, or have the administrator raise --max-namespaced-providers"
         )
         self._report(Report(service, Problem(ProblemName.TOO_MANY_PROVIDERS, message)))
-        return After(self._settings.interval, "look whether another Service has gone")
+        return Requeue(self._settings.interval, "look whether another Service has gone")
 
-    def _refuse(self, service: ServiceKey) -> Outcome:
+    def _refuse(self, service: ServiceKey) -> Result:
         message = (
             f"Service {service} gets no certificates: its namespace is none of those the operator serves"
             f" ({', '.join(self._settings.namespaces)})"
@@ -240,10 +240,10 @@ class Issuer:
         self._report(Report(service, Problem(ProblemName.NAMESPACE_NOT_ALLOWED, message)))
         return Done()
 
-    def _refuse_alias(self, service: ServiceKey) -> Outcome:
+    def _refuse_alias(self, service: ServiceKey) -> Result:
         """Report that an ExternalName Service gets no certificate: its owner chooses the host."""
         self._report(Report(service, alias_problem(str(service))))
-        return After(self._settings.interval, "look whether it has become a Service with pods")
+        return Requeue(self._settings.interval, "look whether it has become a Service with pods")
 
     def _until(self, due: datetime) -> float:
         seconds = (due - self._clock.now()).total_seconds()
@@ -251,7 +251,7 @@ class Issuer:
 
     # --- deleted Services --------------------------------------------------------------------------------------------
 
-    async def _remove(self, service: ServiceKey) -> Outcome:
+    async def _remove(self, service: ServiceKey) -> Result:
         """Delete the Secrets in the core namespace. The server's Secret is garbage-collected with its Service."""
         stored = await self._read(secrets.keys_of(service, self._settings.core_namespace))
         self._granted.get(service.namespace, set()).discard(service)

@@ -22,7 +22,7 @@ from kubebase.plainlogs import structlog
 from kuberun.cache import Cache, Change
 from kuberun.client import Client
 from kuberun.conditions import ConditionStatus
-from kuberun.controller import Done, Outcome, Retry
+from kuberun.controller import Backoff, Done, Result
 from kuberun.errors import ApiError, Forbidden, Invalid, NotFound
 from kuberun.events import EventType
 from kuberun.ownership import remove_finalizer
@@ -67,9 +67,9 @@ class Misfits:
 
         return requests
 
-    async def reconcile(self, key: ObjectKey) -> Outcome:
+    async def reconcile(self, key: ObjectKey) -> Result:
         """Tell about every object of that name that cannot be read."""
-        outcome: Outcome = Done()
+        outcome: Result = Done()
         for kind in self._seen.pop(key, set()):
             found = kind.store.get(key)
             if not isinstance(found, Malformed):
@@ -80,7 +80,7 @@ class Misfits:
                 continue
             except ApiError as problem:
                 self._seen.setdefault(key, set()).add(kind)
-                outcome = Retry(answered(problem))
+                outcome = Backoff(answered(problem))
         return outcome
 
     async def _tell(self, kind: TypedKind, found: Malformed) -> None:

@@ -19,7 +19,7 @@ from eso_operator.providers.settings import DirectorySettings, RuntimeSettings
 from eso_operator.stores.resolved import ServiceKey
 from eso_operator.telemetry.settings import Listener, LogSettings, MetricsSettings
 from eso_render.workers import WorkerSettings
-from kubebase.backoff import Backoff
+from kubebase.backoff import ExponentialBackoff
 
 
 class SettingsError(ValueError):
@@ -74,7 +74,9 @@ class Tempo:
     """Deadlines, retries and rates for provider processes. No flag changes them."""
 
     runtime: RuntimeSettings = field(default_factory=RuntimeSettings)
-    directory: DirectorySettings = field(default_factory=lambda: DirectorySettings(again=Backoff(first=1.0, cap=10.0)))
+    directory: DirectorySettings = field(
+        default_factory=lambda: DirectorySettings(again=ExponentialBackoff(first=1.0, cap=10.0))
+    )
     pace: PaceSettings = field(default_factory=PaceSettings)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from kubebase.backoff import Backoff
+from kubebase.backoff import ExponentialBackoff
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class DirectorySettings:
 
     refresh: float = 60.0
     jitter: float = 0.2
-    again: Backoff = field(default_factory=lambda: Backoff(first=2.0, cap=15.0))
+    again: ExponentialBackoff = field(default_factory=lambda: ExponentialBackoff(first=2.0, cap=15.0))
     revalidate: float = 30.0
     """The time after a provider's return in which its stores are validated again."""
     start: float = START_SECONDS
@@ -65,7 +65,7 @@ class BreakerSettings:
     """The breaker opens for `rest` after `threshold` consecutive failures to reach an endpoint."""
 
     threshold: int = 5
-    rest: Backoff = field(default_factory=lambda: Backoff(first=2.0, cap=30.0))
+    rest: ExponentialBackoff = field(default_factory=lambda: ExponentialBackoff(first=2.0, cap=30.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class SubscriptionSettings:
 
     heartbeat: float = 30.0
     missed_heartbeats: int = 3
-    reconnect: Backoff = field(default_factory=lambda: Backoff(first=1.0, cap=60.0))
+    reconnect: ExponentialBackoff = field(default_factory=lambda: ExponentialBackoff(first=1.0, cap=60.0))
     unsupported_pause: float = 1800.0
     """Time before the next try at a provider that offers streams but answers that it does not support them."""
     patience: float = 60.0

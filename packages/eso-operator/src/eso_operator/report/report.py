@@ -9,7 +9,7 @@ from typing import Any
 from eso_operator.report.words import READY, News
 from kubebase.meta import Condition
 from kuberun.conditions import find_condition
-from kuberun.controller import Outcome
+from kuberun.controller import Result
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Report:
     """The effects of an outcome: the status to write, the events to record, and the time of the next reconcile."""
 
     status: Any
-    then: Outcome
+    then: Result
     news: tuple[News, ...] = ()
     failed: bool = False
     """True if the reconcile counts as failed."""

@@ -22,7 +22,7 @@ from kubebase.clock import Clock
 from kubebase.meta import Condition, Kind, ObjectKey, ObjectMeta, Resource
 from kubebase.plainlogs import structlog
 from kuberun.client import Client
-from kuberun.controller import Outcome
+from kuberun.controller import Result
 from kuberun.errors import ApiError, Conflict
 from kuberun.status import HasStatus, is_behind, write_status
 
@@ -91,7 +91,7 @@ class Told(Generic[T]):
 
     obj: T
     """The object in its newest known state."""
-    then: Outcome
+    then: Result
     problem: ApiError | None = None
     """Why the report could not be written; None if it was, or if there was nothing to write."""
 
@@ -192,7 +192,7 @@ class Reporter(Generic[T]):
         live = await self.latest(obj)
         return live if _wish(live.metadata) == _wish(obj.metadata) else obj
 
-    def ended_by(self, problem: ApiError, failed: str = "") -> Outcome:
+    def ended_by(self, problem: ApiError, failed: str = "") -> Result:
         """Return the outcome of a reconcile after an error of the API server. `failed` names the failed action."""
         return outcome_of(problem, self._subject.name, failed)
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from eso_api import conditions
 from kubebase.clock import rfc3339
-from kuberun.controller import Done, Outcome, Retry
+from kuberun.controller import Backoff, Done, Result
 from kuberun.errors import ApiError, Conflict, NotFound
 from kuberun.events import EventType
 
@@ -38,10 +38,10 @@ def answered(problem: ApiError) -> str:
     return f"the API server answered {problem.reason or problem.code}"
 
 
-def outcome_of(problem: ApiError, name: str, failed: str = "") -> Outcome:
+def outcome_of(problem: ApiError, name: str, failed: str = "") -> Result:
     """Return the outcome after an error of the API server. `name` is the object's, `failed` names the failed action."""
     if isinstance(problem, NotFound):
         return Done()
     if isinstance(problem, Conflict):
-        return Retry(f"the {name} changed meanwhile")
-    return Retry(f"{failed}: {answered(problem)}" if failed else answered(problem))
+        return Backoff(f"the {name} changed meanwhile")
+    return Backoff(f"{failed}: {answered(problem)}" if failed else answered(problem))

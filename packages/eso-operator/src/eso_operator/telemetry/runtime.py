@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 
 from kubebase.clock import Clock
 from kubebase.meta import ObjectKey
-from kuberun.controller import After, Controller, Done, Outcome, Reconcile, Retry
+from kuberun.controller import Backoff, Controller, Done, Reconcile, Requeue, Result
 from kuberun.events import Counts
 from kuberun.transport import RequestTally
 
@@ -67,7 +67,7 @@ class ControllerSeries(Collector):
         totals = {result: self._total.labels(controller, result) for result in _RESULTS}
         errors, duration = self._errors.labels(controller), self._time.labels(controller)
 
-        async def timed_reconcile(key: ObjectKey) -> Outcome:
+        async def timed_reconcile(key: ObjectKey) -> Result:
             started = self._clock.monotonic()
             result = "error"
             try:
@@ -201,13 +201,13 @@ class ProcessSeries(Collector):
         yield from (requests, master, info, events)
 
 
-def _result(outcome: Outcome) -> str:
+def _result(outcome: Result) -> str:
     match outcome:
         case Done():
             return "success"
-        case After():
+        case Requeue():
             return "requeue_after"
-        case Retry():
+        case Backoff():
             return "error"
         case _:
             assert_never(outcome)

@@ -34,7 +34,7 @@ from eso_wire.errors import RetryClass
 from kubebase.clock import rfc3339
 from kubebase.meta import Condition, OwnerReference
 from kubebase.testing.clock import START
-from kuberun.controller import After, Done, Retry
+from kuberun.controller import Backoff, Done, Requeue
 from kuberun.workqueue import Lane
 
 LATER = START + timedelta(hours=2)
@@ -122,7 +122,7 @@ def test_a_new_object_says_once_and_without_an_event_that_its_provider_starts() 
     assert [each.reason for each in first.status.outcomes] == ["ProviderStarting", "ProviderStarting"]
     assert first.news == again.news == ()
     assert not first.failed
-    assert isinstance(first.then, After)
+    assert isinstance(first.then, Requeue)
     assert first.then.delay == 30.0
     assert again.status is es.status
     assert again.log is None
@@ -198,7 +198,7 @@ def test_an_intact_target_is_recorded_as_the_object_that_exists(
     report = report_of(looked, Intact(5.0, manifests=()))
 
     assert (report.status.binding, report.status.manifests) == (expected, [])
-    assert report.then == After(5.0, "a refresh is due", Lane.REFRESH)
+    assert report.then == Requeue(5.0, "a refresh is due", Lane.REFRESH)
 
 
 @pytest.mark.parametrize(
@@ -260,50 +260,52 @@ AGAIN = "it may have been put right"
 @pytest.mark.parametrize(
     ("spec", "outcome", "expected"),
     [
-        pytest.param({}, Synced(), After(3600, REFRESH, Lane.REFRESH), id="synced: at the interval"),
-        pytest.param({"refreshInterval": "24h"}, Synced(), After(86400, REFRESH, Lane.REFRESH), id="a long one"),
+        pytest.param({}, Synced(), Requeue(3600, REFRESH, Lane.REFRESH), id="synced: at the interval"),
+        pytest.param({"refreshInterval": "24h"}, Synced(), Requeue(86400, REFRESH, Lane.REFRESH), id="a long one"),
         pytest.param({"refreshInterval": 0}, Synced(), Done(), id="an interval of 0: never"),
         pytest.param({"refreshPolicy": "OnChange"}, Synced(), Done(), id="on change: never by time"),
         pytest.param({"refreshPolicy": "CreatedOnce"}, Synced(), Done(), id="created once: never"),
-        pytest.param({}, Synced(refresh_within=60), After(60, REFRESH, Lane.REFRESH), id="R24 before values expire"),
-        pytest.param({}, Synced(refresh_within=9999), After(3600, REFRESH, Lane.REFRESH), id="not after the interval"),
-        pytest.param({}, NotDue("fresh", 5), After(5, REFRESH, Lane.REFRESH), id="not due: when something is"),
+        pytest.param({}, Synced(refresh_within=60), Requeue(60, REFRESH, Lane.REFRESH), id="R24 before values expire"),
+        pytest.param(
+            {}, Synced(refresh_within=9999), Requeue(3600, REFRESH, Lane.REFRESH), id="not after the interval"
+        ),
+        pytest.param({}, NotDue("fresh", 5), Requeue(5, REFRESH, Lane.REFRESH), id="not due: when something is"),
         pytest.param({}, NotDue("once", None), Done(), id="not due: nothing ever is"),
-        pytest.param({}, Failed(Step.WRITE), Retry(UPDATE, 0, 3600), id="failed: back-off up to the interval"),
+        pytest.param({}, Failed(Step.WRITE), Backoff(UPDATE, 0, 3600), id="failed: back-off up to the interval"),
         pytest.param(
             {"refreshInterval": "24h"},
             Failed(Step.WRITE),
-            Retry(UPDATE, 0, 86400),
+            Backoff(UPDATE, 0, 86400),
             id="catalogue R7 a long interval, few calls",
         ),
         pytest.param(
             {"refreshInterval": 0},
             Failed(Step.WRITE),
-            Retry(UPDATE, 0, 0),
+            Backoff(UPDATE, 0, 0),
             id="catalogue R4 an interval of 0 is retried too",
         ),
         pytest.param(
             {},
             Failed(Step.WRITE, failures=(failure(retry_after=9), failure())),
-            Retry(UPDATE, 9, 3600),
+            Backoff(UPDATE, 9, 3600),
             id="not before told",
         ),
         pytest.param(
             {},
             Failed(Step.WRITE, failures=(failure(retry=RetryClass.NEVER),)),
-            After(3600, AGAIN, Lane.REFRESH),
+            Requeue(3600, AGAIN, Lane.REFRESH),
             id="P24 never",
         ),
         pytest.param(
             {},
             Failed(Step.WRITE, failures=(failure(retry=RetryClass.NEVER), failure())),
-            Retry(UPDATE, 0, 3600),
+            Backoff(UPDATE, 0, 3600),
             id="one that may heal is enough",
         ),
-        pytest.param({}, Stalled(Step.WRITE), After(3600, AGAIN, Lane.REFRESH), id="stalled: at the interval"),
+        pytest.param({}, Stalled(Step.WRITE), Requeue(3600, AGAIN, Lane.REFRESH), id="stalled: at the interval"),
         pytest.param({"refreshInterval": 0}, Stalled(Step.WRITE), Done(), id="stalled: on a change only"),
-        pytest.param({}, Collided("x"), Retry("x"), id="collided: soon"),
-        pytest.param({}, Unseen("x"), Retry("x", 0, 3600), id="unseen: back-off"),
+        pytest.param({}, Collided("x"), Backoff("x"), id="collided: soon"),
+        pytest.param({}, Unseen("x"), Backoff("x", 0, 3600), id="unseen: back-off"),
         pytest.param({}, Ignored("x"), Done(), id="ignored: on a change"),
     ],
 )
@@ -504,7 +506,7 @@ def test_an_outage_of_a_provider_is_written_once_however_often_it_is_found() -> 
     assert first.status.next_attempt_time is None
     assert again.status == first.status
     assert not again.news
-    assert isinstance(again.then, Retry)
+    assert isinstance(again.then, Backoff)
 
 
 def test_a_failure_beside_an_outage_says_when_it_is_tried_again() -> None:

@@ -20,7 +20,7 @@ from eso_operator.testing.scenes import ES, FAKE_STORE, STORE, STORES, Scene, ru
 from eso_operator.testing.scriptedprovider import ScriptedProvider
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import ChangeEvent, ChangeType, Heartbeat, Operation
-from kubebase.backoff import Backoff
+from kubebase.backoff import ExponentialBackoff
 from kubebase.meta import JsonObject
 
 pytestmark = pytest.mark.live
@@ -31,7 +31,9 @@ STORM = 2000
 
 HASTY = Tempo(
     RuntimeSettings(
-        subscriptions=SubscriptionSettings(patience=0.0, proven_after=0.0, reconnect=Backoff(first=0.05, cap=0.2))
+        subscriptions=SubscriptionSettings(
+            patience=0.0, proven_after=0.0, reconnect=ExponentialBackoff(first=0.05, cap=0.2)
+        )
     )
 )
 

@@ -25,7 +25,7 @@ from eso_operator.testing.externalsecrets import entry, external_secret, snapsho
 from kubebase.meta import Condition, Object, ObjectKey
 from kubebase.testing.clock import START
 from kuberun.cache import Cache
-from kuberun.controller import After
+from kuberun.controller import Requeue
 from kuberun.watch import Applied, Deleted
 
 TARGET = {"name": "shared", "creationPolicy": "Merge"}
@@ -299,6 +299,6 @@ def test_an_object_in_a_loop_is_looked_at_again_soon() -> None:
 
     report = report_of(snapshot(synced(external_secret(refreshInterval="1h"))), NotDue("it is fresh", 3000.0), found)
 
-    assert isinstance(report.then, After)
+    assert isinstance(report.then, Requeue)
     assert report.then.delay == PACE_SECONDS
     assert [each.reason for each in report.news] == ["Contended"]

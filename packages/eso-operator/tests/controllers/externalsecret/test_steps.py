@@ -45,8 +45,7 @@ from kubebase.meta import ObjectKey
 from kubebase.testing.clock import START, VirtualClock
 from kuberun.cache import Cache
 from kuberun.client import Client
-from kuberun.controller import Outcome as Then
-from kuberun.controller import Retry
+from kuberun.controller import Backoff, Result
 from kuberun.events import EventRecorder
 from kuberun.requests import Request
 from kuberun.watch import Applied as Seen
@@ -65,7 +64,7 @@ class World:
     former: bool = False
     behind: bool = False
     """Whether the cache holds the object as it was before the last write of its status."""
-    then: Then | None = None
+    then: Result | None = None
     done: list[str] = field(default_factory=list)
 
     # the API server
@@ -237,7 +236,7 @@ async def test_an_object_from_before_the_last_report_is_reconciled_again() -> No
 
     done = await world.run(*steps.STEPS)
 
-    assert isinstance(world.then, Retry)
+    assert isinstance(world.then, Backoff)
     assert done == []
 
 

@@ -10,11 +10,11 @@ from eso_operator.controllers.fanout.clusterexternalsecret import CLUSTER_EXTERN
 from eso_operator.controllers.fanout.clusterpushsecret import CLUSTER_PUSH_SECRETS, StoredClusterPushSecret
 from eso_operator.controllers.fanout.namespaces import Gaps
 from eso_operator.controllers.fanout.outcome import (
+    ChildResult,
     Failed,
     Left,
     Reached,
     Refused,
-    Result,
     Spread,
     Unreadable,
     report_of,
@@ -25,7 +25,7 @@ from eso_operator.report.words import News
 from kubebase.clock import rfc3339
 from kubebase.meta import JsonObject
 from kubebase.testing.clock import START
-from kuberun.controller import After, Done, Outcome, Retry
+from kuberun.controller import Backoff, Done, Requeue, Result
 from kuberun.events import EventType
 
 TAKEN = "external secret already exists in namespace"
@@ -36,7 +36,7 @@ def parent(status: dict[str, Any] | None = None, **spec: Any) -> StoredClusterEx
     return msgspec.convert(document, StoredClusterExternalSecret)
 
 
-def report(*results: Result, status: dict[str, Any] | None = None, **spec: Any) -> Report:
+def report(*results: ChildResult, status: dict[str, Any] | None = None, **spec: Any) -> Report:
     return report_of(CLUSTER_EXTERNAL_SECRETS, parent(status, **spec), Spread("db", results), START)
 
 
@@ -95,7 +95,7 @@ def without_times(status: Any) -> JsonObject:
         ),
     ],
 )
-def test_status(results: tuple[Result, ...], expected: dict[str, Any]) -> None:
+def test_status(results: tuple[ChildResult, ...], expected: dict[str, Any]) -> None:
     status = report(*results, refreshTime="30m").status
 
     assert without_times(status) == {"externalSecretName": "db", **expected}
@@ -184,20 +184,20 @@ def test_the_time_of_the_condition_is_that_of_its_status() -> None:
 @pytest.mark.parametrize(
     ("results", "refresh_time", "then"),
     [
-        pytest.param((Reached("a"),), None, After(3600.0), id="an hour unless it says otherwise"),
-        pytest.param((Reached("a"),), "90s", After(90.0), id="after refreshTime"),
-        pytest.param((Reached("a"),), "1ms", After(1.0), id="no more often than once a second"),
+        pytest.param((Reached("a"),), None, Requeue(3600.0), id="an hour unless it says otherwise"),
+        pytest.param((Reached("a"),), "90s", Requeue(90.0), id="after refreshTime"),
+        pytest.param((Reached("a"),), "1ms", Requeue(1.0), id="no more often than once a second"),
         pytest.param((Reached("a"),), "0s", Done(), id="never with refreshTime 0, C17"),
         pytest.param((Reached("a"),), 0, Done(), id="nor with the number"),
         pytest.param((Reached("a"),), "-5m", Done(), id="nor with less"),
-        pytest.param((Reached("a"),), "soon", After(3600.0), id="what is no duration is an hour"),
-        pytest.param((Refused("a", TAKEN),), "90s", After(90.0), id="what stands in the way is not polled"),
+        pytest.param((Reached("a"),), "soon", Requeue(3600.0), id="what is no duration is an hour"),
+        pytest.param((Refused("a", TAKEN),), "90s", Requeue(90.0), id="what stands in the way is not polled"),
         pytest.param(
-            (Refused("b", TAKEN), Failed("a", "no")), "0s", Retry("namespace a failed"), id="a failure is retried"
+            (Refused("b", TAKEN), Failed("a", "no")), "0s", Backoff("namespace a failed"), id="a failure is retried"
         ),
     ],
 )
-def test_next_look(results: tuple[Result, ...], refresh_time: int | str | None, then: Outcome) -> None:
+def test_next_look(results: tuple[ChildResult, ...], refresh_time: int | str | None, then: Result) -> None:
     spec: dict[str, Any] = {} if refresh_time is None else {"refreshTime": refresh_time}
 
     assert report(*results, **spec).then == then
@@ -212,7 +212,7 @@ def test_a_spec_that_cannot_be_read_leaves_everything_as_it_was() -> None:
 
     said = report_of(CLUSTER_EXTERNAL_SECRETS, parent(BEFORE, refreshTime="1m"), came, START)
 
-    assert said.then == After(60.0)
+    assert said.then == Requeue(60.0)
     assert without_times(said.status) == {
         **BEFORE,
         "failedNamespaces": [{"namespace": "unknown", "reason": came.reason}],

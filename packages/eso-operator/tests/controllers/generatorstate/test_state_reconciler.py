@@ -27,7 +27,7 @@ from kubebase.meta import Object, ObjectKey, ObjectMeta, Resource
 from kubebase.testing.clock import VirtualClock
 from kuberun.cache import Cache
 from kuberun.client import Client
-from kuberun.controller import After, Done, Outcome, Retry
+from kuberun.controller import Backoff, Done, Requeue, Result
 from kuberun.events import EventRecorder, EventType
 from kuberun.requests import Request
 from kuberun.watch import Listed
@@ -133,7 +133,7 @@ class Desk:
         spec = {"resource": MAKER, "state": {"id": CANARY}, "garbageCollectionDeadline": deadline}
         self.states.apply(Listed((msgspec.convert({"metadata": meta, "spec": spec}, GeneratorState),)))
 
-    async def reconcile(self) -> Outcome:
+    async def reconcile(self) -> Result:
         return await self.reconciler.reconcile(KEY)
 
 
@@ -156,13 +156,13 @@ def delete(version: str) -> tuple[str, Any]:
         pytest.param(None, {}, [patch(FINALIZER)], Done(), id="it is held"),
         pytest.param(None, HELD, [], Done(), id="once"),
         pytest.param(None, {"finalizers": ["x/y"]}, [patch("x/y", FINALIZER)], Done(), id="besides others"),
-        pytest.param(60.0, HELD, [], After(60.0, "deadline"), id="an exact timer"),
+        pytest.param(60.0, HELD, [], Requeue(60.0, "deadline"), id="an exact timer"),
         pytest.param(-1.0, HELD, [delete("3")], Done(), id="deleted at its deadline"),
         pytest.param(-1.0, {}, [patch(FINALIZER), delete("4")], Done(), id="never without being held"),
     ],
 )
 async def test_a_state_is_held_and_deleted_at_its_deadline(
-    deadline: float | None, metadata: dict[str, Any], asked: list[Any], outcome: Outcome
+    deadline: float | None, metadata: dict[str, Any], asked: list[Any], outcome: Result
 ) -> None:
     desk = Desk()
     desk.has(None if deadline is None else desk.at(deadline), **metadata)
@@ -215,7 +215,7 @@ async def test_a_failed_clean_up_is_reported_retried_and_finally_abandoned(
     desk = Desk(trouble)
     desk.has(deletionTimestamp=desk.at(0), **HELD)
     tried = [await desk.reconcile() for _ in range(attempts)]
-    assert tried == [Retry(f"not cleaned up: {trouble.reason}", wait)] * attempts
+    assert tried == [Backoff(f"not cleaned up: {trouble.reason}", wait)] * attempts
     assert (desk.server.asked, {reason for _, reason, _ in desk.events.noted}) == ([], {"CleanupFailed"})
 
     await desk.clock.advance(seconds)
@@ -235,7 +235,7 @@ async def test_time_before_this_process_does_not_make_the_first_attempt_the_last
 
     result = await desk.reconcile()
 
-    assert isinstance(result, Retry)
+    assert isinstance(result, Backoff)
     assert desk.server.asked == []
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from eso_api.v2.providerclass import ProviderClassSpec, ProviderClassStatus, ServedKind
-from eso_operator.controllers.providerclass.outcome import Answered, Result, Unanswered, report_of
+from eso_operator.controllers.providerclass.outcome import Answered, CheckResult, Unanswered, report_of
 from eso_operator.controllers.providerclass.services import class_of
 from eso_operator.stores.resolved import ServiceKey
 from eso_operator.stores.settings import ResolverSettings
@@ -14,14 +14,14 @@ from eso_operator.testing.clusters import SETTINGS, provider_service, serving
 from eso_wire.values import KindId
 from kubebase.testing.clock import START
 from kuberun.conditions import find_condition
-from kuberun.controller import After, Retry
+from kuberun.controller import Backoff, Requeue
 
 NOTES = KindId("notes.example.com", "v1", "Notes")
 NOTES_SERVED = ServedKind(group=NOTES.group, version=NOTES.version, kind=NOTES.kind)
 SPEC = ProviderClassSpec(address="grpc://notes.eso.svc:8080")
 
 
-def reported(result: Result, spec: ProviderClassSpec = SPEC, before: ProviderClassStatus | None = None) -> Any:
+def reported(result: CheckResult, spec: ProviderClassSpec = SPEC, before: ProviderClassStatus | None = None) -> Any:
     return report_of(spec, before or ProviderClassStatus(), result, now=START, interval=300.0)
 
 
@@ -57,7 +57,7 @@ def reported(result: Result, spec: ProviderClassSpec = SPEC, before: ProviderCla
     ],
 )
 def test_ready_says_whether_the_provider_answers(
-    spec: ProviderClassSpec, result: Result, status: str, reason: str, words: str
+    spec: ProviderClassSpec, result: CheckResult, status: str, reason: str, words: str
 ) -> None:
     report = reported(result, spec)
 
@@ -65,7 +65,7 @@ def test_ready_says_whether_the_provider_answers(
     assert ready is not None
     assert (ready.status, ready.reason) == (status, reason)
     assert words in ready.message
-    assert isinstance(report.then, After if status == "True" else Retry)
+    assert isinstance(report.then, Requeue if status == "True" else Backoff)
 
 
 def test_the_status_shows_what_the_provider_said() -> None:
@@ -103,7 +103,7 @@ def test_a_provider_that_starts_says_what_it_waits_for_without_an_event() -> Non
         ("False", "Refused", "nothing listens"),
     ]
     assert (waits.news, then.news) == ((), ())
-    assert isinstance(waits.then, After)
+    assert isinstance(waits.then, Requeue)
     assert waits.then.delay == 40.0
     assert [news.reason for news in failed.news] == ["Refused"]
 

@@ -11,7 +11,7 @@ from eso_operator.stores.settings import ResolverSettings
 from kubebase.meta import JsonObject, ObjectKey
 from kuberun.cache import Cache
 from kuberun.client import Client
-from kuberun.controller import Done, Retry
+from kuberun.controller import Backoff, Done
 from kuberun.errors import Conflict
 from kuberun.requests import Request
 from kuberun.watch import Listed
@@ -56,5 +56,5 @@ async def test_a_class_that_another_owner_took_over_is_not_deleted() -> None:
     classes.apply(Listed((followed("6"),)))
     up_to_date = await reconciler.reconcile(KEY)
 
-    assert (type(behind), up_to_date) == (Retry, Done())
+    assert (type(behind), up_to_date) == (Backoff, Done())
     assert server.asked == [{"uid": "c", "resourceVersion": "5"}, {"uid": "c", "resourceVersion": "6"}]

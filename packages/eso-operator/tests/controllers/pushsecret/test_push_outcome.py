@@ -29,7 +29,7 @@ from eso_operator.testing.pushsecrets import bulk, chosen, push_secret, pushed
 from eso_wire.errors import RetryClass
 from kubebase.clock import rfc3339
 from kubebase.meta import ObjectKey
-from kuberun.controller import After, Done, Retry
+from kuberun.controller import Backoff, Done, Requeue
 from kuberun.events import EventType
 
 NOW = datetime(2024, 5, 1, 12, 0, tzinfo=UTC)
@@ -250,7 +250,7 @@ def ready(report: Any) -> tuple[str, str]:
     ("outcome", "condition", "events", "then"),
     [
         pytest.param(
-            Synced(wrote=True), ("True", "Synced"), [(EventType.NORMAL, "Synced")], After, id="everything is pushed"
+            Synced(wrote=True), ("True", "Synced"), [(EventType.NORMAL, "Synced")], Requeue, id="everything is pushed"
         ),
         pytest.param(
             SourceDeleted(),
@@ -263,14 +263,14 @@ def ready(report: Any) -> tuple[str, str]:
             Failed(Step.PUSH, (FAILURE,)),
             ("False", "Errored"),
             [(EventType.WARNING, "Errored")],
-            Retry,
+            Backoff,
             id="a push failed",
         ),
         pytest.param(
             Failed(Step.DELETE_PUSHED, (FAILURE,), news=orphaned(["store: a"])),
             ("False", "Errored"),
             [(EventType.WARNING, "Orphaned"), (EventType.WARNING, "Errored")],
-            Retry,
+            Backoff,
             id="a deletion failed and something was let go",
         ),
     ],
@@ -310,14 +310,14 @@ def test_a_failure_changes_neither_time_nor_version_and_says_the_same_once() -> 
 
 
 def test_a_failure_that_waiting_does_not_heal_is_looked_at_again_at_the_interval() -> None:
-    assert report_of(push_secret(), Failed(Step.PUSH, (NEVER,)), NOW).then == After(
+    assert report_of(push_secret(), Failed(Step.PUSH, (NEVER,)), NOW).then == Requeue(
         3600.0, "it may have been put right"
     )
     assert report_of(push_secret(refreshInterval="0"), Failed(Step.PUSH, (NEVER,)), NOW).then == Done()
 
 
 def test_a_failure_is_retried_no_sooner_than_the_provider_says() -> None:
-    assert report_of(push_secret(), Failed(Step.PUSH, (LIMITED, FAILURE)), NOW).then == Retry(
+    assert report_of(push_secret(), Failed(Step.PUSH, (LIMITED, FAILURE)), NOW).then == Backoff(
         "could not set secret", 90.0, longest=3600.0
     )
 
@@ -389,8 +389,8 @@ def test_a_push_that_changed_nothing_causes_no_event_and_no_immediate_write() ->
 def test_the_next_push_is_an_interval_away_or_before_generated_values_end() -> None:
     push = push_secret(refreshInterval="10m")
 
-    assert report_of(push, Synced(), NOW).then == After(600.0, "a push is due")
-    assert report_of(push, Synced(renew_within=60.0), NOW).then == After(60.0, "a push is due")
+    assert report_of(push, Synced(), NOW).then == Requeue(600.0, "a push is due")
+    assert report_of(push, Synced(renew_within=60.0), NOW).then == Requeue(60.0, "a push is due")
     assert report_of(push_secret(refreshInterval=0), Synced(), NOW).then == Done()
 
 
@@ -485,7 +485,7 @@ def test_a_new_object_says_once_and_without_an_event_that_its_provider_starts() 
     assert ready.message == "waiting: spec.data[0] (key: remote): ProviderStarting: provider fake is starting"
     assert [each.reason for each in first.status.outcomes] == ["ProviderStarting"]
     assert first.news == again.news == ()
-    assert isinstance(first.then, After)
+    assert isinstance(first.then, Requeue)
     assert first.then.delay == 40.0
     assert again.status == first.status
 

@@ -27,7 +27,7 @@ from eso_wire.values import ConditionReport, Operation
 from kubebase.meta import Condition
 from kubebase.testing.clock import START
 from kuberun.conditions import find_condition
-from kuberun.controller import After, Outcome, Retry
+from kuberun.controller import Backoff, Requeue, Result
 from kuberun.events import EventType
 from kuberun.testing.builders import metadata
 
@@ -53,15 +53,15 @@ def ready(report: Report) -> tuple[str, str, str]:
 @pytest.mark.parametrize(
     ("kind", "verdict", "status", "reason", "then"),
     [
-        pytest.param(STORE, Valid(READS), "True", "Valid", After(300.0), id="v1 valid"),
-        pytest.param(STORE_V2, Valid(READS), "True", "Valid", After(300.0), id="v2 valid, R77"),
-        pytest.param(CLUSTER_STORE, Referent(READS, "who knows"), "True", "Valid", After(300.0), id="v1 referent"),
+        pytest.param(STORE, Valid(READS), "True", "Valid", Requeue(300.0), id="v1 valid"),
+        pytest.param(STORE_V2, Valid(READS), "True", "Valid", Requeue(300.0), id="v2 valid, R77"),
+        pytest.param(CLUSTER_STORE, Referent(READS, "who knows"), "True", "Valid", Requeue(300.0), id="v1 referent"),
         pytest.param(
             CLUSTER_STORE_V2,
             Referent(READS, "who knows"),
             "Unknown",
             "ReferentAuthUnverified",
-            After(300.0),
+            Requeue(300.0),
             id="v2 referent is honest, R89",
         ),
         pytest.param(
@@ -69,7 +69,7 @@ def ready(report: Report) -> tuple[str, str, str]:
             Unverified(READS, "cannot say"),
             "True",
             "ValidationUnknown",
-            After(300.0),
+            Requeue(300.0),
             id="unknown with an error",
         ),
         pytest.param(
@@ -77,7 +77,7 @@ def ready(report: Report) -> tuple[str, str, str]:
             Broken("ProviderNotInstalled", "no provider for aws"),
             "False",
             "InvalidProviderConfig",
-            Retry("ProviderNotInstalled"),
+            Backoff("ProviderNotInstalled"),
             id="v1 broken keeps the known reason",
         ),
         pytest.param(
@@ -85,18 +85,23 @@ def ready(report: Report) -> tuple[str, str, str]:
             Broken("ProviderIncompatible", "protocol 9"),
             "False",
             "ProviderIncompatible",
-            Retry("ProviderIncompatible"),
+            Backoff("ProviderIncompatible"),
             id="v2 broken names the cause, R117 R141",
         ),
         pytest.param(
-            STORE, Throttled("slow down", 12.0), "True", "ValidationUnknown", After(12.0), id="throttled at first sight"
+            STORE,
+            Throttled("slow down", 12.0),
+            "True",
+            "ValidationUnknown",
+            Requeue(12.0),
+            id="throttled at first sight",
         ),
-        pytest.param(STORE, STARTING, "Unknown", "ValidationUnknown", After(40.0), id="v1, its provider starts"),
-        pytest.param(STORE_V2, STARTING, "Unknown", "ProviderStarting", After(40.0), id="v2, its provider starts"),
+        pytest.param(STORE, STARTING, "Unknown", "ValidationUnknown", Requeue(40.0), id="v1, its provider starts"),
+        pytest.param(STORE_V2, STARTING, "Unknown", "ProviderStarting", Requeue(40.0), id="v2, its provider starts"),
     ],
 )
 def test_ready_and_requeue_follow_the_verdict(
-    kind: StoreKind, verdict: Verdict, status: str, reason: str, then: Outcome
+    kind: StoreKind, verdict: Verdict, status: str, reason: str, then: Result
 ) -> None:
     report = report_of(before(kind), verdict)
 
@@ -162,7 +167,7 @@ def test_a_new_store_says_once_and_without_an_event_that_its_provider_starts(kin
     assert "ProviderStarting" in " ".join(ready(first))
     assert first.news == again.news == ()
     assert again.status is known.status
-    assert isinstance(again.then, After)
+    assert isinstance(again.then, Requeue)
     assert again.then.delay == 20.0
     assert ready(failed)[0] == "False"
     assert [news.type for news in failed.news] == [EventType.WARNING]

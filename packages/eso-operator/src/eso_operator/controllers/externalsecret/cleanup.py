@@ -18,7 +18,7 @@ from eso_operator.targets.marks import FINALIZER
 from eso_operator.targets.record import Removal, with_record
 from eso_operator.targets.target import Target
 from kuberun.client import Client
-from kuberun.controller import Done, Outcome, Retry
+from kuberun.controller import Backoff, Done, Result
 from kuberun.errors import Conflict, NotFound
 from kuberun.events import EventType
 from kuberun.ownership import add_finalizer, remove_finalizer
@@ -51,7 +51,7 @@ class Cleanup:
         self._rules = rules
         self._leftovers = leftovers
 
-    async def prepare(self, es: ExternalSecret) -> Outcome | None:
+    async def prepare(self, es: ExternalSecret) -> Result | None:
         """Set the finalizer if deletion must wait for us; return an outcome if this reconcile must end here.
 
         Raises ApiError if the API server rejects the write.
@@ -63,10 +63,10 @@ class Cleanup:
         except NotFound:
             return Done()
         except Conflict:
-            return Retry("the ExternalSecret changed meanwhile")
+            return Backoff("the ExternalSecret changed meanwhile")
         return Done()  # our own write comes back as an event
 
-    async def finish(self, es: ExternalSecret, target: Target) -> Outcome:
+    async def finish(self, es: ExternalSecret, target: Target) -> Result:
         """Clean up after an ExternalSecret that is being deleted. Raises ApiError if the API server prevents it."""
         try:
             if es.spec.target.deletion_policy == "Delete" and self._may_write(es):
@@ -75,7 +75,7 @@ class Cleanup:
         except NotFound:
             return Done()
         except Conflict:
-            return Retry("the ExternalSecret or its target changed meanwhile")
+            return Backoff("the ExternalSecret or its target changed meanwhile")
         return Done()
 
     def _may_write(self, es: ExternalSecret) -> bool:

@@ -54,8 +54,7 @@ from eso_wire.errors import RetryClass
 from kubebase.clock import rfc3339
 from kubebase.meta import Condition
 from kuberun.conditions import ConditionStatus, find_condition, same_verdict, set_condition
-from kuberun.controller import After, Done, Retry
-from kuberun.controller import Outcome as Then
+from kuberun.controller import Backoff, Done, Requeue, Result
 from kuberun.events import EventType
 from kuberun.ownership import is_controlled_by
 from kuberun.workqueue import Lane
@@ -209,7 +208,7 @@ SUBJECT: Final = Subject(
 def report_of(snapshot: Snapshot, outcome: Outcome, contended: Contended | None = None) -> Report:
     """Return the report of an outcome, with its log line. `contended` is None if nothing is known about loops."""
     report = with_contention(_row(snapshot, outcome), snapshot.es.status.conditions, contended, snapshot.now)
-    if contended not in (None, NOT_CONTENDED) and isinstance(report.then, After):
+    if contended not in (None, NOT_CONTENDED) and isinstance(report.then, Requeue):
         # The end of a loop is noticed at a reconcile, and nothing else may cause one.
         report = replace(report, then=replace(report.then, delay=min(report.then.delay, REFILL_SECONDS)))
     # If nothing was reported, the cached status may be older than the last report.
@@ -238,7 +237,7 @@ def _row(snapshot: Snapshot, outcome: Outcome) -> Report:
             status = msgspec.structs.replace(status, next_attempt_time=attempt, outcomes=outcomes)
             return Report(status, _stalled_until(es), _complaint(es, status, detail or words), failed=True)
         case Collided(what=what):
-            return Report(es.status, Retry(what))
+            return Report(es.status, Backoff(what))
         case Unseen(why=why):
             return Report(es.status, _retry(es, why), failed=True)
         case Ignored():
@@ -325,7 +324,7 @@ def _waiting(snapshot: Snapshot, outcome: Waiting) -> Report:
     """Return the report of an object whose provider is starting: the first one says so, the others say nothing."""
     es = snapshot.es
     seconds = min(failure.waits for failure in outcome.failures)
-    then = After(max(seconds, 1.0), "the provider has had its time to start", Lane.EVENT)
+    then = Requeue(max(seconds, 1.0), "the provider has had its time to start", Lane.EVENT)
     if _ready_of(es) is not None:
         return Report(es.status, then)
     causes = dict.fromkeys(f"{failure.reason}: {failure.message}" for failure in outcome.failures)
@@ -463,7 +462,7 @@ def _renewal(outcome: Synced, now: datetime) -> str | None:
     return None if within is None else rfc3339(now + timedelta(seconds=within))
 
 
-def _next_refresh(es: ExternalSecret, within: float | None) -> Then:
+def _next_refresh(es: ExternalSecret, within: float | None) -> Result:
     interval = interval_of(es)
     if es.spec.refresh_policy in ("CreatedOnce", "OnChange") or interval <= 0:
         return Done()
@@ -472,15 +471,15 @@ def _next_refresh(es: ExternalSecret, within: float | None) -> Then:
     return _at_refresh(interval)
 
 
-def _retry(es: ExternalSecret, why: str, retry_after: float = 0.0) -> Then:
+def _retry(es: ExternalSecret, why: str, retry_after: float = 0.0) -> Result:
     """Return a retry whose back-off ends at the refresh interval, the pace that users expect."""
-    return Retry(why, retry_after, longest=interval_of(es))
+    return Backoff(why, retry_after, longest=interval_of(es))
 
 
-def _at_refresh(seconds: float) -> Then:
-    return After(seconds, "a refresh is due", Lane.REFRESH)
+def _at_refresh(seconds: float) -> Result:
+    return Requeue(seconds, "a refresh is due", Lane.REFRESH)
 
 
-def _stalled_until(es: ExternalSecret) -> Then:
+def _stalled_until(es: ExternalSecret) -> Result:
     interval = interval_of(es)
-    return After(interval, "it may have been put right", Lane.REFRESH) if interval > 0 else Done()
+    return Requeue(interval, "it may have been put right", Lane.REFRESH) if interval > 0 else Done()

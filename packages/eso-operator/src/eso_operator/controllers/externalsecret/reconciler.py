@@ -10,8 +10,7 @@ from eso_operator.controllers.externalsecret.settlement import refused
 from eso_operator.controllers.externalsecret.steps import STEPS, ReconcileStep, Work, report
 from eso_operator.report.steps import Step
 from kubebase.meta import ObjectKey
-from kuberun.controller import Done
-from kuberun.controller import Outcome as Then
+from kuberun.controller import Done, Result
 from kuberun.errors import ApiError
 
 
@@ -22,7 +21,7 @@ class ExternalSecretReconciler:
         self._outside = outside
         self._steps = steps
 
-    async def reconcile(self, key: ObjectKey) -> Then:
+    async def reconcile(self, key: ObjectKey) -> Result:
         """Make the target of one ExternalSecret match its backend."""
         outside = self._outside
         es = outside.gatherer.find(key)
@@ -39,7 +38,7 @@ class ExternalSecretReconciler:
                 await step(outside, work)
             return work.then
 
-    async def _finish(self, es: ExternalSecret) -> Then:
+    async def _finish(self, es: ExternalSecret) -> Result:
         """Clean up after an object that is being deleted. If that is blocked, report the reason in its status."""
         self._outside.changes.leave(es.key)
         try:
@@ -47,14 +46,14 @@ class ExternalSecretReconciler:
         except ApiError as problem:
             return await self._held_up(es, Failed(Step.DELETE, refused(problem)))
 
-    async def _prepare(self, es: ExternalSecret) -> Then | None:
+    async def _prepare(self, es: ExternalSecret) -> Result | None:
         """Set the finalizer before the first write that must be undone later; return an outcome to wait for it."""
         try:
             return await self._outside.cleanup.prepare(es)
         except ApiError as problem:
             return await self._held_up(es, Failed(Step.WRITE, f"finalizer not set: {refused(problem)}"))
 
-    async def _held_up(self, es: ExternalSecret, outcome: Outcome) -> Then:
+    async def _held_up(self, es: ExternalSecret, outcome: Outcome) -> Result:
         work = Work(unseen(es, self._outside.clock.now()), outcome)
         await report(self._outside, work)
         return work.then

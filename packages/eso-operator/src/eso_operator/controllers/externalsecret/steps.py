@@ -63,8 +63,7 @@ from eso_operator.targets.target import Present, UnknownKindError
 from eso_operator.telemetry.subsystems import Subsystem
 from eso_wire.errors import ProviderError
 from kubebase.clock import Clock, rfc3339
-from kuberun.controller import Done
-from kuberun.controller import Outcome as Then
+from kuberun.controller import Done, Result
 from kuberun.errors import ApiError, Conflict, Forbidden, NotFound
 from kuberun.ownership import is_controlled_by
 
@@ -93,7 +92,7 @@ class Work:
     """The values, once all entries have been read."""
     kept: Kept | None = None
     """The recorded states of generators, once they are recorded."""
-    then: Then = field(default_factory=Done)
+    then: Result = field(default_factory=Done)
 
     @property
     def es(self) -> ExternalSecret:

@@ -31,7 +31,7 @@ from eso_operator.report.reporter import Subject
 from eso_operator.report.words import READY, News
 from kubebase.meta import Condition
 from kuberun.conditions import ConditionStatus, set_condition
-from kuberun.controller import After, Done, Outcome, Retry
+from kuberun.controller import Backoff, Done, Requeue, Result
 from kuberun.events import EventType
 from kuberun.redaction import bounded
 
@@ -71,7 +71,7 @@ class Left:
     """Nothing is left to do in the namespace."""
 
 
-Result = Reached | Refused | Failed | Left
+ChildResult = Reached | Refused | Failed | Left
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Spread:
     """All namespaces were processed; `name` is the name of the children."""
 
     name: str
-    results: tuple[Result, ...]
+    results: tuple[ChildResult, ...]
     unready: tuple[Unready, ...] = ()
     gaps: Gaps = NO_GAPS
 
@@ -104,7 +104,7 @@ def report_of(fan_out: FanOut, parent: Parent, came: Spread | Unreadable, now: d
             ready = condition_of(Facts(fan_out.child.resource.kind, failed, provisioned, unready, gaps))
             status = fan_out.status(parent, name, failed, provisioned, _conditions(parent, ready, now))
             retry = next((result for result in results if isinstance(result, Failed)), None)
-            then = _due(parent) if retry is None else Retry(f"namespace {retry.namespace} failed")
+            then = _due(parent) if retry is None else Backoff(f"namespace {retry.namespace} failed")
         case Unreadable(reason=reason):
             failed = [_failure(UNKNOWN_NAMESPACE, reason)]
             message = f"{SOME_FAILED}: {failed[0].reason}"
@@ -132,7 +132,7 @@ def _conditions(parent: Parent, ready: Condition, now: datetime) -> list[Conditi
     return set_condition([each for each in parent.status.conditions if each.type == READY], ready, now)
 
 
-def _failures(results: Sequence[Result]) -> list[FailedNamespace]:
+def _failures(results: Sequence[ChildResult]) -> list[FailedNamespace]:
     """Return one failure for each namespace, in order; if there are several, the first one."""
     first: dict[str, FailedNamespace] = {}
     for result in results:
@@ -151,9 +151,9 @@ def _news(before: Sequence[FailedNamespace], now: Sequence[FailedNamespace]) -> 
     return (News(EventType.WARNING, ERRORED, failure_text(now, _NAMED_IN_EVENT)),)
 
 
-def _due(parent: Parent) -> Outcome:
+def _due(parent: Parent) -> Result:
     try:
         interval = durations.seconds(parent.spec.refresh_time, field="spec.refreshTime")
     except durations.DurationError:  # no API server accepts that
         interval = _DEFAULT_INTERVAL
-    return After(max(interval, SHORTEST_INTERVAL)) if interval > 0 else Done()
+    return Requeue(max(interval, SHORTEST_INTERVAL)) if interval > 0 else Done()

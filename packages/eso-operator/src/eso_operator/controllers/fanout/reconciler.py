@@ -27,7 +27,7 @@ from kubebase.clock import Clock
 from kubebase.meta import Malformed, Object, ObjectKey, ObjectMeta
 from kuberun.cache import Cache
 from kuberun.client import Client
-from kuberun.controller import Done, Outcome, Retry
+from kuberun.controller import Backoff, Done, Result
 from kuberun.errors import ApiError
 from kuberun.ownership import add_finalizer, is_controlled_by, remove_finalizer
 
@@ -67,7 +67,7 @@ class FanOutReconciler:
         self._writer = ChildWriter(outside.client, outside.clock, fan_out)
         self._leftovers = Leftovers(outside.client, caches.namespaces, fan_out.left_on_namespaces)
 
-    async def reconcile(self, key: ObjectKey) -> Outcome:
+    async def reconcile(self, key: ObjectKey) -> Result:
         """Create the parent's child in every selected namespace, and delete all others."""
         parent = self._parents.get(key)
         if parent is None:
@@ -81,7 +81,7 @@ class FanOutReconciler:
         except ApiError as problem:
             return self._outside.reporter.ended_by(problem)
 
-    async def _keep(self, parent: Parent) -> Outcome:
+    async def _keep(self, parent: Parent) -> Result:
         """Reconcile the parent: delete its children if it is being deleted, otherwise hold and spread."""
         if parent.metadata.deletion_timestamp is not None:
             return await self._take_down(parent)
@@ -120,7 +120,7 @@ class FanOutReconciler:
         reached = [ObjectKey(result.namespace, name) for result in settled if isinstance(result, Reached)]
         return Spread(name, (*removed, *settled), self._unready(reached), gaps(choice, namespaces))
 
-    async def _report(self, parent: Parent, came: Spread | Unreadable) -> Outcome:
+    async def _report(self, parent: Parent, came: Spread | Unreadable) -> Result:
         """Report the outcome once."""
         now = self._outside.clock.now()
         told = await self._outside.reporter.tell(parent, lambda parent: report_of(self._fan_out, parent, came, now))
@@ -128,7 +128,7 @@ class FanOutReconciler:
             self._parents.wrote(parent, told.obj)
         return told.then
 
-    async def _take_down(self, parent: Parent) -> Outcome:
+    async def _take_down(self, parent: Parent) -> Result:
         """Delete the children of a parent that is being deleted, unless they must be orphaned."""
         metadata = parent.metadata
         if self._fan_out.finalizer not in metadata.finalizers:
@@ -143,15 +143,15 @@ class FanOutReconciler:
         await remove_finalizer(self._outside.client, self._fan_out.parent, metadata, self._fan_out.finalizer)
         return Done()
 
-    async def _forget(self, key: ObjectKey) -> Outcome:
+    async def _forget(self, key: ObjectKey) -> Result:
         """Forget a deleted parent and release its namespaces. The garbage collector deletes its children."""
         self._outside.memory.forget(key)
         return await self._release(key.name) or Done()
 
-    async def _release(self, parent: str) -> Outcome | None:
+    async def _release(self, parent: str) -> Result | None:
         """Remove finalizers of an earlier operator; return an outcome if that must be retried."""
         held = await self._leftovers.release(parent)
-        return Retry(f"a finalizer is still on namespace {held[0]}") if held else None
+        return Backoff(f"a finalizer is still on namespace {held[0]}") if held else None
 
     def _unready(self, keys: Iterable[ObjectKey]) -> tuple[Unready, ...]:
         """Return the children that are not ready. A new child is not in the cache yet, and has not reported."""

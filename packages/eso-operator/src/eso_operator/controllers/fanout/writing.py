@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar, assert_never
 from eso_operator.controllers.contention import Contention
 from eso_operator.controllers.fanout.child import Create, Desired, Keep, Leaving, Rewrite, Taken, disowning, step
 from eso_operator.controllers.fanout.description import FanOut
-from eso_operator.controllers.fanout.outcome import Failed, Left, Reached, Refused, Result
+from eso_operator.controllers.fanout.outcome import ChildResult, Failed, Left, Reached, Refused
 from kubebase.clock import Clock
 from kubebase.meta import JsonObject, Kind, ObjectKey, ObjectMeta, metadata_of, raw
 from kuberun.client import Client
@@ -43,7 +43,7 @@ class ChildWriter:
         self._kind: Kind[JsonObject] = raw(fan_out.child.resource)
         self._options = WriteOptions(field_manager=fan_out.field_manager)
 
-    async def settle(self, desired: Desired, key: ObjectKey, live: Any | None) -> Result:
+    async def settle(self, desired: Desired, key: ObjectKey, live: Any | None) -> ChildResult:
         """Make the object of this key match the desired one; `live` is the cached object."""
         try:
             for _ in range(_LOOKS):
@@ -55,17 +55,17 @@ class ChildWriter:
             return Left() if _namespace_is_going(error) else Failed(key.namespace, error.message)
         return Failed(key.namespace, _BUSY)
 
-    async def remove(self, parent: ObjectMeta, child: ObjectMeta) -> Result:
+    async def remove(self, parent: ObjectMeta, child: ObjectMeta) -> ChildResult:
         """Delete the child, unless another owner has taken it over."""
         return await self._part_with(parent, child, self._deleted)
 
-    async def let_go(self, parent: ObjectMeta, child: ObjectMeta) -> Result:
+    async def let_go(self, parent: ObjectMeta, child: ObjectMeta) -> ChildResult:
         """Take our owner reference off the child, so that it outlives the parent."""
         return await self._part_with(parent, child, partial(self._disowned, parent))
 
     async def _part_with(
         self, parent: ObjectMeta, child: ObjectMeta, act: Callable[[ObjectMeta], Awaitable[None]]
-    ) -> Result:
+    ) -> ChildResult:
         """Apply an action to the child while it is ours; retry if it changed since it was read."""
         seen = child
         try:
@@ -87,7 +87,7 @@ class ChildWriter:
             return Failed(child.namespace, error.message)
         return Failed(child.namespace, _BUSY)
 
-    async def _attempt(self, desired: Desired, key: ObjectKey, live: Any | None) -> Result | None:
+    async def _attempt(self, desired: Desired, key: ObjectKey, live: Any | None) -> ChildResult | None:
         """Try once to make the object match; return None if the decision was made on stale facts."""
         planned = step(self._fan_out, desired, key, live)
         match planned:

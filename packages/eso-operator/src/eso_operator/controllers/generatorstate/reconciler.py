@@ -42,7 +42,7 @@ from kubebase.meta import Malformed, ObjectKey
 from kubebase.plainlogs import structlog
 from kuberun.cache import Cache
 from kuberun.client import Client
-from kuberun.controller import After, Done, Outcome, Retry
+from kuberun.controller import Backoff, Done, Requeue, Result
 from kuberun.errors import ApiError, NotFound
 from kuberun.ownership import add_finalizer, remove_finalizer
 from kuberun.requests import DeleteOptions
@@ -88,7 +88,7 @@ class GeneratorStateReconciler:
         self._states = states
         self._outside = outside
 
-    async def reconcile(self, key: ObjectKey) -> Outcome:
+    async def reconcile(self, key: ObjectKey) -> Result:
         state = self._states.get(key)
         if isinstance(state, Malformed):
             return Done()  # `controllers.malformed` reports it
@@ -102,12 +102,12 @@ class GeneratorStateReconciler:
         except ApiError as problem:
             return outcome_of(problem, "GeneratorState")
 
-    async def _act(self, state: GeneratorState) -> Outcome:
+    async def _act(self, state: GeneratorState) -> Result:
         client, meta = self._outside.client, state.metadata
         match decide(state, self._outside.clock.now()):
             case Keep(seconds=seconds):
                 await add_finalizer(client, _KIND, meta, FINALIZER)
-                return Done() if seconds is None else After(seconds, "deadline")
+                return Done() if seconds is None else Requeue(seconds, "deadline")
             case Delete() if self._outside.is_off(state):
                 return Done()
             case Delete():
@@ -124,14 +124,14 @@ class GeneratorStateReconciler:
             case other:
                 assert_never(other)
 
-    async def _clean_up(self, state: GeneratorState, waited: float) -> Outcome:
+    async def _clean_up(self, state: GeneratorState, waited: float) -> Result:
         try:
             await self._outside.cleaner.clean(state, lambda on: self._depend(state.metadata.key, on))
         except (ResolutionError, ProviderError) as error:
             return await self._failed(state, error, waited)
         return await self._let_go(state)
 
-    async def _failed(self, state: GeneratorState, error: Trouble, waited: float) -> Outcome:
+    async def _failed(self, state: GeneratorState, error: Trouble, waited: float) -> Result:
         """Retry, or abandon the state."""
         key, what = state.metadata.key, generator_of(state)
         if error.reason is Reason.UNMANAGED:
@@ -142,7 +142,7 @@ class GeneratorStateReconciler:
         home = Home.STAYS if self._outside.homes.ending(key.namespace) is None else Home.ENDS
         if isinstance(error, ResolutionError) and error.waits > 0 and home is Home.STAYS:
             self._depend(key, frozenset({ANY_PROVIDER, on_object(error.subject)}))
-            return After(max(error.waits, 1.0), "the provider has had its time to start")
+            return Requeue(max(error.waits, 1.0), "the provider has had its time to start")
         record = self._outside.memory.of(key, state.metadata.uid)
         record.attempts += 1
         attempts = record.attempts
@@ -154,9 +154,11 @@ class GeneratorStateReconciler:
             self._depend(key, frozenset({ANY_PROVIDER, on_object(error.subject)}))
         self._tell(state, not_cleaned(state, error))
         _log.info("generated state not cleaned up yet", state=str(key), generator=what, why=error.reason)
-        return Retry(f"not cleaned up: {error.reason}", error.retry_after if isinstance(error, ProviderError) else 0.0)
+        return Backoff(
+            f"not cleaned up: {error.reason}", error.retry_after if isinstance(error, ProviderError) else 0.0
+        )
 
-    async def _let_go(self, state: GeneratorState) -> Outcome:
+    async def _let_go(self, state: GeneratorState) -> Result:
         await remove_finalizer(self._outside.client, _KIND, state.metadata, FINALIZER)
         return self._finished(state.metadata.key)
 
@@ -166,6 +168,6 @@ class GeneratorStateReconciler:
     def _depend(self, key: ObjectKey, on: frozenset[Dependency]) -> None:
         self._outside.dependencies.record(Dependant(Subsystem.GENERATOR_STATE, key), on)
 
-    def _finished(self, key: ObjectKey) -> Outcome:
+    def _finished(self, key: ObjectKey) -> Result:
         self._outside.memory.forget(key)
         return Done()

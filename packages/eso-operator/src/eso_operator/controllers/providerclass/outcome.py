@@ -28,7 +28,7 @@ from eso_wire.values import Handshake, KindId
 from kubebase.clock import rfc3339
 from kubebase.meta import Condition, Kind
 from kuberun.conditions import find_condition, same_verdict, set_condition
-from kuberun.controller import After, Retry
+from kuberun.controller import Backoff, Requeue
 from kuberun.events import EventType
 
 CONNECTED: Final = "Connected"
@@ -54,7 +54,7 @@ class Unanswered:
     """The seconds that the provider still has to start; 0 if it is not starting."""
 
 
-Result = Answered | Unanswered
+CheckResult = Answered | Unanswered
 
 
 def subject_of(kind: Kind[Any], subsystem: Subsystem) -> Subject:
@@ -62,7 +62,7 @@ def subject_of(kind: Kind[Any], subsystem: Subsystem) -> Subject:
 
 
 def report_of(
-    spec: ProviderClassSpec, before: ProviderClassStatus, result: Result, *, now: datetime, interval: float
+    spec: ProviderClassSpec, before: ProviderClassStatus, result: CheckResult, *, now: datetime, interval: float
 ) -> Report:
     """Return the report about a class."""
     ready = _ready(spec, result)
@@ -74,12 +74,14 @@ def report_of(
     news = () if same_verdict(old, ready) else (News(type_, ready.reason, ready.message),)
     log = {"reason": ready.reason} if news else None
     if isinstance(result, Unanswered) and result.starts_within > 0:
-        return Report(status, After(max(result.starts_within, 1.0), "the provider has had its time to start"), log=log)
-    then = After(interval, "handshake is due") if fine else Retry(ready.reason)
+        return Report(
+            status, Requeue(max(result.starts_within, 1.0), "the provider has had its time to start"), log=log
+        )
+    then = Requeue(interval, "handshake is due") if fine else Backoff(ready.reason)
     return Report(status, then, news, log=log)
 
 
-def _ready(spec: ProviderClassSpec, result: Result) -> Condition:
+def _ready(spec: ProviderClassSpec, result: CheckResult) -> Condition:
     match result:
         case Unanswered(cause=cause, message=message) if result.starts_within > 0:
             return Condition(type=READY, status="Unknown", reason=Reason.STARTING.value, message=f"{cause}: {message}")
@@ -98,7 +100,7 @@ def _ready(spec: ProviderClassSpec, result: Result) -> Condition:
             return Condition(type=READY, status="True", reason=CONNECTED, message=message)
 
 
-def _facts(result: Result) -> dict[str, object]:
+def _facts(result: CheckResult) -> dict[str, object]:
     if isinstance(result, Unanswered):
         return {}
     handshake, ends = result.handshake, result.certificate_ends

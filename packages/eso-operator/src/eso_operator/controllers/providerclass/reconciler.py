@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from eso_api.crd import CustomKind
 from eso_operator.controllers.memory import Record
-from eso_operator.controllers.providerclass.outcome import Answered, Result, Unanswered, report_of
+from eso_operator.controllers.providerclass.outcome import Answered, CheckResult, Unanswered, report_of
 from eso_operator.dependencies.dependencies import (
     Dependant,
     Dependencies,
@@ -30,7 +30,7 @@ from eso_wire.values import Handshake, KindId, ObjectRef
 from kubebase.clock import Clock
 from kubebase.meta import Malformed, ObjectKey
 from kuberun.cache import Cache
-from kuberun.controller import Done, Outcome
+from kuberun.controller import Done, Result
 from kuberun.errors import ApiError
 
 
@@ -86,7 +86,7 @@ class ClassReconciler:
         self._reporter = reporter
         self._memory = memory
 
-    async def reconcile(self, key: ObjectKey) -> Outcome:
+    async def reconcile(self, key: ObjectKey) -> Result:
         """Connect to the provider and report the result on the class."""
         found = self._classes.get(key)
         if found is None or isinstance(found, Malformed):
@@ -105,7 +105,7 @@ class ClassReconciler:
             )
         return told.then
 
-    async def _ask(self, found: Any) -> Result:
+    async def _ask(self, found: Any) -> CheckResult:
         outside, resource = self._outside, self._kind.custom.resource()
         kind = KindId(resource.group, resource.version, resource.kind)
         try:

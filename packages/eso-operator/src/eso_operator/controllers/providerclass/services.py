@@ -17,7 +17,7 @@ from kubebase.meta import JsonObject, Malformed, ObjectKey, ObjectMeta, Resource
 from kubebase.plainlogs import structlog
 from kuberun.cache import Cache
 from kuberun.client import Client
-from kuberun.controller import Done, Outcome, Retry
+from kuberun.controller import Backoff, Done, Result
 from kuberun.errors import ApiError, NotFound
 from kuberun.ownership import controller_reference, is_controlled_by
 from kuberun.requests import DeleteOptions
@@ -41,7 +41,7 @@ class ServiceClasses:
         self._client = client
         self._settings = settings
 
-    async def reconcile(self, key: ObjectKey) -> Outcome:
+    async def reconcile(self, key: ObjectKey) -> Result:
         """Create, update or delete the class of one Service."""
         service, existing = self._services.get(key), self._classes.get(key)
         try:
@@ -51,7 +51,7 @@ class ServiceClasses:
             else:
                 await self._provide(service, existing)
         except ApiError as error:
-            return Retry(f"class not written: {answered(error)}")
+            return Backoff(f"class not written: {answered(error)}")
         return Done()
 
     async def _provide(self, service: JsonObject, existing: ProviderClass | Malformed | None) -> None:

@@ -13,7 +13,7 @@ from eso_operator.controllers.pushsecret.plan import DELETE
 from eso_operator.report.words import outcome_of
 from kubebase.meta import JsonObject
 from kuberun.client import Client
-from kuberun.controller import Done, Outcome
+from kuberun.controller import Done, Result
 from kuberun.errors import ApiError
 from kuberun.ownership import finalizer_added, finalizer_removed
 
@@ -27,7 +27,7 @@ class Finalizer:
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    async def prepare(self, push: PushSecret) -> Outcome | None:
+    async def prepare(self, push: PushSecret) -> Result | None:
         """Set or remove the finalizer; return an outcome if the reconcile ends here. Our write triggers another one."""
         held, deleting = FINALIZER in push.metadata.finalizers, push.metadata.deletion_timestamp is not None
         if push.spec.deletion_policy == DELETE:
@@ -38,13 +38,13 @@ class Finalizer:
             return await self.release(push)
         return Done() if deleting else None
 
-    async def release(self, push: PushSecret) -> Outcome:
+    async def release(self, push: PushSecret) -> Result:
         return await self._write(finalizer_removed(push.metadata, FINALIZER), push)
 
-    async def _add(self, push: PushSecret) -> Outcome:
+    async def _add(self, push: PushSecret) -> Result:
         return await self._write(finalizer_added(push.metadata, FINALIZER), push)
 
-    async def _write(self, patch: JsonObject | None, push: PushSecret) -> Outcome:
+    async def _write(self, patch: JsonObject | None, push: PushSecret) -> Result:
         try:
             if patch is not None:
                 await self._client.merge_patch(_KIND, push.key, patch)

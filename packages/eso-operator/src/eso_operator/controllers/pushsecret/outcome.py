@@ -56,8 +56,7 @@ from eso_wire.errors import RetryClass
 from kubebase.clock import rfc3339
 from kubebase.meta import Condition, ObjectKey
 from kuberun.conditions import ConditionStatus, find_condition, remove_condition, same_verdict, set_condition
-from kuberun.controller import After, Done, Retry
-from kuberun.controller import Outcome as Then
+from kuberun.controller import Backoff, Done, Requeue, Result
 from kuberun.events import EventType
 from kuberun.workqueue import Lane
 
@@ -170,7 +169,7 @@ def _row(push: PushSecret, outcome: Outcome, now: datetime, retry_within: float)
         case Failed():
             return _failed(push, outcome, now, retry_within)
         case Collided(what=what):
-            return Report(push.status, Retry(what))
+            return Report(push.status, Backoff(what))
         case Ignored():
             return Report(push.status, Done())
         case _:
@@ -260,7 +259,7 @@ def _waiting(push: PushSecret, outcome: Failed, now: datetime) -> Report:
         conditions = set_condition(push.status.conditions, ready, now)
         status = msgspec.structs.replace(status, conditions=conditions, outcomes=_outcomes(push, outcome, now))
     seconds = min(failure.waits for failure in outcome.failures)
-    return Report(status, After(max(seconds, 1.0), "what it waits for has had its time", Lane.EVENT), outcome.news)
+    return Report(status, Requeue(max(seconds, 1.0), "what it waits for has had its time", Lane.EVENT), outcome.news)
 
 
 def _with_records(push: PushSecret, outcome: Failed) -> PushSecretStatus:
@@ -390,18 +389,18 @@ def _outcomes(push: PushSecret, outcome: Failed, now: datetime) -> list[KeyOutco
 # --- when it is looked at again ---------------------------------------------------------------------------------------
 
 
-def _next_push(push: PushSecret, within: float | None) -> Then:
+def _next_push(push: PushSecret, within: float | None) -> Result:
     interval = interval_of(push)
     if interval <= 0:
         return Done()
     return _at(interval if within is None else min(interval, max(within, 1.0)))
 
 
-def _after_failure(push: PushSecret, outcome: Failed) -> Then:
+def _after_failure(push: PushSecret, outcome: Failed) -> Result:
     interval = interval_of(push)
     if not _is_hopeless(outcome):
-        return Retry(outcome.step.words, _retry_after(outcome), longest=interval)
-    return After(interval, "it may have been put right", Lane.REFRESH) if interval > 0 else Done()
+        return Backoff(outcome.step.words, _retry_after(outcome), longest=interval)
+    return Requeue(interval, "it may have been put right", Lane.REFRESH) if interval > 0 else Done()
 
 
 def _wait(push: PushSecret, outcome: Failed, retry_within: float) -> float:
@@ -417,5 +416,5 @@ def _retry_after(outcome: Failed) -> float:
     return max((failure.retry_after for failure in outcome.failures), default=0.0)
 
 
-def _at(seconds: float) -> Then:
-    return After(seconds, "a push is due", Lane.REFRESH)
+def _at(seconds: float) -> Result:
+    return Requeue(seconds, "a push is due", Lane.REFRESH)

@@ -60,8 +60,7 @@ from eso_wire.errors import RetryClass
 from kubebase.clock import Clock
 from kubebase.meta import ObjectKey
 from kuberun.client import Client
-from kuberun.controller import After, Done, Retry, longest_wait
-from kuberun.controller import Outcome as Then
+from kuberun.controller import Backoff, Done, Requeue, Result, longest_wait
 from kuberun.errors import ApiError, Conflict, NotFound, NotServed
 
 _KIND: Final = PUSH_SECRET.kind()
@@ -102,7 +101,7 @@ class PushSecretReconciler:
         self._gatherer = gatherer
         self._outside = outside
 
-    async def reconcile(self, key: ObjectKey) -> Then:
+    async def reconcile(self, key: ObjectKey) -> Result:
         """Push the values of the source to the stores of one PushSecret."""
         push = self._gatherer.find(key)
         if push is None:
@@ -129,7 +128,7 @@ class PushSecretReconciler:
 
     # --- pushing ------------------------------------------------------------------------------------------------------
 
-    async def _finish_interrupted(self, snapshot: PushSnapshot) -> Then | None:
+    async def _finish_interrupted(self, snapshot: PushSnapshot) -> Result | None:
         """Report a push of generated values that succeeded and was not reported; None if there is none."""
         push, ended = snapshot.push, await self._outside.pending.finish(snapshot)
         match ended:
@@ -138,7 +137,7 @@ class PushSecretReconciler:
                     await self._outside.ledger.retire_all_but(_state_owner(push), states)
                 then = await self._say(push, outcome, at)
                 # Time has passed since, and the object may have changed: whether a push is due is decided next.
-                return then if isinstance(then, Retry) else After(_SOON, "an interrupted push was finished")
+                return then if isinstance(then, Backoff) else Requeue(_SOON, "an interrupted push was finished")
             case Failed():
                 self._depend(push, (ANY_PROVIDER,))
                 return await self._report(snapshot, ended)
@@ -277,7 +276,7 @@ class PushSecretReconciler:
 
     # --- deletion -----------------------------------------------------------------------------------------------------
 
-    async def _finish(self, push: PushSecret) -> Then:
+    async def _finish(self, push: PushSecret) -> Result:
         """Finish a PushSecret that is being deleted: remove its values, then its finalizer."""
         known = self._outside.memory.known(push.key, push.metadata.uid)
         if known is None or not known.emptied:
@@ -290,36 +289,36 @@ class PushSecretReconciler:
             self._outside.memory.of(push.key, push.metadata.uid).emptied = True
         return await self._outside.finalizer.release(push)
 
-    async def _gone(self, key: ObjectKey) -> Then:
+    async def _gone(self, key: ObjectKey) -> Result:
         """Clean up after a deleted object, including values that were pushed and never recorded."""
         if (push := self._outside.settlement.astray(key)) is not None:
             try:
                 # An object of the same name would own the same values.
                 await self._outside.client.get(_KIND, key)
             except NotServed:
-                return Retry(f"{_UNREADABLE}: {_NOT_SERVED}")
+                return Backoff(f"{_UNREADABLE}: {_NOT_SERVED}")
             except NotFound:
-                if isinstance(then := await self._undo(push), Retry):
+                if isinstance(then := await self._undo(push), Backoff):
                     return then
             except ApiError as problem:
-                return Retry(f"{_UNREADABLE}: {answered(problem)}")
+                return Backoff(f"{_UNREADABLE}: {answered(problem)}")
         self._outside.memory.forget(key)
         return Done()
 
-    async def _undo(self, push: PushSecret) -> Then:
+    async def _undo(self, push: PushSecret) -> Result:
         """Delete values of an object that another operator deleted while we were pushing."""
         removal = await self._outside.settlement.undo(push)
         self._outside.reporter.announce(push.metadata, *news_of(removal))
-        return Retry(Step.DELETE_PUSHED.words) if removal.failures else Done()
+        return Backoff(Step.DELETE_PUSHED.words) if removal.failures else Done()
 
     # --- telling ------------------------------------------------------------------------------------------------------
 
-    async def _report(self, snapshot: PushSnapshot, outcome: Outcome) -> Then:
+    async def _report(self, snapshot: PushSnapshot, outcome: Outcome) -> Result:
         if isinstance(outcome, Synced) and snapshot.interval_note:
             outcome = replace(outcome, remarks=(*outcome.remarks, snapshot.interval_note))
         return await self._say(snapshot.push, outcome, snapshot.now)
 
-    async def _say(self, push: PushSecret, outcome: Outcome, now: datetime) -> Then:
+    async def _say(self, push: PushSecret, outcome: Outcome, now: datetime) -> Result:
         """Report the outcome once."""
         if isinstance(outcome, Failed) and outcome.records is None and self._outside.pushes.unrecorded(push):
             outcome = replace(outcome, records=self._outside.settlement.ours(push))
@@ -329,7 +328,7 @@ class PushSecretReconciler:
             push, lambda push: report_of(push, outcome, now, retry_within=within, clashes=clashes, fed_by=fed_by)
         )
         if isinstance(told.problem, NotServed):
-            return Retry(f"status not written: {_NOT_SERVED}")
+            return Backoff(f"status not written: {_NOT_SERVED}")
         if isinstance(told.problem, NotFound):
             return await self._undo(push)
         if told.problem is not None and isinstance(outcome, Synced):

@@ -21,7 +21,7 @@ from eso_wire.values import KindId
 from kubebase.meta import Malformed, ObjectKey
 from kuberun.cache import Cache
 from kuberun.client import Client
-from kuberun.controller import After, Done, Outcome
+from kuberun.controller import Done, Requeue, Result
 from kuberun.errors import ApiError
 
 PushSecrets = Callable[[StoreKind, ObjectKey], Sequence[PushSecret]]
@@ -51,7 +51,7 @@ class StoreHolder:
         self._objects = objects
         self._controller_class = controller_class
 
-    async def reconcile(self, key: ObjectKey) -> Outcome:
+    async def reconcile(self, key: ObjectKey) -> Result:
         store = self._stores.get(key)
         if store is None or isinstance(store, Malformed) or store.spec.controller not in ("", self._controller_class):
             return Done()
@@ -63,7 +63,7 @@ class StoreHolder:
         except ApiError as problem:
             return outcome_of(problem, "store", "finalizer not written")
         waits = holding and store.metadata.deletion_timestamp is not None
-        return After(_LOOK_AGAIN, "a deletion waits") if waits else Done()
+        return Requeue(_LOOK_AGAIN, "a deletion waits") if waits else Done()
 
     def _permits(self, store: Any) -> Callable[[str], bool]:
         """Return whether the conditions of a cluster-scoped store permit a namespace to use it."""

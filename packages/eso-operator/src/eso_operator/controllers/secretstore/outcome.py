@@ -44,7 +44,7 @@ from eso_operator.report.words import READY, News
 from eso_wire.values import ConditionReport
 from kubebase.meta import Condition, ObjectMeta
 from kuberun.conditions import ConditionStatus, find_condition, remove_condition, same_verdict, set_condition
-from kuberun.controller import After, Outcome, Retry
+from kuberun.controller import Backoff, Requeue, Result
 from kuberun.events import EventType
 from kuberun.redaction import bounded
 
@@ -118,7 +118,7 @@ def report_of(before: Before, verdict: Verdict) -> Report:
 
 def _waiting(before: Before, verdict: Waiting, old: Condition | None) -> Report:
     """Return the report of a store whose provider is starting: the first one says so, the others say nothing."""
-    then = After(max(verdict.seconds, 1.0), "the provider has had its time to start")
+    then = Requeue(max(verdict.seconds, 1.0), "the provider has had its time to start")
     if old is not None:
         return Report(before.status, then)
     ready = _unvalidated(before.kind.generation, ConditionStatus.UNKNOWN, verdict.cause, verdict.message)
@@ -159,14 +159,14 @@ def _unvalidated(generation: Generation, status: ConditionStatus, cause: str, me
             assert_never(generation)
 
 
-def _then(before: Before, verdict: _Verdict) -> Outcome:
+def _then(before: Before, verdict: _Verdict) -> Result:
     match verdict:
         case Valid() | Referent() | Unverified():
-            return After(before.interval, "validation is due")
+            return Requeue(before.interval, "validation is due")
         case Throttled(retry_after=retry_after):
-            return After(max(retry_after, 1.0), "the backend asked to wait")
+            return Requeue(max(retry_after, 1.0), "the backend asked to wait")
         case Broken(cause=cause, retry_after=retry_after):
-            return Retry(cause, retry_after)
+            return Backoff(cause, retry_after)
         case _:
             assert_never(verdict)
 

@@ -24,7 +24,7 @@ from eso_operator.report.reporter import Reporter
 from kubebase.clock import Clock
 from kubebase.meta import Malformed, ObjectKey
 from kuberun.cache import Cache
-from kuberun.controller import Done, Outcome
+from kuberun.controller import Done, Result
 from kuberun.errors import ApiError
 
 StreamTrouble = Callable[[OnObject], str | None]
@@ -81,7 +81,7 @@ class StoreReconciler:
         self._memory = memory
         self._settings = settings
 
-    async def reconcile(self, key: ObjectKey) -> Outcome:
+    async def reconcile(self, key: ObjectKey) -> Result:
         """Validate the store and report the result on it."""
         store = self._gather(key)
         if store is None:
@@ -106,7 +106,7 @@ class StoreReconciler:
             return None
         return store
 
-    async def _validate(self, store: Any) -> Outcome:
+    async def _validate(self, store: Any) -> Result:
         finding = await self._outside.validator.find_out(self._kind, store.metadata)
         self._outside.dependencies.record(self._dependant(store.metadata.key), finding.depends_on)
         trouble = self._outside.stream_trouble(self._as_dependency(store.metadata.key))

@@ -15,7 +15,7 @@ from eso_operator.report.words import outcome_of
 from kubebase.meta import Malformed, ObjectKey
 from kubebase.plainlogs import structlog
 from kuberun.client import Client
-from kuberun.controller import Done, Outcome
+from kuberun.controller import Done, Result
 from kuberun.errors import ApiError, Forbidden, NotFound
 from kuberun.requests import Selection
 from kuberun.workqueue import Request
@@ -38,7 +38,7 @@ class Release:
     def requests(self) -> tuple[Request, ...]:
         return tuple(Request(key, "the kind is turned off") for key in self._kinds)
 
-    async def reconcile(self, key: ObjectKey) -> Outcome:
+    async def reconcile(self, key: ObjectKey) -> Result:
         kind, released = self._kinds[key], 0
         try:
             async for store in self._stores(kind):

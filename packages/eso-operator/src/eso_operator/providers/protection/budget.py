@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from eso_operator.providers.protection.valve import Admission, Urgency, Valve
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.status import TransportError
-from kubebase.backoff import Backoff, Random, system_random
+from kubebase.backoff import ExponentialBackoff, Random, system_random
 from kubebase.bounded import BoundedDict
 from kubebase.clock import Clock
 
@@ -28,12 +28,12 @@ class _Rule:
     """The number of consecutive failures that close a budget, and for how long."""
 
     threshold: int
-    rest: Backoff
+    rest: ExponentialBackoff
 
 
-_THROTTLED = _Rule(1, Backoff(first=1.0, cap=60.0))
-_REFUSED = _Rule(1, Backoff(first=15.0, cap=600.0))
-_DOWN = _Rule(3, Backoff(first=2.0, cap=60.0))
+_THROTTLED = _Rule(1, ExponentialBackoff(first=1.0, cap=60.0))
+_REFUSED = _Rule(1, ExponentialBackoff(first=15.0, cap=600.0))
+_DOWN = _Rule(3, ExponentialBackoff(first=2.0, cap=60.0))
 
 _RULES: dict[ErrorReason, _Rule] = {
     ErrorReason.RATE_LIMITED: _THROTTLED,

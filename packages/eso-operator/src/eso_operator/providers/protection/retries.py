@@ -13,7 +13,7 @@ from eso_operator.providers.errors import heals_by_itself
 from eso_operator.providers.settings import CallSettings
 from eso_operator.stores.resolved import CallPolicy
 from eso_wire.errors import ErrorReason, ProviderError
-from kubebase.backoff import Backoff, Random
+from kubebase.backoff import ExponentialBackoff, Random
 
 _LONGEST_PAUSE = 30.0
 _SHORTEST_PAUSE = 0.001
@@ -39,7 +39,7 @@ class RetryPlan:
     """The number of retries and the pauses between them."""
 
     max_retries: int
-    pauses: Backoff
+    pauses: ExponentialBackoff
     granted: float = 0.0
     """Seconds that the pauses add to the deadline, if the store sets a retry interval."""
 
@@ -49,7 +49,7 @@ class RetryPlan:
         retries = settings.max_retries if policy.max_retries is None else policy.max_retries
         interval = settings.retry_interval if policy.retry_interval is None else policy.retry_interval
         first = max(interval, _SHORTEST_PAUSE)
-        pauses = Backoff(first=first, cap=max(first, _LONGEST_PAUSE), jitter=0.5)
+        pauses = ExponentialBackoff(first=first, cap=max(first, _LONGEST_PAUSE), jitter=0.5)
         asked = 0.0 if policy.retry_interval is None else _together(pauses, retries, settings.longest_pauses)
         return RetryPlan(max(retries, 0), pauses, asked)
 
@@ -62,7 +62,7 @@ class RetryPlan:
         return seconds if needed < left else None
 
 
-def _together(pauses: Backoff, retries: int, longest: float) -> float:
+def _together(pauses: ExponentialBackoff, retries: int, longest: float) -> float:
     """Return the sum of the pauses of all retries, at most `longest`."""
     seconds = 0.0
     for number in range(1, retries + 1):

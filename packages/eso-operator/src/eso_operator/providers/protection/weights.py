@@ -25,7 +25,7 @@ from kubebase.fairness import FairSlots, Shares
 from kubebase.meta import ObjectKey
 
 if TYPE_CHECKING:
-    from kuberun.controller import Outcome, Reconcile
+    from kuberun.controller import Reconcile, Result
 
 MIB: Final = 1024 * 1024
 OBJECT_BYTES: Final = 8 * MIB
@@ -56,7 +56,7 @@ class Weights:
     def weighed(self, reconcile: Reconcile) -> Reconcile:
         """Return a reconcile function that counts the reads of `reconcile`."""
 
-        async def counted(key: ObjectKey) -> Outcome:
+        async def counted(key: ObjectKey) -> Result:
             with self.object(key.namespace):
                 return await reconcile(key)
 
