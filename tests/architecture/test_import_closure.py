@@ -77,8 +77,6 @@ _HEAVY = (
     "localkube",
     "eso_sdk",
     "eso_wire.values",
-    "eso_wire.messages.calls",
-    "eso_wire.messages.reading",
 )
 _RUN = """
 import sys

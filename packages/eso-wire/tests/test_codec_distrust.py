@@ -182,7 +182,7 @@ def nested(depth: int) -> dict[str, Any]:
             "previous_state_json has",
             id="a large state",
         ),
-        pytest.param(pb.SubscribeRequest(), codec.from_subscribe_request, "message is not set", id="nothing asked"),
+        pytest.param(pb.SubscribeRequest(), codec.from_subscribe_request, "message is not set", id="an empty request"),
     ],
 )
 def test_a_request_beyond_the_contract_is_refused_by_name(
@@ -231,10 +231,12 @@ def many_keys(count: int) -> dict[str, bytes]:
             ]
         ),
         pytest.param(pb.ValidateResponse(), codec.from_validate_response, "state is not set", id="no state"),
-        pytest.param(pb.SubscribeResponse(), codec.from_subscribe_response, "message is not set", id="nothing told"),
+        pytest.param(
+            pb.SubscribeResponse(), codec.from_subscribe_response, "message is not set", id="an empty response"
+        ),
     ],
 )
-def test_an_answer_beyond_the_contract_is_the_providers_fault(
+def test_a_response_beyond_the_contract_is_the_providers_fault(
     message: Message, decode: Callable[[Any], Any], field: str
 ) -> None:
     with pytest.raises(ProviderError, match=field) as refused:

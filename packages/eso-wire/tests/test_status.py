@@ -157,10 +157,10 @@ class Raising(grpc.GenericRpcHandler):
     """A foreign server with a defect."""
 
     def service(self, _call: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:
-        async def answer(_request: bytes, _context: Any) -> bytes:
+        async def respond(_request: bytes, _context: Any) -> bytes:
             raise KeyError("CANARY")
 
-        return grpc.unary_unary_rpc_method_handler(answer)
+        return grpc.unary_unary_rpc_method_handler(respond)
 
 
 async def test_a_server_that_raised_was_reached() -> None:
@@ -172,7 +172,7 @@ async def test_a_server_that_raised_was_reached() -> None:
     error = error_of(failed.value)
     assert not isinstance(error, TransportError)
     assert (error.reason, error.retry) == (ErrorReason.INTERNAL, RetryClass.BACKOFF)
-    assert error.message == "the provider answered UNKNOWN without saying why: its log may tell"
+    assert error.message == "the provider returned UNKNOWN without a reason; see its log"
 
 
 async def test_a_server_that_is_not_there_is_a_transport_error() -> None:
@@ -188,10 +188,10 @@ class Echo(grpc.GenericRpcHandler):
     """Answers with the requested number of bytes."""
 
     def service(self, _call: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:
-        async def answer(request: bytes, _context: Any) -> bytes:
+        async def respond(request: bytes, _context: Any) -> bytes:
             return b"x" * int(request)
 
-        return grpc.unary_unary_rpc_method_handler(answer)
+        return grpc.unary_unary_rpc_method_handler(respond)
 
 
 async def test_both_ends_carry_messages_up_to_the_limit_and_refuse_larger_ones() -> None:

@@ -42,10 +42,10 @@ class WhoAmI(grpc.GenericRpcHandler):
     """Answers every call with the peer's workload names."""
 
     def service(self, _call: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:
-        async def answer(_request: bytes, context: Any) -> bytes:
+        async def respond(_request: bytes, context: Any) -> bytes:
             return ",".join(peer_spiffe_ids(context)).encode()
 
-        return grpc.unary_unary_rpc_method_handler(answer)
+        return grpc.unary_unary_rpc_method_handler(respond)
 
 
 @contextlib.asynccontextmanager
@@ -60,12 +60,12 @@ async def serving(certificates: ServerCertificates) -> AsyncIterator[int]:
         await server.stop(None)
 
 
-async def ask(port: int, credentials: grpc.ChannelCredentials) -> str:
+async def call_server(port: int, credentials: grpc.ChannelCredentials) -> str:
     """Make one call on its own connection; raise what gRPC raises."""
     async with grpc.aio.secure_channel(f"localhost:{port}", credentials, options=CLIENT_OPTIONS) as channel:
         call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary("/test/WhoAmI")
-        answer: bytes = await call(b"", timeout=30)
-        return answer.decode()
+        response: bytes = await call(b"", timeout=30)
+        return response.decode()
 
 
 def fixed(material: TlsMaterial) -> ServerCertificates:
@@ -79,12 +79,12 @@ async def test_a_client_of_the_trusted_ca_is_served_and_known_by_its_workload_na
     client = authority.issue(uri=CORE)
 
     async with serving(fixed(authority.issue())) as port:
-        assert await ask(port, channel_credentials(client)) == CORE
+        assert await call_server(port, channel_credentials(client)) == CORE
 
 
 async def test_a_certificate_without_workload_name_has_none(authority: Issuer) -> None:
     async with serving(fixed(authority.issue())) as port:
-        assert await ask(port, channel_credentials(authority.issue())) == ""
+        assert await call_server(port, channel_credentials(authority.issue())) == ""
 
 
 async def test_a_client_without_certificate_is_refused_in_the_handshake(authority: Issuer) -> None:
@@ -92,7 +92,7 @@ async def test_a_client_without_certificate_is_refused_in_the_handshake(authorit
 
     async with serving(fixed(authority.issue())) as port:
         with pytest.raises(grpc.aio.AioRpcError) as refused:
-            await ask(port, bare)
+            await call_server(port, bare)
 
     assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
 
@@ -104,7 +104,7 @@ async def test_a_certificate_of_another_ca_is_refused(side: str, authority: Issu
 
     async with serving(fixed(server)) as port:
         with pytest.raises(grpc.aio.AioRpcError) as refused:
-            await ask(port, channel_credentials(client))
+            await call_server(port, channel_credentials(client))
 
     assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
 
@@ -118,14 +118,14 @@ async def test_the_next_connection_meets_the_new_leaf_and_the_new_client_ca(
     new_client = stranger.issue()
 
     async with serving(certificates) as port:
-        await ask(port, channel_credentials(old_client))
+        await call_server(port, channel_credentials(old_client))
         current[0] = stranger.issue()
 
-        answer = await ask(port, channel_credentials(new_client))
+        response = await call_server(port, channel_credentials(new_client))
         with pytest.raises(grpc.aio.AioRpcError):
-            await ask(port, channel_credentials(old_client))
+            await call_server(port, channel_credentials(old_client))
 
-    assert answer == ""
+    assert response == ""
     assert certificates.reloads == 1
     assert certificates.current is current[0]
 
@@ -167,7 +167,7 @@ async def test_a_server_keeps_its_last_good_certificates(
 
     async with serving(certificates) as port:
         spoiled = True
-        await ask(port, channel_credentials(authority.issue()))
+        await call_server(port, channel_credentials(authority.issue()))
 
     assert certificates.current is good
     assert certificates.failure == failure
@@ -236,12 +236,12 @@ def test_a_server_checks_its_certificates_without_cryptography_which_takes_much_
 ) -> None:
     write(tmp_path, authority.issue())
 
-    told = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", _SERVES, str(tmp_path)], capture_output=True, text=True, check=True, timeout=60
     )
 
-    assert "eso_wire.tls" in told.stdout.split()
-    assert "cryptography" not in told.stdout.split()
+    assert "eso_wire.tls" in completed.stdout.split()
+    assert "cryptography" not in completed.stdout.split()
 
 
 def write(folder: Path, material: TlsMaterial) -> None:

@@ -32,7 +32,7 @@ from eso_sdk.addresses import AddressPolicy, ForbiddenAddressError
 from eso_sdk.callbytes import CURRENT_BYTES, LARGEST_ANSWER, SMALL
 from eso_sdk.errors import backend_error, error_for_status, invalid_config, timed_out, unavailable
 from eso_wire.errors import ErrorReason, ProviderError
-from eso_wire.tlspair import in_memory_file
+from eso_wire.tls import in_memory_file
 from kubebase.addresses import METADATA_HOSTS
 from kubebase.bounded import BoundedDict
 from kubebase.clock import Clock

@@ -1,7 +1,7 @@
 """Limits of one message. Both ends refuse or shorten what exceeds them; neither trusts the other to comply.
 
 Identifiers and collections above a limit are refused. Text for people is shortened: a long explanation is no reason to
-lose the answer that contains it.
+lose the response that contains it.
 """
 
 from __future__ import annotations

@@ -113,10 +113,10 @@ class ProviderError(Exception):
 
     def __eq__(self, other: object) -> bool:
         """Compare by content, because errors travel as values inside results."""
-        return isinstance(other, ProviderError) and type(other) is type(self) and self._said() == other._said()
+        return isinstance(other, ProviderError) and type(other) is type(self) and self._content() == other._content()
 
     def __hash__(self) -> int:
-        return hash(self._said())
+        return hash(self._content())
 
-    def _said(self) -> tuple[object, ...]:
+    def _content(self) -> tuple[object, ...]:
         return (self.reason, self.message, self.retry, self.retry_after, self.backend_code, self.subject)

@@ -9,12 +9,12 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-from eso_wire.messages.kinds import CallerDependence, SpecCondition
+from eso_wire.kinds import CallerDependence, SpecCondition
 
 MAX_STEPS: Final = 20_000
 """Maximum number of visited members and entries."""
 
-Place = tuple[str, Any]
+Match = tuple[str, Any]
 """A pointer and the value there."""
 
 
@@ -22,8 +22,8 @@ class TooLargeError(ValueError):
     """A document has more places to visit than the limit."""
 
 
-def expand(document: Any, patterns: Sequence[str]) -> list[list[Place]]:
-    """Find every place that each pattern matches, in document order. Absent and null values are omitted.
+def expand(document: Any, patterns: Sequence[str]) -> list[list[Match]]:
+    """Find every value that each pattern matches, in document order. Absent and null values are omitted.
 
     All patterns share one walk, which visits only matching places; TooLargeError after MAX_STEPS.
     """
@@ -94,7 +94,7 @@ def _trie(patterns: tuple[str, ...]) -> _Node:
 class _Walk:
     """One walk through a document, along several patterns at once."""
 
-    def __init__(self, found: list[list[Place]]) -> None:
+    def __init__(self, found: list[list[Match]]) -> None:
         self.found = found
         self._left = MAX_STEPS
 
@@ -113,7 +113,7 @@ class _Walk:
             if on:
                 self.below(member, on, f"{walked}/{_escaped(name)}")
 
-    def _members(self, value: Any, nodes: list[_Node]) -> Iterator[Place]:
+    def _members(self, value: Any, nodes: list[_Node]) -> Iterator[Match]:
         """Yield the members that a pattern may match; all of them only if one has a `*` here."""
         if not any("*" in node.next for node in nodes):
             names = dict.fromkeys(part for node in nodes for part in node.next)

@@ -15,8 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from eso_wire.tls import TlsMaterial, TlsMaterialError
-from eso_wire.tlspair import in_memory_file
+from eso_wire.tls import TlsMaterial, TlsMaterialError, in_memory_file
 
 
 class TlsProblemKind(StrEnum):
@@ -100,7 +99,7 @@ async def _attempt(
     except TimeoutError:
         raise
     except OSError as error:
-        return TlsProblem(TlsProblemKind.UNKNOWN, f"{where} cannot be connected to: {_said(error)}")
+        return TlsProblem(TlsProblemKind.UNKNOWN, f"{where} cannot be connected to: {_text_of(error)}")
     try:
         return await _verdict(reader, where)
     finally:
@@ -171,15 +170,15 @@ def _of_server_certificate(error: ssl.SSLCertVerificationError, where: str, serv
 
 def _of_alert(error: ssl.SSLError, where: str) -> TlsProblem:
     reason = error.reason or ""
-    if "ALERT" in reason and any(word in reason for word in ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED")):
+    if "ALERT" in reason and any(part in reason for part in ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED")):
         return TlsProblem(
             TlsProblemKind.CLIENT_CERT_REJECTED,
             f"{where} refuses our client certificate ({reason.lower()}); compare its ca.crt with our certificate",
         )
-    return TlsProblem(TlsProblemKind.UNKNOWN, f"TLS with {where} fails: {reason.lower() or _said(error)}")
+    return TlsProblem(TlsProblemKind.UNKNOWN, f"TLS with {where} fails: {reason.lower() or _text_of(error)}")
 
 
-def _said(error: OSError) -> str:
+def _text_of(error: OSError) -> str:
     return error.strerror or type(error).__name__
 
 

@@ -93,7 +93,7 @@ class Abort(NamedTuple):
 
 
 def abort_details(error: ProviderError) -> Abort:
-    """Return the status with which a provider answers when a whole call fails."""
+    """Return the status of a call that fails as a whole."""
     code = CODE_OF[error.reason]
     text = prose(error.message, _MAX_TEXT_CHARS)
     status = Status(code=code.value[0], message=text)
@@ -110,7 +110,7 @@ def error_of(rpc_error: grpc.aio.AioRpcError) -> ProviderError:
         return _unexplained(rpc_error)
     error = from_error(detail)
     if error.reason in NOT_FOUND_REASONS:
-        message = f"the provider says of a whole call what it may only say of one item: {error.message or error.reason}"
+        message = f"a reason for one item only, sent for a whole call: {error.message or error.reason}"
         return ProviderError(ErrorReason.BACKEND_ERROR, prose(message), backend_code=error.backend_code)
     return error
 
@@ -155,4 +155,4 @@ def _unexplained(rpc_error: grpc.aio.AioRpcError) -> ProviderError:
     reason = REASON_OF.get(code)
     if reason is None or (code is grpc.StatusCode.UNKNOWN and said == _STREAM_LOST):
         return TransportError(f"the call ended with {code.name}")
-    return ProviderError(reason, f"the provider answered {code.name} without saying why: its log may tell")
+    return ProviderError(reason, f"the provider returned {code.name} without a reason; see its log")

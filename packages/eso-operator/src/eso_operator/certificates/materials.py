@@ -24,8 +24,7 @@ from eso_operator.certificates.problems import CertificateError, Problem, Proble
 from eso_operator.certificates.secrets import SecretObject
 from eso_operator.certificates.values import MAX_PEM_BYTES, Window, timing_problem
 from eso_operator.stores.resolved import ManagedTls, SecretTls, ServiceKey, TlsSource
-from eso_wire.tls import TlsMaterial, TlsMaterialError, load_material
-from eso_wire.tlspair import Fit, are_certificates, fit
+from eso_wire.tls import Fit, TlsMaterial, TlsMaterialError, are_certificates, fit, load_material
 from kubebase.bounded import BoundedDict, ExpiringDict
 from kubebase.clock import Clock
 from kubebase.deadline import happens_within

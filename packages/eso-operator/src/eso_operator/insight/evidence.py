@@ -32,8 +32,7 @@ from eso_operator.stores.reference import normalise
 from eso_operator.stores.resolved import ResolutionError
 from eso_operator.stores.settings import ResolverSettings
 from eso_operator.targets.marks import target_name
-from eso_wire.messages.kinds import Operation
-from eso_wire.messages.names import KindId, ObjectRef
+from eso_wire.kinds import KindId, ObjectRef, Operation
 from kubebase.meta import JsonObject, Kind, Malformed, ObjectKey, meta_of, metadata_of
 from kuberun.client import Client
 from kuberun.conditions import is_true

@@ -36,7 +36,7 @@ from eso_operator.insight.facts import conflict_of
 from eso_operator.sources.wants import Generate, wants_of
 from eso_operator.stores.reference import normalise
 from eso_operator.stores.resolved import Reason, ResolutionError
-from eso_wire.messages.names import ObjectRef
+from eso_wire.kinds import ObjectRef
 from kubebase.meta import Condition, Malformed, ObjectKey
 from kuberun.conditions import find_condition
 

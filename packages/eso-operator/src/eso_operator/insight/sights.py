@@ -15,7 +15,7 @@ import msgspec
 
 from eso_api.kinds import KINDS
 from eso_operator.targets.discovery import served_resource
-from eso_wire.messages.names import KindId
+from eso_wire.kinds import KindId
 from kubebase.meta import (
     Condition,
     JsonObject,

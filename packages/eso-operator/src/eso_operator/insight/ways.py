@@ -29,8 +29,7 @@ from eso_operator.stores.resolved import Reason, ResolutionError
 from eso_operator.stores.settings import ResolverSettings
 from eso_operator.stores.stored import StoredGenerator, StoredObjects, stored_generator
 from eso_operator.stores.view import CLASS, CLUSTER_CLASS, SERVICE, ClusterView, Objects, Scope
-from eso_wire.messages.kinds import Handshake, KindInfo, KindRole, Operation
-from eso_wire.messages.names import KindId, ObjectRef
+from eso_wire.kinds import Handshake, KindId, KindInfo, KindRole, ObjectRef, Operation
 from eso_wire.versions import CURRENT, SUPPORTED
 from kubebase.meta import JsonObject, ObjectKey, Resource, key_of, raw
 from kuberun.conditions import find_condition

@@ -12,7 +12,7 @@ from eso_api.externalsecret import DataEntry, DataFromEntry, ExternalSecretSpec,
 from eso_api.references import GeneratorRef, StoreRef
 from eso_api.rewrite import Rewrite
 from eso_api.values import SecretBytes
-from eso_wire.messages.kinds import Operation
+from eso_wire.kinds import Operation
 
 
 @dataclass(frozen=True, slots=True)

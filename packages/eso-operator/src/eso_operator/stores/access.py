@@ -19,7 +19,7 @@ from eso_operator.stores.resolved import Reason, ResolutionError
 from eso_operator.stores.settings import ResolverSettings
 from eso_operator.stores.view import NAMESPACE, ClusterView
 from eso_wire.errors import RetryClass
-from eso_wire.messages.names import ObjectRef
+from eso_wire.kinds import ObjectRef
 from kubebase.meta import ObjectKey, meta_of
 from kubebase.patterns import problem_in
 

@@ -21,7 +21,7 @@ from eso_api.v2.address import AddressError, NetworkAddress, SocketAddress, pars
 from eso_operator.stores.resolved import Endpoint, EndpointSource, Reason, ResolutionError, ServiceKey
 from eso_operator.stores.settings import ResolverSettings
 from eso_operator.stores.view import CLUSTER_CLASS, ClusterView
-from eso_wire.messages.names import ObjectRef
+from eso_wire.kinds import ObjectRef
 from kubebase.addresses import METADATA_HOSTS, Address, is_metadata_service
 from kubebase.meta import JsonObject
 

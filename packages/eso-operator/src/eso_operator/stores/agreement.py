@@ -16,7 +16,7 @@ from eso_operator.stores.resolved import ConfigBinding, Connection, Form, Reason
 from eso_operator.stores.view import ClusterView
 from eso_operator.stores.wanted import WantedKey
 from eso_wire.errors import RetryClass
-from eso_wire.messages.kinds import ConfigDelivery, Handshake, KindInfo, Limits
+from eso_wire.kinds import ConfigDelivery, Handshake, KindInfo, Limits
 from eso_wire.pointers import depends_on_caller
 from eso_wire.versions import SUPPORTED, spelled
 

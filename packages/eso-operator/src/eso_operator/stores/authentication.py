@@ -22,7 +22,7 @@ from eso_operator.stores.discovery import Located
 from eso_operator.stores.loading import auth_scope
 from eso_operator.stores.referent import AuthScope, Referent
 from eso_operator.stores.resolved import Form, Reason, ResolutionError
-from eso_wire.messages.names import ObjectRef
+from eso_wire.kinds import ObjectRef
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from eso_operator.stores.resolved import (
 )
 from eso_operator.stores.settings import ResolverSettings
 from eso_operator.stores.view import CLASS, CLUSTER_CLASS, SERVICE, ClusterView
-from eso_wire.messages.names import KindId, ObjectRef
+from eso_wire.kinds import KindId, ObjectRef
 from kubebase.meta import JsonObject, ObjectKey, meta_of
 
 PROVIDER_LABEL: Final = "external-secrets.io/provider"

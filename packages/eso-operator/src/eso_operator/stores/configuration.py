@@ -30,8 +30,7 @@ from eso_operator.stores.referent import AuthScope, Bridged, Owned, Referent
 from eso_operator.stores.resolved import Form, Reason, ReferenceRule, ResolutionError
 from eso_operator.stores.view import ClusterView, Scope
 from eso_operator.stores.wanted import Wanted, WantedGenerator, WantedKey, WantedKind
-from eso_wire.messages.kinds import KindRole
-from eso_wire.messages.names import KindId, ObjectRef
+from eso_wire.kinds import KindId, KindRole, ObjectRef
 from kubebase.meta import ObjectKey
 
 _CONFIG_API_VERSION = {KindRole.STORE: STORE_CONFIG_API_VERSION, KindRole.GENERATOR: GENERATOR_CONFIG_API_VERSION}

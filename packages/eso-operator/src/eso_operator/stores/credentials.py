@@ -29,9 +29,8 @@ from eso_operator.stores.reads import (
 )
 from eso_operator.stores.resolved import BoundStore, Reason, ReferenceRule, ResolutionError, ResolvedStore
 from eso_wire.errors import RetryClass
-from eso_wire.messages.calls import Config, Credential, SecretMap, Token
-from eso_wire.messages.kinds import ConfigDelivery
-from eso_wire.messages.names import ObjectRef
+from eso_wire.kinds import ConfigDelivery, ObjectRef
+from eso_wire.values import Config, Credential, SecretMap, Token
 from kubebase.hints import with_hint
 from kubebase.meta import ObjectKey
 

@@ -41,8 +41,7 @@ from eso_operator.stores.settings import ResolverSettings
 from eso_operator.stores.view import CLASS, CLUSTER_CLASS, SERVICE, ClusterView
 from eso_operator.stores.wanted import Wanted, WantedGenerator, WantedKey, WantedKind
 from eso_wire.errors import RetryClass
-from eso_wire.messages.kinds import Handshake
-from eso_wire.messages.names import ObjectRef
+from eso_wire.kinds import Handshake, ObjectRef
 from kubebase.meta import ObjectKey, meta_of
 
 _NAMED: Final = 3

@@ -18,7 +18,7 @@ import msgspec
 
 from eso_api.values import SecretBytes
 from eso_operator.stores.credentials import Content, UnreadableError
-from eso_wire.messages.calls import Token
+from eso_wire.values import Token
 from kubebase.bounded import BoundedDict
 from kubebase.clock import Clock
 from kubebase.deadline import Deadline

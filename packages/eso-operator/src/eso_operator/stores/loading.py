@@ -21,7 +21,7 @@ from eso_operator.stores.reference import Picked, Reference, namesakes
 from eso_operator.stores.referent import AuthScope, Behaviour, Bridged, Gating, Owned, Referent, Source
 from eso_operator.stores.resolved import CallPolicy, Form, Reason, ResolutionError
 from eso_operator.stores.view import ClusterView, Scope
-from eso_wire.messages.names import KindId, ObjectRef
+from eso_wire.kinds import KindId, ObjectRef
 from kubebase.meta import Condition, JsonObject, Malformed, ObjectKey, ObjectMeta, meta_of
 from kuberun.decoding import error_text
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from eso_wire.messages.kinds import Operation
+from eso_wire.kinds import Operation
 
 
 class Gate(StrEnum):

@@ -28,7 +28,7 @@ from eso_api.references import GENERATORS_GROUP
 from eso_api.v2.owned import GENERATOR_CONFIG_GROUP, STORE_CONFIG_GROUP
 from eso_operator.stores.resolved import Reason, ReferenceRule, ResolutionError, ResolvedStore
 from eso_wire import pointers
-from eso_wire.messages.kinds import AudienceRule, AudienceSource, ConfigDelivery, CredentialKind, CredentialPath
+from eso_wire.kinds import AudienceRule, AudienceSource, ConfigDelivery, CredentialKind, CredentialPath
 from kubebase.meta import ObjectKey
 
 MAX_CREDENTIALS: Final = 256
@@ -117,7 +117,7 @@ def reads_of(resolved: ResolvedStore) -> tuple[Read, ...]:
     return tuple(reads.values())
 
 
-def _places(resolved: ResolvedStore, spec: Any) -> Iterator[tuple[CredentialPath, list[pointers.Place]]]:
+def _places(resolved: ResolvedStore, spec: Any) -> Iterator[tuple[CredentialPath, list[pointers.Match]]]:
     """Yield each path of the handshake with the references that it matches."""
     paths = resolved.config.credentials
     try:

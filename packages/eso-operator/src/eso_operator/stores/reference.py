@@ -23,8 +23,7 @@ from eso_api.v2.secretstore import SECRET_STORE_V2
 from eso_operator.stores.resolved import Form, Reason, ResolutionError
 from eso_operator.stores.view import ClusterView, Scope
 from eso_wire.errors import RetryClass
-from eso_wire.messages.kinds import KindRole
-from eso_wire.messages.names import KindId, ObjectRef
+from eso_wire.kinds import KindId, KindRole, ObjectRef
 
 _STORES: Final[dict[CustomKind[Any], Form]] = {
     SECRET_STORE: Form.V1,

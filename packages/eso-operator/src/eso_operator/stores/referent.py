@@ -10,8 +10,7 @@ from eso_api.policies import NamespaceCondition
 from eso_api.v2.connection import ProviderConfig
 from eso_operator.stores.resolved import CallPolicy, Form
 from eso_operator.stores.view import Scope
-from eso_wire.messages.kinds import KindRole
-from eso_wire.messages.names import KindId, ObjectRef
+from eso_wire.kinds import KindId, KindRole, ObjectRef
 from kubebase.meta import Condition
 
 

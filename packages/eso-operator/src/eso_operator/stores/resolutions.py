@@ -15,8 +15,7 @@ from eso_api.references import GeneratorRef, StoreRef
 from eso_operator.stores.need import Need
 from eso_operator.stores.resolved import ResolvedStore
 from eso_operator.stores.view import ClusterView, Objects, Scope
-from eso_wire.messages.kinds import Handshake
-from eso_wire.messages.names import KindId, ObjectRef
+from eso_wire.kinds import Handshake, KindId, ObjectRef
 from kubebase.bounded import BoundedDict
 from kubebase.meta import ObjectKey
 

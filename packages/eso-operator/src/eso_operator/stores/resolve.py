@@ -29,7 +29,7 @@ from eso_operator.stores.resolved import CallToken, Connection, Reason, Resoluti
 from eso_operator.stores.settings import ResolverSettings
 from eso_operator.stores.suggestions import load_or_suggest
 from eso_operator.stores.view import SERVICE, ClusterView
-from eso_wire.messages.names import ObjectRef
+from eso_wire.kinds import ObjectRef
 from kubebase.meta import ObjectKey
 
 T = TypeVar("T")

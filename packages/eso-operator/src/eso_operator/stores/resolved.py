@@ -13,11 +13,10 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, assert_never
 
 from eso_wire.errors import RetryClass
-from eso_wire.messages.kinds import ConfigDelivery, CredentialPath, Handshake, KindRole, Operation
-from eso_wire.messages.names import KindId, ObjectRef
+from eso_wire.kinds import ConfigDelivery, CredentialPath, Handshake, KindId, KindRole, ObjectRef, Operation
 
 if TYPE_CHECKING:
-    from eso_wire.messages.calls import Config
+    from eso_wire.values import Config
 
 
 class Form(StrEnum):

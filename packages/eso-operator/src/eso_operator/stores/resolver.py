@@ -20,8 +20,7 @@ from eso_operator.stores.resolved import Connection, Reason, ResolutionError, Re
 from eso_operator.stores.settings import ResolverSettings
 from eso_operator.stores.view import ClusterView, Objects
 from eso_wire.errors import ProviderError, RetryClass
-from eso_wire.messages.kinds import Handshake
-from eso_wire.messages.names import KindId, ObjectRef
+from eso_wire.kinds import Handshake, KindId, ObjectRef
 
 _MAX_ROUNDS: Final = 64
 

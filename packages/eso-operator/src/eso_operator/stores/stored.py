@@ -27,7 +27,7 @@ from eso_operator.stores.loading import malformed, plain
 from eso_operator.stores.reference import parse_kind
 from eso_operator.stores.resolved import ConfigBinding, Form, ResolvedStore
 from eso_operator.stores.view import Objects, Scope
-from eso_wire.messages.names import KindId, ObjectRef
+from eso_wire.kinds import KindId, ObjectRef
 from kubebase.meta import JsonObject, Malformed, ObjectKey
 
 _GENERATOR: Final = KindId(GENERATOR.group, GENERATOR.versions[0], GENERATOR.name)

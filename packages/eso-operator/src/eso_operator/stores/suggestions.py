@@ -10,7 +10,7 @@ from eso_operator.stores.reference import Picked, Reference, alternatives, pick
 from eso_operator.stores.referent import Referent
 from eso_operator.stores.resolved import Reason, ResolutionError
 from eso_operator.stores.view import ClusterView, Scope
-from eso_wire.messages.names import KindId
+from eso_wire.kinds import KindId
 from kubebase.hints import did_you_mean, similar
 from kubebase.meta import ObjectKey, meta_of
 

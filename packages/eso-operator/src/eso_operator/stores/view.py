@@ -12,8 +12,7 @@ from typing import Any, Protocol
 
 from eso_api.v2.clusterproviderclass import CLUSTER_PROVIDER_CLASS
 from eso_api.v2.providerclass import PROVIDER_CLASS
-from eso_wire.messages.kinds import Handshake
-from eso_wire.messages.names import KindId
+from eso_wire.kinds import Handshake, KindId
 from kubebase.meta import ObjectKey
 
 NAMESPACE = KindId("", "v1", "Namespace")

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from eso_operator.stores.view import Scope
-from eso_wire.messages.kinds import Handshake, KindInfo, KindRole
-from eso_wire.messages.names import KindId
+from eso_wire.kinds import Handshake, KindId, KindInfo, KindRole
 from eso_wire.pointers import stands_for
 
 _CLUSTER = "Cluster"

@@ -10,7 +10,7 @@ exists only between these functions and the stub.
 from __future__ import annotations
 
 from eso_wire.codec.context import from_close_request, from_context, to_close_request, to_context
-from eso_wire.codec.details import from_error, to_error
+from eso_wire.codec.errors import from_error, to_error
 from eso_wire.codec.generating import (
     from_cleanup_request,
     from_cleanup_response,

@@ -8,7 +8,7 @@ from typing import assert_never
 from eso_api.values import SecretBytes
 from eso_wire import bounds
 from eso_wire._generated import provider_pb2 as pb
-from eso_wire.codec.details import decode_object, encode_object
+from eso_wire.codec.errors import decode_object, encode_object
 from eso_wire.codec.fields import (
     Malformed,
     document,

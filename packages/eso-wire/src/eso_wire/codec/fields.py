@@ -3,7 +3,8 @@
     decode_* functions raise Malformed (which field, and what is wrong with it; never its content)
     `of_request` and `of_response` turn that into the ProviderError of the side that reads
 
-Text for people is shortened instead of refused.
+Text for people is shortened instead of refused. A number of an enum that this version does not know is UNSPECIFIED:
+None here; the caller decides whether a choice was required.
 """
 
 from __future__ import annotations
@@ -12,15 +13,18 @@ import functools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from datetime import UTC, datetime, timedelta
-from typing import Protocol, TypeVar
+from enum import StrEnum
+from typing import Any, Generic, Protocol, TypeVar
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
+from google.protobuf.struct_pb2 import ListValue, Struct, Value
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from eso_api.values import SecretBytes
-from eso_wire import bounds
-from eso_wire.errors import ErrorReason, ProviderError
+from eso_wire import bounds, values
+from eso_wire._generated import provider_pb2 as pb
+from eso_wire.errors import ErrorReason, ProviderError, RetryClass
 
 M = TypeVar("M")
 V = TypeVar("V")
@@ -39,7 +43,7 @@ class Malformed(Exception):  # noqa: N818 - a verdict on a message; reads as one
         self.problem = problem
 
     def within(self, outer: str) -> Malformed:
-        """Return the same problem with the field's path seen from the enclosing message."""
+        """Return the same problem with the field's path from the enclosing message."""
         return Malformed(f"{outer}.{self.field}", self.problem)
 
 
@@ -61,22 +65,22 @@ def of_request(decode: Callable[[M], V]) -> Callable[[M], V]:
 
 
 def of_response(decode: Callable[[M], V]) -> Callable[[M], V]:
-    """Wrap a decoder for the operator's side: a malformed answer is the provider's error."""
+    """Wrap a decoder for the operator's side: a malformed response is the provider's error."""
 
     @functools.wraps(decode)
     def read(message: M) -> V:
         try:
             return decode(message)
         except Malformed as problem:
-            error = answer_error(problem)
+            error = response_error(problem)
         raise error
 
     return read
 
 
-def answer_error(problem: Malformed) -> ProviderError:
-    """Return the error for an answer, or for one item of it, that violates the contract."""
-    return ProviderError(ErrorReason.INTERNAL, f"the provider's answer breaks the protocol: {problem}")
+def response_error(problem: Malformed) -> ProviderError:
+    """Return the error for a response, or for one item of it, that violates the contract."""
+    return ProviderError(ErrorReason.INTERNAL, f"the provider's response breaks the protocol: {problem}")
 
 
 # --- structure -------------------------------------------------------------------------------------------------------
@@ -128,18 +132,18 @@ def counted(field: str, values: Sized, limit: int) -> None:
 
 def distinct(field: str, names: Iterable[str]) -> None:
     """Refuse duplicate names: results are matched to items by name."""
-    seen: set[str] = set()
+    earlier: set[str] = set()
     for position, name in enumerate(names):
-        if name in seen:
+        if name in earlier:
             raise Malformed(f"{field}[{position}]", "has the id of an entry before it")
-        seen.add(name)
+        earlier.add(name)
 
 
 # --- scalars ---------------------------------------------------------------------------------------------------------
 
 
 def identifier(field: str, value: str, limit: int = bounds.MAX_NAME_CHARS) -> str:
-    """Check text that programs compare: it is kept whole or refused."""
+    """Check text that programs compare: it stays whole or is refused."""
     if len(value) > limit:
         raise Malformed(field, f"has {len(value)} characters; at most {limit} are allowed")
     return value
@@ -184,7 +188,7 @@ def secret_map(field: str, values: Mapping[str, bytes]) -> dict[str, SecretBytes
 
 
 def revealed(values: Mapping[str, SecretBytes]) -> dict[str, bytes]:
-    """Return the plain bytes for a message that is about to be sent. No other code may see them.
+    """Return the plain bytes for a message that is about to be sent. No other code may read them.
 
     JSON allows keys that are not valid text (half of a surrogate pair); the wire does not.
     """
@@ -222,3 +226,155 @@ def moment_of(field: str, timestamp: Timestamp) -> datetime:
         return _EPOCH + timedelta(seconds=timestamp.seconds, microseconds=timestamp.nanos // 1000)
     except OverflowError:
         raise Malformed(field, "is not a point in time") from None
+
+
+# --- enums -----------------------------------------------------------------------------------------------------------
+
+W = TypeVar("W", bound=int)
+W_co = TypeVar("W_co", bound=int, covariant=True)
+D = TypeVar("D", bound=StrEnum)
+
+
+class WireEnum(Protocol[W_co]):
+    """The part of protobuf's generated enums that is used here."""
+
+    def items(self) -> Iterable[tuple[str, W_co]]: ...
+
+
+class EnumTable(Generic[W, D]):
+    """An enum of the wire and the matching enum of the domain.
+
+    The names differ only in the prefix that protobuf requires: OPERATION_GET <-> Operation.GET.
+    """
+
+    def __init__(self, wire: WireEnum[W], domain: type[D], prefix: str) -> None:
+        numbers = {name.removeprefix(prefix): number for name, number in wire.items()}
+        self._number_of = {member: numbers[member.value] for member in domain}
+        self._member_of: dict[int, D] = {number: member for member, number in self._number_of.items()}
+
+    def to(self, member: D) -> W:
+        return self._number_of[member]
+
+    def of(self, number: int) -> D | None:
+        """Return the member; None for UNSPECIFIED and for values of newer peers."""
+        return self._member_of.get(number)
+
+    def choice(self, field: str, number: int) -> D:
+        """Return the member of a required field; raise Malformed if it is unset or unknown."""
+        member = self._member_of.get(number)
+        if member is None:
+            what = "is not set" if number == 0 else f"has a value unknown to this version ({number})"
+            raise Malformed(field, what)
+        return member
+
+    def known(self, numbers: Iterable[int]) -> frozenset[D]:
+        """Return the known members as a set, without unknown numbers."""
+        return frozenset(self._member_of[number] for number in numbers if number in self._member_of)
+
+    def numbers(self, members: Iterable[D]) -> list[W]:
+        """Return the numbers in the order of the contract, so that equal sets are equal bytes."""
+        return sorted(self._number_of[member] for member in members)
+
+
+KIND_ROLE = EnumTable(pb.KindRole, values.KindRole, "KIND_ROLE_")
+OPERATION = EnumTable(pb.Operation, values.Operation, "OPERATION_")
+CONFIG_DELIVERY = EnumTable(pb.ConfigDelivery, values.ConfigDelivery, "CONFIG_DELIVERY_")
+CREDENTIAL_KIND = EnumTable(pb.CredentialKind, values.CredentialKind, "CREDENTIAL_KIND_")
+AUDIENCE_SOURCE = EnumTable(pb.AudienceSource, values.AudienceSource, "AUDIENCE_SOURCE_")
+METADATA_POLICY = EnumTable(pb.MetadataPolicy, values.MetadataPolicy, "METADATA_POLICY_")
+VALUE_SHAPE = EnumTable(pb.ValueShape, values.Shape, "VALUE_SHAPE_")
+PUSH_PRECONDITION = EnumTable(pb.PushPrecondition, values.PushPrecondition, "PUSH_PRECONDITION_")
+PUSH_OUTCOME = EnumTable(pb.PushOutcome, values.PushOutcome, "PUSH_OUTCOME_")
+VALIDATION_STATE = EnumTable(pb.ValidationState, values.ValidationState, "VALIDATION_STATE_")
+CHANGE_TYPE = EnumTable(pb.ChangeType, values.ChangeType, "CHANGE_TYPE_")
+ERROR_REASON = EnumTable(pb.ErrorReason, ErrorReason, "ERROR_REASON_")
+RETRY_CLASS = EnumTable(pb.RetryClass, RetryClass, "RETRY_CLASS_")
+
+
+# --- documents -------------------------------------------------------------------------------------------------------
+
+_EXACT = 2**53
+
+
+def to_struct(document: Mapping[str, Any]) -> Struct:
+    """Encode a JSON-like document, such as the provider metadata of a pushed value.
+
+    Protobuf has one number type; whole numbers are decoded to int, as the manifest had them.
+    """
+    return Struct(fields={str(key): _encode(value) for key, value in document.items()})
+
+
+def decode_struct(message: Struct) -> dict[str, Any]:
+    """Decode a document; refuse one that is deeper or larger than the limits."""
+    return _Reader().members(message, 1)
+
+
+def _encode(value: Any) -> Value:
+    match value:
+        case None:
+            return Value(null_value=0)  # type: ignore[arg-type]  # the stubs want the enum's alias for 0
+        case bool():
+            return Value(bool_value=value)
+        case int() | float():
+            return Value(number_value=_exact(value))
+        case str():
+            return Value(string_value=value)
+        case Mapping():
+            return Value(struct_value=to_struct(value))
+        case Sequence() if not isinstance(value, bytes | bytearray):
+            return Value(list_value=ListValue(values=[_encode(entry) for entry in value]))
+        case _:
+            raise _refused(f"a {type(value).__name__} is no JSON value")
+
+
+def _exact(number: float) -> float:
+    if isinstance(number, int):
+        if abs(number) > _EXACT:
+            raise _refused("a whole number beyond 2^53 would lose digits; write it as text")
+    elif not math.isfinite(number):
+        raise _refused("a number has to be finite")
+    return number
+
+
+def _refused(problem: str) -> ProviderError:
+    return ProviderError(ErrorReason.INVALID_REQUEST, f"the metadata of a pushed value cannot be sent: {problem}")
+
+
+class _Reader:
+    """Decodes one document and counts its nodes."""
+
+    def __init__(self) -> None:
+        self._nodes = 0
+
+    def members(self, message: Struct, depth: int) -> dict[str, Any]:
+        self._enter(depth)
+        return {key: self._value(value, depth) for key, value in message.fields.items()}
+
+    def _value(self, message: Value, depth: int) -> Any:
+        self._nodes += 1
+        match message.WhichOneof("kind"):
+            case "number_value":
+                return _plain(message.number_value)
+            case "string_value":
+                return message.string_value
+            case "bool_value":
+                return message.bool_value
+            case "struct_value":
+                return self.members(message.struct_value, depth + 1)
+            case "list_value":
+                self._enter(depth + 1)
+                return [self._value(entry, depth + 1) for entry in message.list_value.values]
+            case "null_value" | None:
+                return None
+
+    def _enter(self, depth: int) -> None:
+        if depth > bounds.MAX_STRUCT_DEPTH:
+            raise Malformed("provider_metadata", f"is nested deeper than {bounds.MAX_STRUCT_DEPTH} levels")
+        if self._nodes > bounds.MAX_STRUCT_NODES:
+            raise Malformed("provider_metadata", f"has more than {bounds.MAX_STRUCT_NODES} values")
+
+
+def _plain(number: float) -> int | float:
+    if not math.isfinite(number):
+        raise Malformed("provider_metadata", "has a number that is not finite")
+    return int(number) if number.is_integer() and abs(number) <= _EXACT else number

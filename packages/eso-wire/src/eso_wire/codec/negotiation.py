@@ -1,4 +1,4 @@
-"""The handshake: what each side says about itself before any other call.
+"""The handshake: each side describes itself before any other call.
 
 Unknown values: an operation, delivery or credential kind of a newer provider is ignored. A kind with an unknown role is
 ignored as a whole, because no call can use it.
@@ -10,8 +10,12 @@ from collections.abc import Sequence
 
 from eso_wire import bounds
 from eso_wire._generated import provider_pb2 as pb
-from eso_wire.codec.enums import AUDIENCE_SOURCE, CONFIG_DELIVERY, CREDENTIAL_KIND, KIND_ROLE, OPERATION
 from eso_wire.codec.fields import (
+    AUDIENCE_SOURCE,
+    CONFIG_DELIVERY,
+    CREDENTIAL_KIND,
+    KIND_ROLE,
+    OPERATION,
     each,
     identifier,
     identifiers,
@@ -192,7 +196,7 @@ def _encode_rule(rule: AudienceRule) -> pb.AudienceRule:
 
 
 def _decode_rule(message: pb.AudienceRule) -> AudienceRule:
-    """Decode a rule. One with an unknown source is kept: without it, tokens would get other audiences."""
+    """Decode a rule. One with an unknown source is not dropped: without it, tokens would get other audiences."""
     return AudienceRule(
         source=AUDIENCE_SOURCE.of(message.source),
         names=identifiers("names", message.names),

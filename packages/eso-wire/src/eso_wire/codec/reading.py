@@ -1,6 +1,6 @@
-"""Get, Find and Check: requests for values, and answers item by item.
+"""Get, Find and Check: requests for values, and results item by item.
 
-An item of an answer that violates the contract becomes an error of that item; the other items stay valid.
+An item of a response that violates the contract becomes an error of that item; the other items stay valid.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from eso_api.values import SecretBytes
 from eso_wire import bounds
 from eso_wire._generated import provider_pb2 as pb
 from eso_wire.codec.context import decode_context, to_context
-from eso_wire.codec.details import from_error, to_error
-from eso_wire.codec.enums import METADATA_POLICY, VALUE_SHAPE
+from eso_wire.codec.errors import from_error, to_error
 from eso_wire.codec.fields import (
+    METADATA_POLICY,
+    VALUE_SHAPE,
     Malformed,
-    answer_error,
     batch,
     each,
     identifier,
@@ -28,6 +28,7 @@ from eso_wire.codec.fields import (
     prose,
     remote_key,
     required,
+    response_error,
     revealed,
     seconds_of,
     secret_map,
@@ -59,7 +60,7 @@ def to_get_request(context: Context, items: Iterable[GetItem]) -> pb.GetSecretsR
 
 @of_request
 def from_get_request(message: pb.GetSecretsRequest) -> tuple[Context, tuple[GetItem, ...]]:
-    return _decode_asked(message)
+    return _decode_items_request(message)
 
 
 def to_get_response(results: Iterable[GetResult]) -> pb.GetSecretsResponse:
@@ -117,7 +118,7 @@ def to_check_request(context: Context, items: Iterable[GetItem]) -> pb.CheckSecr
 
 @of_request
 def from_check_request(message: pb.CheckSecretsRequest) -> tuple[Context, tuple[GetItem, ...]]:
-    return _decode_asked(message)
+    return _decode_items_request(message)
 
 
 def to_check_response(results: Iterable[CheckResult]) -> pb.CheckSecretsResponse:
@@ -193,7 +194,9 @@ def _decode_item(message: pb.GetItem) -> GetItem:
     )
 
 
-def _decode_asked(message: pb.GetSecretsRequest | pb.CheckSecretsRequest) -> tuple[Context, tuple[GetItem, ...]]:
+def _decode_items_request(
+    message: pb.GetSecretsRequest | pb.CheckSecretsRequest,
+) -> tuple[Context, tuple[GetItem, ...]]:
     required(message, "context")
     items = batch("items", message.items, _decode_item)
     return part("context", message.context, decode_context), items
@@ -216,7 +219,7 @@ def _encode_result(result: GetResult) -> pb.GetResult:
 
 
 def _set_map(message: pb.GetResult, data: SecretMap) -> None:
-    """Set the map. If it cannot be encoded, only its item fails, not the whole answer."""
+    """Set the map. If it cannot be encoded, only its item fails, not the whole response."""
     try:
         message.map.CopyFrom(pb.SecretMap(data=revealed(data)))
     except ProviderError as error:
@@ -228,7 +231,7 @@ def _decode_result(message: pb.GetResult) -> GetResult:
     try:
         return GetResult(item_id, _decode_outcome(message), part("metadata", message.metadata, decode_metadata))
     except Malformed as problem:
-        return GetResult(item_id, answer_error(problem))
+        return GetResult(item_id, response_error(problem))
 
 
 def _decode_outcome(message: pb.GetResult) -> SecretBytes | SecretMap | NotModified | ProviderError:

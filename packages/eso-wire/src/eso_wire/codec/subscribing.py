@@ -8,8 +8,8 @@ from typing import assert_never
 from eso_wire import bounds
 from eso_wire._generated import provider_pb2 as pb
 from eso_wire.codec.context import decode_context, to_context
-from eso_wire.codec.enums import CHANGE_TYPE
 from eso_wire.codec.fields import (
+    CHANGE_TYPE,
     Malformed,
     distinct,
     each,

@@ -5,9 +5,8 @@ from __future__ import annotations
 from eso_wire import bounds
 from eso_wire._generated import provider_pb2 as pb
 from eso_wire.codec.context import decode_context, to_context
-from eso_wire.codec.details import decode_object, encode_object, from_error, to_error
-from eso_wire.codec.enums import OPERATION, VALIDATION_STATE
-from eso_wire.codec.fields import each, of_request, of_response, part, prose, required
+from eso_wire.codec.errors import decode_object, encode_object, from_error, to_error
+from eso_wire.codec.fields import OPERATION, VALIDATION_STATE, each, of_request, of_response, part, prose, required
 from eso_wire.values import ConditionReport, Context, Validation, ValidationMode
 
 

@@ -9,13 +9,13 @@ from eso_api.values import SecretBytes
 from eso_wire import bounds
 from eso_wire._generated import provider_pb2 as pb
 from eso_wire.codec.context import decode_context, decode_credential, encode_credential, to_context
-from eso_wire.codec.details import from_error, to_error
-from eso_wire.codec.documents import decode_struct, to_struct
-from eso_wire.codec.enums import PUSH_OUTCOME, PUSH_PRECONDITION
+from eso_wire.codec.errors import from_error, to_error
 from eso_wire.codec.fields import (
+    PUSH_OUTCOME,
+    PUSH_PRECONDITION,
     Malformed,
-    answer_error,
     batch,
+    decode_struct,
     each,
     identifier,
     labels,
@@ -23,8 +23,10 @@ from eso_wire.codec.fields import (
     of_response,
     part,
     required,
+    response_error,
     revealed,
     secret_map,
+    to_struct,
 )
 from eso_wire.codec.reading import decode_remote, encode_remote
 from eso_wire.errors import ProviderError
@@ -183,7 +185,7 @@ def _decode_pushed(message: pb.PushResult) -> PushResult:
     try:
         return PushResult(item_id, PUSH_OUTCOME.choice("outcome", message.outcome), version)
     except Malformed as problem:
-        return PushResult(item_id, answer_error(problem), version)
+        return PushResult(item_id, response_error(problem), version)
 
 
 def _encode_delete(item: DeleteItem) -> pb.DeleteItem:

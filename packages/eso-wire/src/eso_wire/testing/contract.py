@@ -61,11 +61,11 @@ def _field(field: FieldDescriptor) -> str:
     if field.message_type is not None and field.message_type.GetOptions().map_entry:
         entry = field.message_type.fields_by_name
         return f"{field.name}: map<{_type_name(entry['key'])}, {_type_name(entry['value'])}>"
-    words = ["repeated"] if field.is_repeated else []
+    parts = ["repeated"] if field.is_repeated else []
     if field.containing_oneof is not None:
-        words.append(f"oneof {field.containing_oneof.name}")
-    words.append(_type_name(field) if kind in {"message", "enum"} else kind)
-    return f"{field.name}: {' '.join(words)}"
+        parts.append(f"oneof {field.containing_oneof.name}")
+    parts.append(_type_name(field) if kind in {"message", "enum"} else kind)
+    return f"{field.name}: {' '.join(parts)}"
 
 
 def _type_name(field: FieldDescriptor) -> str:
@@ -81,6 +81,6 @@ def _values(enum: EnumDescriptor) -> dict[str, str]:
 
 
 def _signature(method: MethodDescriptor) -> str:
-    asked = ("stream " if method.client_streaming else "") + method.input_type.name
-    told = ("stream " if method.server_streaming else "") + method.output_type.name
-    return f"{asked} -> {told}"
+    request = ("stream " if method.client_streaming else "") + method.input_type.name
+    response = ("stream " if method.server_streaming else "") + method.output_type.name
+    return f"{request} -> {response}"

@@ -172,7 +172,7 @@ def _reading(secret: bytes) -> list[Sample]:
     page = values.FindPage((values.Found("team/db", SecretBytes(secret), _metadata()),), last=True)
     missing = values.FindPage((), last=True, missing='folder "team" does not exist')
     checks = (values.CheckResult("1", exists=True, provider_version="v7"), values.CheckResult("2", error=_error()))
-    asked = (context(secret), items)
+    request = (context(secret), items)
     account = values.Token(SecretBytes(secret), WHEN, ("aud",), "team", "robot", "uid-robot", {"role": "reader"})
     older = context(secret)
     newer = replace(older, config=replace(older.config, credentials=(values.Credential("/account", account),)))
@@ -180,7 +180,7 @@ def _reading(secret: bytes) -> list[Sample]:
         Sample("context-2.2", pb.RequestContext, newer, codec.to_context, codec.from_context),
         Sample("context", pb.RequestContext, context(secret), codec.to_context, codec.from_context),
         Sample("close", pb.CloseSessionsRequest, context().store, codec.to_close_request, codec.from_close_request),
-        _call("get", pb.GetSecretsRequest, asked, encode=codec.to_get_request, decode=codec.from_get_request),
+        _call("get", pb.GetSecretsRequest, request, encode=codec.to_get_request, decode=codec.from_get_request),
         Sample("got", pb.GetSecretsResponse, results, codec.to_get_response, codec.from_get_response),
         _call(
             "find",
@@ -191,7 +191,7 @@ def _reading(secret: bytes) -> list[Sample]:
         ),
         Sample("found", pb.FindSecretsResponse, page, codec.to_find_page, codec.from_find_page),
         Sample("missing", pb.FindSecretsResponse, missing, codec.to_find_page, codec.from_find_page),
-        _call("check", pb.CheckSecretsRequest, asked, encode=codec.to_check_request, decode=codec.from_check_request),
+        _call("check", pb.CheckSecretsRequest, request, encode=codec.to_check_request, decode=codec.from_check_request),
         Sample("checked", pb.CheckSecretsResponse, checks, codec.to_check_response, codec.from_check_response),
     ]
 
@@ -275,25 +275,25 @@ def _validation(secret: bytes) -> list[Sample]:
 def _subscription(secret: bytes) -> list[Sample]:
     watch = values.WatchItem("w1", values.RemoteRef("db"), known_version="v6")
     pattern = values.WatchItem("w2", name_regexp="^db", tags={"env": "prod"})
-    asked: dict[str, values.SubscribeMessage] = {
+    request: dict[str, values.SubscribeMessage] = {
         "subscribe-open": values.SubscribeOpen(context(secret), (watch, pattern), "resume-1"),
         "subscribe-update": values.SubscribeUpdate((watch,), ("w2",)),
         "subscribe-ack": values.SubscribeAck("resume-2"),
     }
     condition = values.ConditionReport("Degraded", "True", "Slow", "behind")
-    told: dict[str, values.ChangeEvent | values.Heartbeat] = {
+    response: dict[str, values.ChangeEvent | values.Heartbeat] = {
         f"change-{change.value.lower()}": values.ChangeEvent(change, ("w1",), "v8", WHEN, condition, "resume-3")
         for change in values.ChangeType
     }
-    told["heartbeat"] = values.Heartbeat(WHEN, "resume-4")
+    response["heartbeat"] = values.Heartbeat(WHEN, "resume-4")
     return [
         *(
             Sample(name, pb.SubscribeRequest, value, codec.to_subscribe_request, codec.from_subscribe_request)
-            for name, value in asked.items()
+            for name, value in request.items()
         ),
         *(
             Sample(name, pb.SubscribeResponse, value, codec.to_subscribe_response, codec.from_subscribe_response)
-            for name, value in told.items()
+            for name, value in response.items()
         ),
     ]
 

@@ -17,7 +17,7 @@ from eso_api.v2.generator import GENERATOR
 from eso_api.v2.provider import PROVIDER
 from eso_api.v2.secretstore import SECRET_STORE_V2
 from eso_operator.telemetry.subsystems import Subsystem
-from eso_wire.messages.kinds import KindRole
+from eso_wire.kinds import KindRole
 from kubebase.meta import Kind, Resource
 
 

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from eso_wire.tlspair import Fit, are_certificates, fit, is_outside_validity
+from eso_wire.tls import Fit, are_certificates, fit, is_outside_validity
 
 Key = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
 DAY = timedelta(days=1)

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from eso_wire import bounds
 from eso_wire._generated import provider_pb2 as pb
-from eso_wire.codec.enums import ERROR_REASON, RETRY_CLASS
-from eso_wire.codec.fields import identifier, prose, seconds_of, to_duration
+from eso_wire.codec.fields import ERROR_REASON, RETRY_CLASS, identifier, prose, seconds_of, to_duration
 from eso_wire.errors import ErrorReason, ProviderError, RetryClass, Subject
 
 

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from eso_wire.validity import validity_of
+from eso_wire.tls import validity_of
 
 KEY = ec.generate_private_key(ec.SECP256R1())
 

@@ -1,12 +1,31 @@
-"""A provider's identity and capabilities: the content of the handshake."""
+"""A provider's identity and capabilities: the content of the handshake, and the names of kinds and objects."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
-from eso_wire.messages.names import KindId
+from eso_wire.errors import Subject
 from eso_wire.versions import ProtocolVersion
+
+ObjectRef = Subject
+"""An object by name, with its uid and generation."""
+
+
+class KindId(NamedTuple):
+    """Group, version and kind of a configuration."""
+
+    group: str
+    version: str
+    kind: str
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def __str__(self) -> str:
+        return f"{self.kind}.{self.version}.{self.group}"
 
 
 class Operation(StrEnum):
@@ -94,7 +113,7 @@ class CallerDependence:
 
 @dataclass(frozen=True, slots=True)
 class CredentialPath:
-    """The place of a credential reference in a configuration: a JSON pointer; `*` matches every member or entry."""
+    """The path of a credential reference in a configuration: a JSON pointer; `*` matches every member or entry."""
 
     pattern: str
     kind: CredentialKind
