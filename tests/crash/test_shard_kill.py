@@ -15,7 +15,7 @@ from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.secretstore import SECRET_STORE
 from eso_operator.testing.operators import eventually
 from kubebase.meta import JsonObject, Resource
-from kuberun.shards import shard_of
+from kuberun.sharding import shard_of
 from kuberun.testing.builders import NAMESPACES, SECRETS
 
 EXTERNAL_SECRETS = EXTERNAL_SECRET.resource()

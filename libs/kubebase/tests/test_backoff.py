@@ -90,5 +90,5 @@ def test_a_delay_that_a_server_names_is_kept_and_exceeded_by_half_at_most(
 ) -> None:
     backoff = ExponentialBackoff(first=1, cap=60, jitter=0)
 
-    assert backoff.delay_as_told(failures, lambda: 0.0, told) == shortest
-    assert backoff.delay_as_told(failures, lambda: 1.0, told) == longest
+    assert backoff.retry_delay(failures, lambda: 0.0, told) == shortest
+    assert backoff.retry_delay(failures, lambda: 1.0, told) == longest

@@ -1,4 +1,4 @@
-"""Typed verbs: which requests they send and how answers are decoded, on a real socket."""
+"""Typed verbs: which requests they send and how responses are decoded, on a real socket."""
 
 import json
 from collections.abc import AsyncIterator
@@ -12,7 +12,7 @@ from kubebase.meta import Kind, Malformed, Object, ObjectKey, ObjectMeta, Page
 from kuberun.client import BoundObject, Client
 from kuberun.connection import Connection, Credential
 from kuberun.credentials import FixedCredentials
-from kuberun.errors import BadAnswer, Gone, NotFound
+from kuberun.errors import BadResponse, Gone, NotFound
 from kuberun.requests import DeleteOptions, FieldValidation, Propagation, Selection, WriteOptions
 from kuberun.testing import scriptedserver as script
 from kuberun.testing.builders import CONFIG_MAPS, WIDGETS, config_map, document, key
@@ -40,7 +40,7 @@ def widget(name: str = "one", **spec: Any) -> dict[str, Any]:
     return document(WIDGETS, name, spec=spec, metadata={"resourceVersion": "5"})
 
 
-def listing(*items: Any, **metadata: Any) -> script.Answer:
+def listing(*items: Any, **metadata: Any) -> script.ScriptedResponse:
     return script.json({"kind": "List", "metadata": {"resourceVersion": "9", **metadata}, "items": items})
 
 
@@ -107,7 +107,7 @@ async def test_a_source_of_metadata_keeps_only_the_annotations_that_it_is_asked_
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "response",
     [
         pytest.param(script.json(widget(size=PLANTED)), id="a field of another type"),
         pytest.param(script.json([PLANTED]), id="no object"),
@@ -116,11 +116,11 @@ async def test_a_source_of_metadata_keeps_only_the_annotations_that_it_is_asked_
     ],
 )
 async def test_an_object_that_cannot_be_read_is_a_bad_answer(
-    server: ScriptedServer, client: Client, answer: script.Answer
+    server: ScriptedServer, client: Client, response: script.ScriptedResponse
 ) -> None:
-    server.will(answer)
+    server.will(response)
 
-    with pytest.raises(BadAnswer, match=r"GET /apis/example\.com/v1/namespaces/default/widgets/one: ") as caught:
+    with pytest.raises(BadResponse, match=r"GET /apis/example\.com/v1/namespaces/default/widgets/one: ") as caught:
         await client.get(WIDGET, key())
     assert PLANTED not in str(caught.value)
 
@@ -191,7 +191,7 @@ async def test_a_continue_token_that_expired_is_gone(server: ScriptedServer, cli
 async def test_a_list_that_is_none_is_a_bad_answer(server: ScriptedServer, client: Client, body: Any) -> None:
     server.will(script.json(body))
 
-    with pytest.raises(BadAnswer, match="is not a list"):
+    with pytest.raises(BadResponse, match="is not a list"):
         await client.list(WIDGET)
 
 
@@ -341,7 +341,7 @@ async def test_a_token_is_requested_and_does_not_show(server: ScriptedServer, cl
 async def test_a_token_answer_of_another_form_is_a_bad_answer(server: ScriptedServer, client: Client) -> None:
     server.will(script.json({"status": {"token": [PLANTED]}}))
 
-    with pytest.raises(BadAnswer, match="another form") as caught:
+    with pytest.raises(BadResponse, match="another form") as caught:
         await client.token_request(key("robot"))
     assert PLANTED not in str(caught.value)
 

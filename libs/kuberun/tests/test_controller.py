@@ -16,7 +16,7 @@ from kuberun.informer import Informer
 from kuberun.permit import permitted
 from kuberun.testing.source import FakeCollection
 from kuberun.triggers import itself
-from kuberun.workqueue import Lane, Request
+from kuberun.workqueue import Lane, ReconcileRequest
 
 
 def key(name: str) -> ObjectKey:
@@ -82,7 +82,7 @@ async def test_outcomes(outcomes: list[Result | BaseException], times: list[floa
     recorder = Recorder(clock, *outcomes)
 
     async with controlling(clock, recorder.reconcile) as controller:
-        controller.queue.add(Request(key("a")))
+        controller.queue.add(ReconcileRequest(key("a")))
         await clock.advance(1000)
 
     assert recorder.runs == [("a", time) for time in times]
@@ -93,9 +93,9 @@ async def test_a_changed_spec_starts_with_a_short_back_off_again() -> None:
     recorder = Recorder(clock, *[Backoff("x")] * 6, Done())
 
     async with controlling(clock, recorder.reconcile) as controller:
-        controller.queue.add(Request(key("a")))
+        controller.queue.add(ReconcileRequest(key("a")))
         await clock.advance(16)  # runs at 0, 1, 3, 7 and 15
-        controller.queue.add(Request(key("a"), "changed", Lane.SPEC_CHANGE))
+        controller.queue.add(ReconcileRequest(key("a"), "changed", Lane.SPEC_CHANGE))
         await clock.advance(100)
 
     assert [time for _, time in recorder.runs] == [0, 1, 3, 7, 15, 16, 17]
@@ -110,9 +110,9 @@ async def test_a_reconcile_knows_how_long_its_object_waits_if_it_fails() -> None
         return Backoff("x")
 
     async with controlling(clock, reconcile) as controller:
-        controller.queue.add(Request(key("a")))
+        controller.queue.add(ReconcileRequest(key("a")))
         await clock.advance(4)  # runs at 0, 1 and 3
-        controller.queue.add(Request(key("a"), "changed", Lane.SPEC_CHANGE))
+        controller.queue.add(ReconcileRequest(key("a"), "changed", Lane.SPEC_CHANGE))
         await clock.advance(0)
 
     assert waits == [1, 2, 4, 1]
@@ -131,7 +131,7 @@ async def test_a_reconcile_that_runs_when_the_permit_ends_may_change_nothing_mor
 
     controller = Controller("test", reconcile, clock=clock)
     running = asyncio.ensure_future(controller.run(lambda: leading[0]))
-    controller.queue.add(Request(key("a")))
+    controller.queue.add(ReconcileRequest(key("a")))
     await clock.settle()
     controller.stop()
     await running
@@ -146,7 +146,7 @@ async def test_a_failure_is_logged_by_type_and_place_and_never_by_its_text() -> 
 
     with capture_logs() as logs:
         async with controlling(clock, recorder.reconcile) as controller:
-            controller.queue.add(Request(key("a"), "store became ready"))
+            controller.queue.add(ReconcileRequest(key("a"), "store became ready"))
             await clock.settle()
 
     [failure] = [entry for entry in logs if entry["event"] == "reconcile failed"]
@@ -164,8 +164,8 @@ async def test_a_reconcile_that_returns_no_outcome_is_a_failure_of_that_key_only
         return None  # type: ignore[return-value] # the mistake under test
 
     async with controlling(clock, forgetful) as controller:
-        controller.queue.add(Request(key("a")))
-        controller.queue.add(Request(key("b")))
+        controller.queue.add(ReconcileRequest(key("a")))
+        controller.queue.add(ReconcileRequest(key("b")))
         await clock.advance(1)
 
     assert runs == ["a", "b", "a", "b"]
@@ -182,7 +182,7 @@ async def test_a_reconcile_that_takes_too_long_is_cancelled_and_retried() -> Non
         return Done()
 
     async with controlling(clock, stuck, deadline=30) as controller:
-        controller.queue.add(Request(key("a")))
+        controller.queue.add(ReconcileRequest(key("a")))
         await clock.advance(100)
 
     assert started == [0, 31]
@@ -205,7 +205,7 @@ async def test_as_many_run_at_a_time_as_there_are_workers_and_never_two_of_a_key
     async with controlling(clock, slow, workers=3) as controller:
         for _ in range(5):
             for name in "abcdef":
-                controller.queue.add(Request(key(name)))
+                controller.queue.add(ReconcileRequest(key(name)))
             await clock.advance(0.7)
         await clock.advance(100)
 
@@ -225,7 +225,7 @@ async def test_stopping_finishes_what_runs_and_starts_nothing_more() -> None:
     controller = Controller("things", slow, clock=clock, workers=2)
     running = asyncio.ensure_future(controller.run())
     for name in "abcd":
-        controller.queue.add(Request(key(name)))
+        controller.queue.add(ReconcileRequest(key(name)))
     await clock.advance(1)
 
     controller.stop()
@@ -243,9 +243,9 @@ async def test_overdue_keys_are_reported_the_worst_first() -> None:
         return Done()
 
     async with controlling(clock, stuck, workers=1) as controller:
-        controller.queue.add(Request(key("running")))
+        controller.queue.add(ReconcileRequest(key("running")))
         await clock.advance(5)
-        controller.queue.add(Request(key("waiting")))
+        controller.queue.add(ReconcileRequest(key("waiting")))
         await clock.advance(20)
 
         late = controller.overdue(limit=10)
@@ -266,7 +266,7 @@ async def test_no_key_is_overdue_in_a_long_queue_that_moves() -> None:
 
     async with controlling(clock, slow, workers=1) as controller:
         for number in range(10):
-            controller.queue.add(Request(key(str(number))))
+            controller.queue.add(ReconcileRequest(key(str(number))))
         await clock.advance(50)
 
         assert max(controller.queue.waiting().values()) == 50
@@ -279,10 +279,10 @@ async def test_changes_reach_the_queue_through_the_mapping_and_a_mapping_that_fa
     recorder = Recorder(clock)
     broken = {"bad"}
 
-    def mapping(change: Change[Object]) -> Iterable[Request]:
+    def mapping(change: Change[Object]) -> Iterable[ReconcileRequest]:
         if change.key.name in broken:
             raise KeyError(change.key.name)
-        return [Request(change.key)]
+        return [ReconcileRequest(change.key)]
 
     informing = asyncio.ensure_future(informer.run())
     controller = Controller("things", recorder.reconcile, clock=clock)
@@ -305,14 +305,14 @@ async def test_changes_reach_the_queue_through_the_mapping_and_a_mapping_that_fa
 async def test_an_object_that_changes_while_its_mapping_fails_is_mapped_once_when_it_works_again() -> None:
     clock, collection = VirtualClock(), FakeCollection()
     informer = Informer(collection, clock=clock, name="things")
-    asked: list[tuple[object, str]] = []
+    requested: list[tuple[object, str]] = []
     broken = True
 
-    def mapping(change: Change[Object]) -> Iterable[Request]:
-        asked.append((change.old, meta_of(change.last).labels["turn"]))
+    def mapping(change: Change[Object]) -> Iterable[ReconcileRequest]:
+        requested.append((change.old, meta_of(change.last).labels["turn"]))
         if broken:
             raise KeyError(change.key.name)
-        return [Request(change.key)]
+        return [ReconcileRequest(change.key)]
 
     controller = Controller("things", Recorder(clock).reconcile, clock=clock)
     controller.watch(informer, mapping)
@@ -323,7 +323,7 @@ async def test_an_object_that_changes_while_its_mapping_fails_is_mapped_once_whe
     broken = False
     await clock.advance(60)
 
-    assert asked == [(None, turn) for turn in "1233"]
+    assert requested == [(None, turn) for turn in "1233"]
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks)
@@ -382,8 +382,8 @@ async def test_a_parked_run_holds_no_worker() -> None:
 
     async with controlling(VirtualClock(), reconcile, workers=1) as controller:
         for number in range(64):
-            controller.queue.add(Request(ObjectKey("silent", str(number))))
-        controller.queue.add(Request(ObjectKey("neighbour", "n")))
+            controller.queue.add(ReconcileRequest(ObjectKey("silent", str(number))))
+        controller.queue.add(ReconcileRequest(ObjectKey("neighbour", "n")))
         await _until(lambda: through == ["n"])
         silence.set()
         await _until(lambda: len(through) == 65)
@@ -404,7 +404,7 @@ async def test_those_who_come_back_from_waiting_need_a_worker_again() -> None:
 
     async with controlling(VirtualClock(), reconcile, workers=3) as controller:
         for number in range(20):
-            controller.queue.add(Request(key(str(number))))
+            controller.queue.add(ReconcileRequest(key(str(number))))
         await _until(lambda: len(controller.queue.running()) == 20)
         silence.set()
         await _until(lambda: not controller.queue.running())
@@ -424,7 +424,7 @@ async def test_a_run_that_was_parked_twice_at_a_time_has_one_worker_afterwards()
 
     async with controlling(VirtualClock(), reconcile, workers=2) as controller:
         for number in range(20):
-            controller.queue.add(Request(key(str(number))))
+            controller.queue.add(ReconcileRequest(key(str(number))))
         await _until(lambda: not controller.queue.running() and not controller.queue.waiting())
         assert controller._workers.taken == 0
 
@@ -434,16 +434,16 @@ async def test_a_run_whose_object_is_gone_does_not_wait_any_longer() -> None:
 
     async def reconcile(name: ObjectKey) -> Result:
         try:
-            async with parked(needless_when_gone=True):
+            async with parked(cancel_if_deleted=True):
                 await asyncio.Event().wait()
         finally:
             ended.append(name.name)
         return Done()
 
     controller = Controller("things", reconcile, clock=VirtualClock())
-    mapped = controller._ending_runs(itself())
+    mapped = controller._cancelling_runs(itself())
     running = asyncio.ensure_future(controller.run())
-    controller.queue.add(Request(key("gone")))
+    controller.queue.add(ReconcileRequest(key("gone")))
     await _until(lambda: controller.queue.running() != {})
     list(mapped(Change(key("gone"), Object(), None)))
     await _until(lambda: ended == ["gone"] and not controller.queue.running())
@@ -464,9 +464,9 @@ async def test_a_run_is_not_ended_in_the_middle_of_something_when_its_object_is_
 
     controller = Controller("things", reconcile, clock=VirtualClock())
     running = asyncio.ensure_future(controller.run())
-    controller.queue.add(Request(key("gone")))
+    controller.queue.add(ReconcileRequest(key("gone")))
     await _until(lambda: controller.queue.running() != {})
-    list(controller._ending_runs(itself())(Change(key("gone"), Object(), None)))
+    list(controller._cancelling_runs(itself())(Change(key("gone"), Object(), None)))
     going.set()
     await _until(lambda: ended == ["gone"])
     running.cancel()

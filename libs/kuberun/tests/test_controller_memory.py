@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from kubebase.meta import ObjectKey
 from kubebase.testing.clock import VirtualClock
 from kuberun.controller import Controller, Done, Result
-from kuberun.workqueue import Request
+from kuberun.workqueue import ReconcileRequest
 
 
 class Read:
@@ -32,7 +32,7 @@ async def test_what_a_run_has_read_is_freed_when_it_ends_and_not_by_the_garbage_
     gc.disable()
     running = asyncio.ensure_future(controller.run())
     try:
-        controller.queue.add(Request(ObjectKey("default", "a")))
+        controller.queue.add(ReconcileRequest(ObjectKey("default", "a")))
         await clock.advance(1)
 
         assert [each() for each in left] == [None]

@@ -1,4 +1,4 @@
-"""The error tree, and what a message must never contain. The bodies are answers of kube-apiserver 1.36."""
+"""The error tree, and what a message must never contain. The bodies are responses of kube-apiserver 1.36."""
 
 import json
 from typing import Any
@@ -71,7 +71,7 @@ def test_an_answer_that_kubernetes_did_not_write_is_an_error_without_its_text(co
     if code == 404:
         assert type(error) is errors.NotServed
     elif code < 400:
-        assert type(error) is errors.BadAnswer
+        assert type(error) is errors.BadResponse
     else:
         assert type(error) is errors.BY_CODE.get(code, errors.ServerError if code >= 500 else ApiError)
 

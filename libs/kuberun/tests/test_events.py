@@ -162,7 +162,7 @@ async def test_anything_else_is_another_event(
 
 
 async def test_an_expired_event_is_created_again(server: ScriptedServer, recorder: Recorder) -> None:
-    server.answers.clear()
+    server.responses.clear()
     server.will(script.json({}), script.failure(404, "NotFound"), script.json({}))
     events = recorder()
 
@@ -265,19 +265,19 @@ async def test_the_number_of_remembered_events_is_bounded(server: ScriptedServer
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "response",
     [
         pytest.param(script.failure(403, "Forbidden"), id="not allowed"),
         pytest.param(script.failure(500, "InternalError"), id="broken server"),
-        pytest.param(script.closed(), id="no answer"),
+        pytest.param(script.closed(), id="no response"),
         pytest.param(script.text(b"nonsense"), id="nonsense"),
     ],
 )
 async def test_a_failure_costs_the_event_and_nothing_else(
-    server: ScriptedServer, recorder: Recorder, answer: script.Answer
+    server: ScriptedServer, recorder: Recorder, response: script.ScriptedResponse
 ) -> None:
-    server.answers.clear()
-    server.will(answer, script.json({}))
+    server.responses.clear()
+    server.will(response, script.json({}))
     events = recorder()
 
     synced(events, metadata("lost"))
@@ -322,17 +322,17 @@ async def test_the_recorder_lives_in_the_callers_task_group(server: ScriptedServ
 
 
 class SlowServer:
-    """A `Transport` to an API server that needs the same time for each answer. It refuses the first requests."""
+    """A `Transport` to an API server that needs the same time for each response. It refuses the first requests."""
 
     def __init__(self, clock: VirtualClock, seconds: float, *, refusals: Sequence[ApiError] = ()) -> None:
         self._clock = clock
         self._seconds = seconds
         self.refusals = list(refusals)
         self.requests: list[Request] = []
-        self.asked_at: list[float] = []
+        self.requested_at: list[float] = []
 
     async def request(self, request: Request) -> bytes:
-        self.asked_at.append(self._clock.monotonic())
+        self.requested_at.append(self._clock.monotonic())
         self.requests.append(request)
         await self._clock.sleep(self._seconds)
         if self.refusals:
@@ -354,7 +354,7 @@ async def test_events_go_out_several_at_a_time(clock: VirtualClock) -> None:
         synced(events, metadata(name))
     await clock.advance(60)
 
-    assert server.asked_at == pytest.approx([0, 0.001, 1])
+    assert server.requested_at == pytest.approx([0, 0.001, 1])
     running.cancel()
 
 
@@ -374,7 +374,7 @@ async def test_events_yield_to_reconciles(clock: VirtualClock, behind: bool, exp
         synced(events, metadata(name))
     await clock.advance(60)
 
-    assert server.asked_at == pytest.approx(expected)
+    assert server.requested_at == pytest.approx(expected)
     running.cancel()
 
 
@@ -393,7 +393,7 @@ async def test_while_reconciles_wait_normal_events_go_out_one_at_a_time(clock: V
     behind = False
     await clock.advance(10)
 
-    assert server.asked_at == pytest.approx([0, 0.5, 1.5, 2.5, 2.5025, 2.505])
+    assert server.requested_at == pytest.approx([0, 0.5, 1.5, 2.5, 2.5025, 2.505])
     assert msgspec.json.decode(server.requests[1].body or b"")["type"] == "Warning"
     running.cancel()
 
@@ -407,7 +407,7 @@ async def test_normal_events_that_have_waited_for_seconds_yield_no_longer(clock:
         synced(events, metadata(name))
     await clock.advance(20)
 
-    assert server.asked_at == pytest.approx([0, 2, 4, 4.1, 4.2])
+    assert server.requested_at == pytest.approx([0, 2, 4, 4.1, 4.2])
     running.cancel()
 
 
@@ -423,7 +423,7 @@ async def test_warnings_do_not_wait(clock: VirtualClock) -> None:
         events.record(WIDGETS, metadata(name), EventType.WARNING, "Failed", "it failed")
     await clock.advance(1)
 
-    assert server.asked_at == pytest.approx([0, 1, 1])
+    assert server.requested_at == pytest.approx([0, 1, 1])
     running.cancel()
 
 
@@ -437,7 +437,7 @@ async def test_what_is_repeated_meanwhile_is_counted_up_after_a_while(clock: Vir
         await clock.advance(0.5)
     await clock.advance(60)
 
-    assert server.asked_at == pytest.approx([0, 10.5])
+    assert server.requested_at == pytest.approx([0, 10.5])
     assert events.counts == Counts(written=5)
     running.cancel()
 
@@ -455,7 +455,7 @@ async def test_a_namespace_that_is_gone_gets_no_events(server: ScriptedServer, c
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "response",
     [
         pytest.param(script.failure(404, "NotFound"), id="it is gone"),
         pytest.param(
@@ -474,10 +474,10 @@ async def test_a_namespace_that_is_gone_gets_no_events(server: ScriptedServer, c
     ],
 )
 async def test_a_refusal_because_of_the_namespace_is_no_failure(
-    server: ScriptedServer, recorder: Recorder, answer: script.Answer
+    server: ScriptedServer, recorder: Recorder, response: script.ScriptedResponse
 ) -> None:
-    server.answers.clear()
-    server.will(answer)
+    server.responses.clear()
+    server.will(response)
     events = recorder()
 
     synced(events)
@@ -488,13 +488,13 @@ async def test_a_refusal_because_of_the_namespace_is_no_failure(
 @pytest.mark.parametrize(
     "refusal",
     [
-        pytest.param(Unreachable("connection refused"), id="no answer"),
+        pytest.param(Unreachable("connection refused"), id="no response"),
         pytest.param(ServiceUnavailable(503, "ServiceUnavailable", "starting"), id="it starts"),
         pytest.param(Throttled(429, "TooManyRequests", "storage is initializing"), id="its storage is initializing"),
     ],
 )
 async def test_events_wait_for_an_api_server_that_is_away(clock: VirtualClock, refusal: ApiError) -> None:
-    """Warnings are first after the outage too, and an attempt whose answer was lost creates no second Event."""
+    """Warnings are first after the outage too, and an attempt whose response was lost creates no second Event."""
     server = SlowServer(clock, 0.0, refusals=[refusal] * 20)
     events = EventRecorder(Client(server), clock, component="tester")
     running = asyncio.ensure_future(events.run())
@@ -503,12 +503,12 @@ async def test_events_wait_for_an_api_server_that_is_away(clock: VirtualClock, r
     events.record(WIDGETS, metadata("failing"), EventType.WARNING, "Failed", "it failed")
     synced(events, metadata("normal"))
     await clock.advance(5)
-    asked, server.refusals = len(server.requests), []
+    requested, server.refusals = len(server.requests), []
     await clock.advance(5)
 
-    assert asked < 20
+    assert requested < 20
     names = [msgspec.json.decode(request.body or b"")["metadata"]["name"] for request in server.requests]
-    assert [name.partition(".")[0] for name in names[asked:]] == ["failing", "normal"]
+    assert [name.partition(".")[0] for name in names[requested:]] == ["failing", "normal"]
     assert len(set(names)) == 2
     assert events.counts == Counts(written=3)
     running.cancel()
@@ -555,7 +555,7 @@ async def test_a_recorder_that_stops_writes_the_rest_without_pauses(clock: Virtu
     events.stop()
     await clock.advance(10)
 
-    assert server.asked_at == pytest.approx([0, 0.3, 0.5])
+    assert server.requested_at == pytest.approx([0, 0.3, 0.5])
     assert running.done()
 
 

@@ -42,15 +42,15 @@ class Plugin:
     def __init__(self, folder: Path) -> None:
         self.command = folder / "plugin"
         self.log = folder / "runs"
-        self.answer = folder / "answer"
+        self.response = folder / "answer"
 
     def prints(self, status: Mapping[str, Any], api_version: str = V1) -> None:
         self.says(json.dumps({"apiVersion": api_version, "kind": "ExecCredential", "status": status}))
 
     def says(self, text: str, then: str = "") -> None:
-        self.answer.write_text(text)
+        self.response.write_text(text)
         self.command.write_text(
-            f'#!/bin/sh\necho "$KUBERNETES_EXEC_INFO|$1|$EXTRA" >> {self.log}\ncat {self.answer}\n{then}\n'
+            f'#!/bin/sh\necho "$KUBERNETES_EXEC_INFO|$1|$EXTRA" >> {self.log}\ncat {self.response}\n{then}\n'
         )
         self.command.chmod(self.command.stat().st_mode | stat.S_IXUSR)
 
@@ -163,7 +163,7 @@ async def test_a_plugin_that_has_no_other_credential_says_none(tmp_path: Path, p
 
 
 @pytest.mark.parametrize(
-    ("answer", "then", "message"),
+    ("response", "then", "message"),
     [
         pytest.param(PLANTED, "", "did not print an ExecCredential", id="not JSON"),
         pytest.param(PLANTED, "exit 3", "exit code 3; run it by hand", id="failure"),
@@ -191,9 +191,9 @@ async def test_a_plugin_that_has_no_other_credential_says_none(tmp_path: Path, p
     ],
 )
 async def test_a_broken_plugin_says_what_to_do_and_never_what_it_printed(
-    tmp_path: Path, plugin: Plugin, answer: str, then: str, message: str
+    tmp_path: Path, plugin: Plugin, response: str, then: str, message: str
 ) -> None:
-    plugin.says(answer, then + f"\necho {PLANTED} >&2" if not then.startswith("exit") else then)
+    plugin.says(response, then + f"\necho {PLANTED} >&2" if not then.startswith("exit") else then)
 
     with pytest.raises(ConfigError, match=message) as caught:
         await credential(load(kubeconfig(tmp_path / "config", plugin.user())))
@@ -216,7 +216,7 @@ async def test_a_plugin_that_hangs_is_ended_with_all_it_started(tmp_path: Path, 
     plugin.says("", f"sleep 1000 > {held_open} & wait")
     spec = ExecPlugin(str(plugin.command), V1, origin="user 'u'")
 
-    with pytest.raises(ConfigError, match=r"no answer within 0\.5 s; does it wait for input"):
+    with pytest.raises(ConfigError, match=r"no output within 0\.5 s; does it wait for input"):
         await ExecCredentials(spec, SystemClock(), deadline=0.5).current()
 
     os.set_blocking(reader, True)

@@ -25,7 +25,7 @@ from kuberun.health import (
 )
 from kuberun.informer import Informer
 from kuberun.testing.source import FakeCollection, Fault
-from kuberun.workqueue import Request
+from kuberun.workqueue import ReconcileRequest
 
 
 @asynccontextmanager
@@ -84,7 +84,7 @@ async def test_liveness_and_readiness_are_asked_apart() -> None:
 @pytest.mark.parametrize(
     ("check", "line"),
     [
-        pytest.param(hanging, "[-] odd no answer within 0.05 s", id="a check that hangs"),
+        pytest.param(hanging, "[-] odd no response within 0.05 s", id="a check that hangs"),
         pytest.param(raising, "[-] odd the check itself failed (ValueError)", id="a check that raises"),
     ],
 )
@@ -105,10 +105,10 @@ async def test_the_watchdog_names_the_controller_and_the_worst_key() -> None:
 
     idle, late = (Controller(name, reconcile, clock=clock) for name in ("idle", "late"))
     check = no_overdue_keys([idle, late], limit=60)
-    late.queue.add(Request(ObjectKey("default", "a")))
+    late.queue.add(ReconcileRequest(ObjectKey("default", "a")))
     await clock.advance(59)
     early = await check()
-    late.queue.add(Request(ObjectKey("default", "b")))
+    late.queue.add(ReconcileRequest(ObjectKey("default", "b")))
     await clock.advance(30)
 
     assert early == Healthy()

@@ -212,9 +212,9 @@ async def test_selectors_and_metadata_only(client: Client, namespace: str) -> No
 
 
 async def test_a_dry_run_leaves_nothing_behind(client: Client, namespace: str) -> None:
-    answer = await client.create(CONFIGS, config_map("one", namespace), options=WriteOptions(dry_run=True))
+    response = await client.create(CONFIGS, config_map("one", namespace), options=WriteOptions(dry_run=True))
 
-    assert answer["metadata"]["uid"]
+    assert response["metadata"]["uid"]
     with pytest.raises(NotFound):
         await client.get(CONFIGS, ObjectKey(namespace, "one"))
 

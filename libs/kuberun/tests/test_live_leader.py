@@ -23,7 +23,7 @@ from kuberun.leader import LeaderElection, LeaseSettings
 from kuberun.manager import ComponentFailedError, Manager
 from kuberun.testing.contenders import Contenders
 from kuberun.transport import AiohttpTransport
-from kuberun.workqueue import Request
+from kuberun.workqueue import ReconcileRequest
 
 SETTINGS = LeaseSettings(duration=6, renew_deadline=4.0, retry_period=0.5)
 TICK = 0.1
@@ -93,7 +93,7 @@ def contend(kubeconfig: str, namespace: str, journal: str, name: str) -> int:
         lease = ObjectKey(namespace, "contest")
         election = LeaderElection(client, lease, clock=clock, identity=name, settings=SETTINGS)
         controller = Controller("worker", work, clock=clock)
-        controller.queue.add(Request(ObjectKey("", "work")))
+        controller.queue.add(ReconcileRequest(ObjectKey("", "work")))
         manager = Manager(clock=clock, election=election)
         manager.add_controller(controller)
         try:

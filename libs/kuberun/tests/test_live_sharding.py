@@ -25,8 +25,7 @@ from kuberun.informer import Informer
 from kuberun.leader import LeaseSettings
 from kuberun.manager import ComponentFailedError, Manager
 from kuberun.permit import permitted
-from kuberun.sharding import Sharding, ShardSettings
-from kuberun.shards import shard_of
+from kuberun.sharding import Sharding, ShardSettings, shard_of
 from kuberun.testing.contenders import Contenders
 from kuberun.testing.source import FakeCollection
 from kuberun.transport import AiohttpTransport

@@ -20,7 +20,7 @@ from kuberun.informer import Informer
 from kuberun.manager import ComponentFailedError, Manager
 from kuberun.testing.source import FakeCollection
 from kuberun.triggers import itself
-from kuberun.workqueue import Request
+from kuberun.workqueue import ReconcileRequest
 
 
 class World:
@@ -297,7 +297,7 @@ async def test_a_failing_reconcile_does_not_bring_the_process_down() -> None:
     world.controller = Controller("things", failing, clock=world.clock)
     manager = world.manager()
     running = asyncio.ensure_future(manager.run())
-    world.controller.queue.add(Request(ObjectKey("default", "a")))
+    world.controller.queue.add(ReconcileRequest(ObjectKey("default", "a")))
 
     await world.clock.advance(600)
 

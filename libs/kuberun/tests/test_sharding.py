@@ -16,8 +16,7 @@ from kuberun.informer import Informer
 from kuberun.leader import LeaseSettings
 from kuberun.manager import ComponentFailedError, Manager
 from kuberun.permit import permitted
-from kuberun.sharding import Sharding, ShardSettings
-from kuberun.shards import Placement, by_namespace, together
+from kuberun.sharding import Sharding, ShardKeyFunction, ShardSettings, by_namespace, same_shard
 from kuberun.testing.leases import LeaseClient, LeaseServer
 from kuberun.testing.source import FakeCollection
 from kuberun.triggers import itself
@@ -56,7 +55,9 @@ class World:
 class Process:
     """One process of the operator: its manager, its shards, and its network."""
 
-    def __init__(self, world: World, name: str, shards: int, placement: Placement, reconcile: Reconcile | None) -> None:
+    def __init__(
+        self, world: World, name: str, shards: int, shard_key_of: ShardKeyFunction, reconcile: Reconcile | None
+    ) -> None:
         self.name = name
         self.network = LeaseClient(world.server, world.clock)
         self.sharding = Sharding(
@@ -70,7 +71,7 @@ class Process:
         self.informer: Informer[Object] = Informer(world.collection, clock=world.clock, name="apps")
         self.controller = Controller("apps", reconcile or self._write, clock=world.clock, workers=32)
         self.controller.watch(self.informer, itself())
-        self.sharding.add(self.controller, placement)
+        self.sharding.add(self.controller, shard_key_of)
         self.manager = Manager(clock=world.clock, election=self.sharding)
         self.manager.add_controller(self.controller)
         self.task = asyncio.ensure_future(self.manager.run())
@@ -100,10 +101,10 @@ async def process(
     name: str,
     *,
     shards: int = 4,
-    placement: Placement = by_namespace,
+    shard_key_of: ShardKeyFunction = by_namespace,
     reconcile: Reconcile | None = None,
 ) -> AsyncIterator[Process]:
-    started = Process(world, name, shards, placement, reconcile)
+    started = Process(world, name, shards, shard_key_of, reconcile)
     try:
         yield started
     finally:
@@ -243,7 +244,7 @@ async def test_changes_while_nobody_held_the_shard_are_seen_by_the_next_holder()
 
 async def test_objects_that_are_placed_together_have_one_worker_for_all() -> None:
     world = World()
-    async with process(world, "a", placement=together), process(world, "b", placement=together):
+    async with process(world, "a", shard_key_of=same_shard), process(world, "b", shard_key_of=same_shard):
         await world.clock.advance(HANDOVER)
 
         found = await world.workers()
@@ -271,7 +272,7 @@ async def test_what_is_known_about_a_shard_is_forgotten_before_it_is_released() 
     world = World()
     let_go: list[list[ObjectKey]] = []
     async with process(world, "a") as a:
-        a.sharding.on_let_go(lambda belongs: let_go.append([key for key in KEYS if belongs(key.namespace)]))
+        a.sharding.on_shard_released(lambda belongs: let_go.append([key for key in KEYS if belongs(key.namespace)]))
         await world.clock.advance(HANDOVER)
         async with process(world, "b"):
             await world.clock.advance(HANDOVER)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubebase.meta import ObjectKey
-from kuberun.shards import assigned, by_namespace, shard_of, together
+from kuberun.sharding import assigned, by_namespace, same_shard, shard_of
 
 NAMESPACES = [f"team-{number}" for number in range(1000)]
 MEMBERS = st.sets(st.text("abcdef", min_size=1, max_size=4), min_size=1, max_size=8)
@@ -29,7 +29,7 @@ def test_with_one_shard_more_a_namespace_stays_or_moves_to_the_new_shard(shards:
 
 
 def test_cluster_scoped_objects_belong_together_and_with_the_kinds_that_are_placed_together() -> None:
-    assert by_namespace(ObjectKey("", "one")) == by_namespace(ObjectKey("", "other")) == together(ObjectKey("a", "b"))
+    assert by_namespace(ObjectKey("", "one")) == by_namespace(ObjectKey("", "other")) == same_shard(ObjectKey("a", "b"))
 
 
 @given(st.integers(1, 16), MEMBERS)

@@ -8,9 +8,9 @@ import aiohttp
 import pytest
 
 from kubebase.clock import SystemClock
-from kuberun.sockets import Sockets, break_off
 from kuberun.testing.authority import Authority
 from kuberun.testing.scriptedserver import ScriptedServer, scripted_server
+from kuberun.transport import Sockets, abort_response
 
 
 @pytest.fixture
@@ -42,10 +42,10 @@ async def test_a_stream_that_is_broken_off_over_tls_is_closed_at_once(server: Sc
     server.will(server.lines(b"one\n", then_hang=True))
     sockets = Sockets()
     async with aiohttp.ClientSession(connector=sockets.connector(ssl=False)) as session:
-        answer = await session.get(server.url)
-        assert await answer.content.readline() == b"one\n"
+        response = await session.get(server.url)
+        assert await response.content.readline() == b"one\n"
 
-        break_off(answer)
+        abort_response(response)
 
     assert sockets.open() == 0
 

@@ -13,7 +13,7 @@ from kuberun.conditions import set_condition
 from kuberun.connection import Connection, Credential
 from kuberun.credentials import FixedCredentials
 from kuberun.errors import Conflict
-from kuberun.status import is_behind, status_patch, write_status
+from kuberun.status import is_stale, status_patch, write_status
 from kuberun.testing import scriptedserver as script
 from kuberun.testing.builders import WIDGETS, metadata
 from kuberun.testing.scriptedserver import ScriptedServer, scripted_server
@@ -84,7 +84,7 @@ async def test_nothing_changed_nothing_sent(server: ScriptedServer, client: Clie
 
 
 async def test_a_conflict_is_for_the_controller_to_retry(server: ScriptedServer, client: Client) -> None:
-    server.answers.clear()
+    server.responses.clear()
     server.will(script.failure(409, "Conflict"))
 
     with pytest.raises(Conflict):
@@ -119,4 +119,4 @@ def test_the_patch_of_two_statuses(old: Any, new: Any, expected: Any) -> None:
     ],
 )
 def test_a_cache_is_behind_every_write_of_ours_it_has_not_heard_of(*, written: str, seen: str, behind: bool) -> None:
-    assert is_behind(seen, written) is behind
+    assert is_stale(seen, written) is behind

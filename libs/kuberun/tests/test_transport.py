@@ -1,4 +1,4 @@
-"""The transport on a real socket: answers, faults, credentials, proxies."""
+"""The transport on a real socket: responses, faults, credentials, proxies."""
 
 import asyncio
 import logging
@@ -11,8 +11,8 @@ from kuberun.connection import Connection, Credential
 from kuberun.credentials import FixedCredentials
 from kuberun.errors import (
     ApiError,
-    BadAnswer,
     BadRequest,
+    BadResponse,
     ConfigError,
     Gone,
     NotFound,
@@ -23,7 +23,7 @@ from kuberun.errors import (
 from kuberun.permit import work_by
 from kuberun.requests import Request
 from kuberun.testing import scriptedserver as script
-from kuberun.testing.scriptedserver import Answer, ScriptedServer, scripted_server, transport_to
+from kuberun.testing.scriptedserver import ScriptedResponse, ScriptedServer, scripted_server, transport_to
 from kuberun.transport import AiohttpTransport, TransportLimits
 
 PLANTED = "PLANTED-value-0815"
@@ -91,14 +91,16 @@ async def test_a_body_of_several_megabytes_is_sent_whole(server: ScriptedServer)
 
 
 @pytest.mark.parametrize(
-    ("answer", "expected"),
+    ("response", "expected"),
     [
         pytest.param(script.failure(404, "NotFound"), NotFound, id="a status"),
         pytest.param(script.failure(429, "TooManyRequests", headers={"Retry-After": "2"}), Throttled, id="throttled"),
         pytest.param(script.text(b"<html>", code=502), ApiError, id="a proxy's error page"),
-        pytest.param(script.text(b"", code=302, headers={"Location": "https://example.com"}), BadAnswer, id="redirect"),
-        pytest.param(script.cut(b'{"a":'), Unreachable, id="cut in the middle of the answer"),
-        pytest.param(script.closed(), Unreachable, id="closed without an answer"),
+        pytest.param(
+            script.text(b"", code=302, headers={"Location": "https://example.com"}), BadResponse, id="redirect"
+        ),
+        pytest.param(script.cut(b'{"a":'), Unreachable, id="cut in the middle of the response"),
+        pytest.param(script.closed(), Unreachable, id="closed without a response"),
         pytest.param(script.not_http(), Unreachable, id="not HTTP"),
         pytest.param(
             script.text(b"not gzip", headers={"Content-Encoding": "gzip"}), Unreachable, id="broken compression"
@@ -106,9 +108,9 @@ async def test_a_body_of_several_megabytes_is_sent_whole(server: ScriptedServer)
     ],
 )
 async def test_whatever_else_comes_back_is_an_api_error(
-    server: ScriptedServer, answer: Answer, expected: type[ApiError]
+    server: ScriptedServer, response: ScriptedResponse, expected: type[ApiError]
 ) -> None:
-    server.will(answer)
+    server.will(response)
 
     async with transport_to(server.url) as transport:
         with pytest.raises(expected, match=r"POST /api/v1/things: ") as caught:
@@ -121,7 +123,7 @@ async def test_a_redirect_is_not_followed(server: ScriptedServer) -> None:
     server.will(script.text(b"", code=307, headers={"Location": "/elsewhere"}))
 
     async with transport_to(server.url) as transport:
-        with pytest.raises(BadAnswer):
+        with pytest.raises(BadResponse):
             await transport.request(GET)
 
     assert len(server.received) == 1
@@ -141,7 +143,7 @@ async def test_a_silent_server_is_given_up_at_the_deadline(server: ScriptedServe
     server.will(server.hang())
 
     async with transport_to(server.url) as transport:
-        with pytest.raises(Unreachable, match=r"no answer within 0\.05 s"):
+        with pytest.raises(Unreachable, match=r"no response within 0\.05 s"):
             await transport.request(msgspec.structs.replace(GET, deadline=0.05))
 
 
@@ -165,7 +167,7 @@ async def test_an_answer_larger_than_the_bound_is_refused(server: ScriptedServer
     server.will(script.gzipped("x" * 100_000))
 
     async with transport_to(server.url, TransportLimits(response_bytes=50_000)) as transport:
-        with pytest.raises(BadAnswer, match="larger than 50000 bytes"):
+        with pytest.raises(BadResponse, match="larger than 50000 bytes"):
             await transport.request(msgspec.structs.replace(GET, compressed=compressed))
 
 
@@ -207,7 +209,7 @@ async def test_a_line_without_end_is_a_bad_answer(server: ScriptedServer) -> Non
     server.will(server.lines(b"x" * 100_000))
 
     async with transport_to(server.url, TransportLimits(line_bytes=1 << 14)) as transport:
-        with pytest.raises(BadAnswer, match="too long"):
+        with pytest.raises(BadResponse, match="too long"):
             await _read(transport, GET)
 
 
@@ -234,7 +236,7 @@ async def test_a_half_open_stream_is_given_up(server: ScriptedServer, request_: 
     seen: list[bytes] = []
 
     async with transport_to(server.url) as transport:
-        with pytest.raises(Unreachable, match=r"no answer within 0\.05 s"):
+        with pytest.raises(Unreachable, match=r"no response within 0\.05 s"):
             await _read(transport, request_, seen)
 
     assert seen == [b"1"]

@@ -7,7 +7,7 @@ import pytest
 from kubebase.meta import Malformed, Object, ObjectKey, ObjectMeta, OwnerReference
 from kuberun.cache import Change, Origin
 from kuberun.triggers import (
-    Mapping,
+    EventHandler,
     Predicate,
     all_of,
     annotations_changed,
@@ -114,7 +114,7 @@ def test_lanes_of_an_objects_own_changes(what: Change[Object], lane: Lane) -> No
 
 
 def test_a_mapping_may_choose_its_own_lanes() -> None:
-    mapping: Mapping[Object] = itself(lambda _: Lane.EVENT)
+    mapping: EventHandler[Object] = itself(lambda _: Lane.EVENT)
 
     [request] = mapping(change(thing(), None, Origin.LISTED))
 

@@ -10,8 +10,8 @@ import pytest
 from kubebase.meta import ObjectKey
 from kubebase.testing.clock import VirtualClock
 from kuberun.controller import Controller, Done, Reconcile, Result, parked
-from kuberun.turns import Turns
-from kuberun.workqueue import Lane, Request, WorkQueue
+from kuberun.loopscheduler import LoopScheduler
+from kuberun.workqueue import Lane, ReconcileRequest, WorkQueue
 
 STEP = 0.0001
 """Seconds that each step of a reconcile takes, on every machine."""
@@ -24,8 +24,8 @@ def key(name: str) -> ObjectKey:
 @asynccontextmanager
 async def controlling(reconcile: Reconcile, *, workers: int) -> AsyncIterator[Controller]:
     seconds = itertools.count(step=STEP)
-    turns = Turns(lambda: next(seconds))
-    controller = Controller("things", reconcile, clock=VirtualClock(), workers=workers, turns=turns)
+    scheduler = LoopScheduler(lambda: next(seconds))
+    controller = Controller("things", reconcile, clock=VirtualClock(), workers=workers, scheduler=scheduler)
     running = asyncio.ensure_future(controller.run())
     try:
         yield controller
@@ -59,9 +59,9 @@ async def test_some_workers_are_kept_for_urgent_runs(lane: Lane, overtakes: bool
 
     async with controlling(reconcile, workers=8) as controller:
         for number in range(100):
-            controller.queue.add(Request(key(str(number)), lane=Lane.REFRESH))
+            controller.queue.add(ReconcileRequest(key(str(number)), lane=Lane.REFRESH))
         await _until(lambda: len(begun) == 6)
-        controller.queue.add(Request(key("other"), lane=lane))
+        controller.queue.add(ReconcileRequest(key("other"), lane=lane))
         await asyncio.sleep(0.01)
 
         assert ("other" in begun) is overtakes
@@ -70,12 +70,12 @@ async def test_some_workers_are_kept_for_urgent_runs(lane: Lane, overtakes: bool
 
 
 async def test_an_urgent_run_that_resumes_overtakes_all_others_that_resume() -> None:
-    answered, resumed, most, at_work = asyncio.Event(), [], 0, 0
+    responded, resumed, most, at_work = asyncio.Event(), [], 0, 0
 
     async def reconcile(name: ObjectKey) -> Result:
         nonlocal most, at_work
         async with parked():
-            await answered.wait()
+            await responded.wait()
         at_work += 1
         most = max(most, at_work)
         resumed.append(name.name)
@@ -85,11 +85,11 @@ async def test_an_urgent_run_that_resumes_overtakes_all_others_that_resume() -> 
 
     async with controlling(reconcile, workers=4) as controller:
         for number in range(200):
-            controller.queue.add(Request(ObjectKey(f"team-{number}", "old"), lane=Lane.REFRESH))
+            controller.queue.add(ReconcileRequest(ObjectKey(f"team-{number}", "old"), lane=Lane.REFRESH))
         await _until(lambda: len(controller.queue.running()) == 200)
-        controller.queue.add(Request(ObjectKey("newcomers", "new"), lane=Lane.FIRST_SYNC))
+        controller.queue.add(ReconcileRequest(ObjectKey("newcomers", "new"), lane=Lane.FIRST_SYNC))
         await _until(lambda: len(controller.queue.running()) == 201)
-        answered.set()
+        responded.set()
         await _until(lambda: len(resumed) == 201)
 
     assert resumed.index("new") < 10
@@ -106,7 +106,7 @@ async def test_urgent_runs_use_all_workers() -> None:
 
     async with controlling(reconcile, workers=8) as controller:
         for number in range(20):
-            controller.queue.add(Request(key(str(number)), lane=Lane.FIRST_SYNC))
+            controller.queue.add(ReconcileRequest(key(str(number)), lane=Lane.FIRST_SYNC))
         await _until(lambda: len(begun) == 8)
         slow.set()
         await _until(lambda: len(begun) == 20)
@@ -115,7 +115,7 @@ async def test_urgent_runs_use_all_workers() -> None:
 def test_an_urgent_take_leaves_all_other_requests() -> None:
     queue = WorkQueue(VirtualClock())
     for lane in (Lane.REFRESH, Lane.EVENT, Lane.SPEC_CHANGE, Lane.FIRST_SYNC):
-        queue.add(Request(key(lane.name), lane=lane))
+        queue.add(ReconcileRequest(key(lane.name), lane=lane))
 
     taken = [queue.take_urgent() for _ in range(3)]
 
@@ -124,9 +124,9 @@ def test_an_urgent_take_leaves_all_other_requests() -> None:
 
 
 def test_while_all_places_are_taken_no_request_is_taken() -> None:
-    queue = WorkQueue(VirtualClock(), places=2)
+    queue = WorkQueue(VirtualClock(), max_running=2)
     for name in "abc":
-        queue.add(Request(ObjectKey(name, name), lane=Lane.FIRST_SYNC))
+        queue.add(ReconcileRequest(ObjectKey(name, name), lane=Lane.FIRST_SYNC))
     running = [queue.take_now(), queue.take_now()]
 
     assert None not in running

@@ -9,10 +9,19 @@ import pytest
 
 from kubebase.meta import Malformed, Object, Page
 from kubebase.testing.clock import VirtualClock
-from kuberun.answers import Answers
-from kuberun.errors import ApiError, BadAnswer, Details, Forbidden, Gone, ServiceUnavailable, Throttled, Unreachable
+from kuberun.errors import ApiError, BadResponse, Details, Forbidden, Gone, ServiceUnavailable, Throttled, Unreachable
 from kuberun.testing.source import Call, FakeCollection, Fault
-from kuberun.watch import Applied, Deleted, Event, Listed, PageListed, PagesEnded, Watcher, WatchSettings
+from kuberun.watch import (
+    Applied,
+    Deleted,
+    Event,
+    Listed,
+    PageListed,
+    PagesEnded,
+    ServerRecovery,
+    Watcher,
+    WatchSettings,
+)
 
 SETTINGS = WatchSettings(page_size=2, request_timeout=60, stream_seconds=300, inactivity=150)
 
@@ -21,10 +30,10 @@ class Watched:
     """A running watcher and the events it has delivered."""
 
     def __init__(
-        self, collection: FakeCollection, clock: VirtualClock, answers: Answers | None, settings: WatchSettings
+        self, collection: FakeCollection, clock: VirtualClock, recovery: ServerRecovery | None, settings: WatchSettings
     ) -> None:
         self.events: list[Event[Object]] = []
-        self.watcher = Watcher(collection, clock=clock, settings=settings, draw=lambda: 0.5, answers=answers)
+        self.watcher = Watcher(collection, clock=clock, settings=settings, draw=lambda: 0.5, recovery=recovery)
 
     def names(self) -> list[Any]:
         """Return lists as lists of names, pages as +name+name, changes as +name, deletions as -name."""
@@ -49,10 +58,10 @@ class Watched:
 async def watched(
     collection: FakeCollection,
     clock: VirtualClock,
-    answers: Answers | None = None,
+    recovery: ServerRecovery | None = None,
     settings: WatchSettings = SETTINGS,
 ) -> AsyncIterator[Watched]:
-    seen = Watched(collection, clock, answers, settings)
+    seen = Watched(collection, clock, recovery, settings)
     running = asyncio.ensure_future(seen.watcher.run(seen.events.append))
     await clock.settle()
     try:
@@ -191,8 +200,8 @@ async def test_a_continue_token_that_expires_once_restarts_the_pages_and_twice_a
 async def test_a_server_that_says_when_to_come_back_is_asked_soon_however_often_it_has_refused() -> None:
     clock, collection = VirtualClock(), FakeCollection()
     collection.put("a")
-    starting = Throttled(429, "TooManyRequests", "storage is initializing", Details(retry_after=3))
-    collection.refusals.extend([starting] * 12)
+    server_starting = Throttled(429, "TooManyRequests", "storage is initializing", Details(retry_after=3))
+    collection.refusals.extend([server_starting] * 12)
 
     async with watched(collection, clock) as seen:
         await clock.advance(12 * 3)
@@ -224,19 +233,19 @@ async def test_a_throttled_request_waits_as_long_as_the_server_asks(where: str) 
     collection.refusals.extend([throttled] if where == "list" else [None, throttled])
 
     async with watched(collection, clock):
-        asked = len(collection.calls)
+        requested = len(collection.calls)
         await clock.advance(44)
-        assert len(collection.calls) == asked
+        assert len(collection.calls) == requested
         await clock.advance(24)
 
-        assert len(collection.calls) > asked
+        assert len(collection.calls) > requested
 
 
 @pytest.mark.parametrize(
     "refusal",
     [
         Forbidden(403, "Forbidden", "no"),
-        BadAnswer("not JSON"),
+        BadResponse("not JSON"),
         ServiceUnavailable(503, "ServiceUnavailable", "starting"),
     ],
     ids=lambda refusal: type(refusal).__name__,
@@ -251,11 +260,11 @@ async def test_a_server_that_refuses_for_an_hour_is_followed_again_afterwards(re
         collection.disturb(Fault.CUT)
         collection.put("b")
         await clock.advance(3600)
-        asked = len(collection.calls)
+        requested = len(collection.calls)
         collection.refusals.clear()
         await clock.advance(30)
 
-    assert asked < 300, "it backs off"
+    assert requested < 300, "it backs off"
     assert seen.names()[-1] in ("+b", ["a", "b"])
 
 
@@ -299,7 +308,7 @@ async def test_the_age_grows_while_the_server_is_away() -> None:
 
 
 class _Hanging(FakeCollection):
-    """A collection whose first list never answers."""
+    """A collection whose first list never responds."""
 
     hung = 0
 
@@ -321,14 +330,14 @@ class _Hanging(FakeCollection):
 async def test_the_first_watch_that_reaches_the_server_ends_the_back_off_of_the_others(
     refusal: ApiError, resumes: bool
 ) -> None:
-    clock, answers = VirtualClock(), Answers()
+    clock, recovery = VirtualClock(), ServerRecovery()
     early, late = FakeCollection(), FakeCollection()
     early.put("early")
     late.put("late")
     early.refusals.extend(Unreachable("connection refused") for _ in range(5))
     late.refusals.extend(refusal for _ in range(6))
 
-    async with watched(late, clock, answers) as other, watched(early, clock, answers) as first:
+    async with watched(late, clock, recovery) as other, watched(early, clock, recovery) as first:
         for _ in range(600):
             await clock.advance(0.1)
             if first.events:
@@ -341,14 +350,14 @@ async def test_the_first_watch_that_reaches_the_server_ends_the_back_off_of_the_
 
 
 async def test_the_first_answer_of_a_server_that_starts_ends_the_back_off_of_the_others() -> None:
-    """They have waited longer and longer for an answer; the start takes a few seconds more."""
-    clock, answers = VirtualClock(), Answers()
+    """They have waited longer and longer for a response; the start takes a few seconds more."""
+    clock, recovery = VirtualClock(), ServerRecovery()
     early, late = FakeCollection(), FakeCollection()
-    away, starting = Unreachable("connection refused"), ServiceUnavailable(503, "ServiceUnavailable", "starting")
-    early.refusals.extend([*[away] * 5, starting])
-    late.refusals.extend([*[away] * 6, *[starting] * 2])
+    away, server_starting = Unreachable("connection refused"), ServiceUnavailable(503, "ServiceUnavailable", "starting")
+    early.refusals.extend([*[away] * 5, server_starting])
+    late.refusals.extend([*[away] * 6, *[server_starting] * 2])
 
-    async with watched(late, clock, answers) as other, watched(early, clock, answers) as first:
+    async with watched(late, clock, recovery) as other, watched(early, clock, recovery) as first:
         while not first.events:
             await clock.advance(0.1)
         await clock.advance(3)
@@ -357,15 +366,15 @@ async def test_the_first_answer_of_a_server_that_starts_ends_the_back_off_of_the
 
 
 async def test_after_an_outage_the_watches_do_not_come_back_all_at_once() -> None:
-    clock, answers = VirtualClock(), Answers()
+    clock, recovery = VirtualClock(), ServerRecovery()
     early, late = FakeCollection(), FakeCollection()
     away = Unreachable("connection refused")
     early.refusals.extend([away] * 5)
     late.refusals.extend([away] * 6)
 
     async with (
-        watched(late, clock, answers, WatchSettings(spread=4.0)) as other,
-        watched(early, clock, answers) as first,
+        watched(late, clock, recovery, WatchSettings(spread=4.0)) as other,
+        watched(early, clock, recovery) as first,
     ):
         while not first.events:
             await clock.advance(0.1)
@@ -376,15 +385,15 @@ async def test_after_an_outage_the_watches_do_not_come_back_all_at_once() -> Non
 
 
 async def test_a_server_that_says_when_to_come_back_is_not_asked_before() -> None:
-    clock, answers = VirtualClock(), Answers()
+    clock, recovery = VirtualClock(), ServerRecovery()
     collection = FakeCollection()
     collection.refusals.append(Throttled(429, "TooManyRequests", "wait", Details(retry_after=20)))
 
-    async with watched(collection, clock, answers) as seen:
-        answers.again()
+    async with watched(collection, clock, recovery) as seen:
+        recovery.server_recovered()
         await clock.advance(19)
         assert seen.names() == []
-        answers.again()
+        recovery.server_recovered()
         await clock.advance(1)
 
         assert seen.names() == [[]]

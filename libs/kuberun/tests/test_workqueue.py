@@ -13,15 +13,15 @@ from kubebase.backoff import ExponentialBackoff
 from kubebase.meta import ObjectKey
 from kubebase.testing.clock import VirtualClock
 from kuberun.lazyheap import LazyHeap
-from kuberun.workqueue import FAIR_SHARE, Lane, QueueClosedError, Request, WorkQueue, phase, until_phase
+from kuberun.workqueue import FAIR_SHARE, Lane, QueueClosedError, ReconcileRequest, WorkQueue, phase, until_phase
 
 
 def key(name: str) -> ObjectKey:
     return ObjectKey("default", name)
 
 
-def request(name: str, lane: Lane = Lane.EVENT, reason: str = "") -> Request:
-    return Request(key(name), reason, lane)
+def request(name: str, lane: Lane = Lane.EVENT, reason: str = "") -> ReconcileRequest:
+    return ReconcileRequest(key(name), reason, lane)
 
 
 def queue_on(clock: VirtualClock) -> WorkQueue:
@@ -261,15 +261,15 @@ async def test_a_key_that_moves_up_keeps_its_age() -> None:
 async def test_who_asks_again_while_it_waits_wants_to_know_how_it_is_now() -> None:
     clock = VirtualClock()
     queue = WorkQueue(clock)
-    queue.add(Request(key("a"), lane=Lane.REFRESH))
+    queue.add(ReconcileRequest(key("a"), lane=Lane.REFRESH))
     await clock.advance(5)
-    asked_again = clock.monotonic()
-    queue.add(Request(key("a"), lane=Lane.SPEC_CHANGE))
+    requested_again = clock.monotonic()
+    queue.add(ReconcileRequest(key("a"), lane=Lane.SPEC_CHANGE))
     await clock.advance(5)
 
     await queue.take()
 
-    assert queue.asked_at(key("a")) == asked_again
+    assert queue.requested_at(key("a")) == requested_again
 
 
 async def failing(queue: WorkQueue, clock: VirtualClock, name: str, times: int, *, longest: float = 0.0) -> list[float]:
@@ -457,8 +457,8 @@ TestQueueModel.settings = settings(max_examples=60, stateful_step_count=40, dead
 # --- namespaces -------------------------------------------------------------------------------------------------------
 
 
-def of(namespace: str, name: str, lane: Lane = Lane.FIRST_SYNC) -> Request:
-    return Request(ObjectKey(namespace, name), lane=lane)
+def of(namespace: str, name: str, lane: Lane = Lane.FIRST_SYNC) -> ReconcileRequest:
+    return ReconcileRequest(ObjectKey(namespace, name), lane=lane)
 
 
 async def test_a_flood_of_one_namespace_delays_another_by_one_request() -> None:
@@ -470,7 +470,7 @@ async def test_a_flood_of_one_namespace_delays_another_by_one_request() -> None:
 
 
 async def test_a_namespace_whose_keys_run_for_long_leaves_places_to_others() -> None:
-    queue = WorkQueue(VirtualClock(), places=10)
+    queue = WorkQueue(VirtualClock(), max_running=10)
     for number in range(20):
         queue.add(of("slow", str(number)))
     running = [(await queue.take()).key for _ in range(8)]

@@ -48,7 +48,7 @@ class ExponentialBackoff:
             return 0.0
         return self.ceiling(failures) * (1 - self.jitter * draw())
 
-    def delay_as_told(self, failures: int, draw: Random, told: float) -> float:
+    def retry_delay(self, failures: int, draw: Random, told: float) -> float:
         """Return the delay after a refusal that names one (`told`, or 0): that delay, and at most half as long again.
 
         It does not grow with the failures. A server that starts refuses many times, each time with the delay that it

@@ -19,7 +19,7 @@ import msgspec
 from kubebase.meta import JsonObject, Kind, Malformed, Object, ObjectKey, Page, Resource, key_of
 from kuberun import requests
 from kuberun.decoding import ObjectDecoder, error_text
-from kuberun.errors import BadAnswer
+from kuberun.errors import BadResponse
 from kuberun.requests import ALL, ANY, PLAIN, DeleteOptions, Metadata, PatchType, Request, Selection, WriteOptions
 from kuberun.source import ResourceSource
 from kuberun.transport import Transport
@@ -221,8 +221,8 @@ class Client:
             named = {"apiVersion": bound_to.api_version, "kind": bound_to.kind, "name": bound_to.name}
             spec["boundObjectRef"] = {**named, "uid": bound_to.uid} if bound_to.uid else named
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
-        answer = await self.create_subresource(SERVICE_ACCOUNTS, service_account, "token", body, _TokenRequest)
-        return Token(answer.status.token, answer.status.expiration_timestamp)
+        response = await self.create_subresource(SERVICE_ACCOUNTS, service_account, "token", body, _TokenRequest)
+        return Token(response.status.token, response.status.expiration_timestamp)
 
     async def read(self, path: str, result: type[R]) -> R:
         """GET a path that is not an object, such as /version or discovery."""
@@ -264,7 +264,9 @@ class Client:
             decoder = self._decoders[kind] = ObjectDecoder(kind)
         found: T | Malformed = decoder.decode(body)
         if isinstance(found, Malformed):
-            raise BadAnswer(f"the answer is not a {kind.resource.kind}: {found.error}", code=200, where=request.where)
+            raise BadResponse(
+                f"the response is not a {kind.resource.kind}: {found.error}", code=200, where=request.where
+            )
         return found
 
 
@@ -291,4 +293,4 @@ def _decoded(body: bytes, result: type[R], request: Request) -> R:
     try:
         return msgspec.json.decode(body, type=result)
     except msgspec.DecodeError as exc:
-        raise BadAnswer(f"the answer has another form: {error_text(exc)}", code=200, where=request.where) from None
+        raise BadResponse(f"the response has another form: {error_text(exc)}", code=200, where=request.where) from None

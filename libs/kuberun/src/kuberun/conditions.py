@@ -1,4 +1,4 @@
-"""status.conditions as values: set one, look one up. Pure.
+"""status.conditions as values: set one, find one. Pure.
 
 The rules of the API: one condition per type, in a stable order; lastTransitionTime is the time of the last change of
 `status`. Setting an unchanged condition returns an equal list, so nothing needs to be written.
@@ -35,7 +35,7 @@ def set_condition(conditions: Sequence[Condition], new: Condition, now: datetime
     )
     if old is None:
         return [*conditions, placed]
-    return [placed if condition is old else condition for condition in conditions if _keeps(condition, old)]
+    return [placed if condition is old else condition for condition in conditions if _is_retained(condition, old)]
 
 
 def remove_condition(conditions: Sequence[Condition], type_: str) -> list[Condition]:
@@ -67,6 +67,6 @@ def _has(conditions: Sequence[Condition], type_: str, status: ConditionStatus) -
     return found is not None and found.status == status
 
 
-def _keeps(condition: Condition, old: Condition) -> bool:
+def _is_retained(condition: Condition, old: Condition) -> bool:
     """Drop further conditions of the same type, which a user may have written by hand."""
     return condition is old or condition.type != old.type

@@ -1,8 +1,8 @@
 """Feed a queue from informers and run a reconcile for each key, a few at a time.
 
-    informers -> mappings -> queue -> reconcile -> outcome -> forget | delay | back off
+    informers -> event handlers -> queue -> reconcile -> result -> forget | requeue | back off
 
-The outcome of a reconcile is a value. Only this module turns it into a requeue. `examples/labeller.py` of this
+The result of a reconcile is a value. Only this module turns it into a requeue. `examples/labeller.py` of this
 distribution shows a whole operator on one screen.
 
 **Urgent runs** are those of new objects and of changed specs: a person waits for them. A quarter of the workers serves
@@ -27,7 +27,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any, Final, Protocol, TypeVar, assert_never
+from typing import Any, Final, TypeVar, assert_never
 
 from kubebase.backoff import ExponentialBackoff, Random, system_random
 from kubebase.clock import Clock
@@ -37,14 +37,14 @@ from kubebase.meta import ObjectKey
 from kubebase.plainlogs import structlog
 from kuberun.cache import Change, Origin
 from kuberun.informer import Informer, Subscription, merge_into
+from kuberun.loopscheduler import LoopScheduler, scheduler_of
 from kuberun.permit import Permit, always, work_by
-from kuberun.triggers import Mapping
-from kuberun.turns import Turns, turns_of
-from kuberun.workqueue import URGENT, Lane, QueueClosedError, Request, WorkQueue
+from kuberun.triggers import EventHandler
+from kuberun.workqueue import URGENT, Lane, QueueClosedError, ReconcileRequest, WorkQueue
 
 T = TypeVar("T")
 
-ASKED_AT: ContextVar[float] = ContextVar("asked_at")
+REQUESTED_AT: ContextVar[float] = ContextVar("requested_at")
 """Inside a reconcile: the monotonic time of its latest request. Data read after that time is fresh enough."""
 
 _NEW: Final = object()
@@ -56,10 +56,10 @@ TRACE_ID: ContextVar[str] = ContextVar("trace_id")
 """Inside a reconcile: 32 random hexadecimal digits that appear in its log lines and in its calls to other systems."""
 
 _log = structlog.get_logger(__name__)
-_MAPPING_RETRY = 30.0
-_VACATING = 0.05
+_HANDLER_RETRY = 30.0
+_DRAIN_POLL = 0.05
 _RESERVE: Final = 4
-"""One in this many workers is kept for urgent runs."""
+"""One in this many workers is reserved for urgent runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +95,14 @@ def longest_wait(longest: float = 0.0) -> float:
     return 0.0 if wait is None else wait(longest)
 
 
-def parked(*, needless_when_gone: bool = False) -> AbstractAsyncContextManager[None]:
+def parked(*, cancel_if_deleted: bool = False) -> AbstractAsyncContextManager[None]:
     """Inside a reconcile: wait for another system without holding a worker. Elsewhere this does nothing.
 
-    Pass `needless_when_gone` if the awaited answer has no effect on other systems. The run may then be cancelled here
+    Pass `needless_when_gone` if the awaited response has no effect on other systems. The run may then be cancelled here
     when its object is deleted.
     """
     run = _RUN.get()
-    return nullcontext() if run is None else _Parked(run, needless_when_gone=needless_when_gone)
+    return nullcontext() if run is None else _Parked(run, cancel_if_deleted=cancel_if_deleted)
 
 
 def detached() -> Context:
@@ -125,34 +125,22 @@ class Overdue:
     running: bool
 
 
-class Territory(Protocol):
-    """The objects that this process works on, if several processes share them (`sharding.py`)."""
-
-    def admits(self, key: ObjectKey) -> bool:
-        """Return whether a reconcile of the object may start."""
-        ...
-
-    def permit(self, key: ObjectKey) -> Permit:
-        """Return the permission to write for the object."""
-        ...
-
-
 class _Workers:
-    """The workers of a controller. Some are kept for urgent runs, which use the others, too."""
+    """The workers of a controller. Some are reserved for urgent runs, which use the others, too."""
 
     def __init__(self, number: int) -> None:
         reserve = number // _RESERVE
         self.common = FairSlots(number - reserve, greed=math.inf)
-        self.kept = FairSlots(reserve, greed=math.inf) if reserve else None
+        self.recent = FairSlots(reserve, greed=math.inf) if reserve else None
 
     @property
     def taken(self) -> int:
-        return self.common.taken + (0 if self.kept is None else self.kept.taken)
+        return self.common.taken + (0 if self.recent is None else self.recent.taken)
 
     async def acquire(self, share: Hashable, *, urgent: bool) -> FairSlots:
         """Wait for a worker; return where it must be released."""
-        if urgent and self.kept is not None and self.kept.take_now(share):
-            return self.kept
+        if urgent and self.recent is not None and self.recent.take_now(share):
+            return self.recent
         await self.common.acquire(share)
         return self.common
 
@@ -160,30 +148,30 @@ class _Workers:
 class _Run:
     """One run: whether it holds a worker, and how many of its tasks are parked."""
 
-    def __init__(self, request: Request, workers: _Workers, held: FairSlots) -> None:
+    def __init__(self, request: ReconcileRequest, workers: _Workers, held: FairSlots) -> None:
         self._namespace = request.key.namespace
         self._urgent = request.lane in URGENT
         self._workers = workers
         self._held: tuple[FairSlots, Hashable] | None = (held, _NEW)
         self._waits = 0
-        self._needless = 0
+        self._cancellable = 0
         self._task = asyncio.current_task()
         self.ended = False
 
-    def park(self, *, needless_when_gone: bool) -> None:
+    def park(self, *, cancel_if_deleted: bool) -> None:
         self._waits += 1
-        self._needless += needless_when_gone
+        self._cancellable += cancel_if_deleted
         if not self.ended:
-            self._give_up()
+            self._release_worker()
 
-    async def unpark(self, *, needless_when_gone: bool) -> None:
+    async def unpark(self, *, cancel_if_deleted: bool) -> None:
         self._waits -= 1
-        self._needless -= needless_when_gone
+        self._cancellable -= cancel_if_deleted
         if self._waits or self.ended:
             return
-        self._back_at_work(await self._workers.acquire(self._namespace, urgent=self._urgent))
+        self._resume(await self._workers.acquire(self._namespace, urgent=self._urgent))
 
-    def _back_at_work(self, slots: FairSlots) -> None:
+    def _resume(self, slots: FairSlots) -> None:
         """Keep the worker, unless the run has ended, already holds a worker, or one of its tasks is parked again."""
         if self.ended or self._waits or self._held is not None:
             slots.release(self._namespace)
@@ -194,18 +182,18 @@ class _Run:
         """End the run. Its tasks that are still parked take no worker afterwards."""
         self.ended = True
         self._task = None  # the context of the task refers to this run: a cycle with everything that the run read
-        self._give_up()
+        self._release_worker()
 
     def end_if_waiting(self) -> None:
-        """Cancel the run of a deleted object if every one of its waits is needless."""
-        if self._needless and self._needless == self._waits:
+        """Cancel the run of a deleted object if all of its waits may be cancelled."""
+        if self._cancellable and self._cancellable == self._waits:
             self.cancel()
 
     def cancel(self) -> None:
         if self._task is not None and not self.ended:
             self._task.cancel()
 
-    def _give_up(self) -> None:
+    def _release_worker(self) -> None:
         if self._held is not None:
             slots, share = self._held
             self._held = None
@@ -215,17 +203,17 @@ class _Run:
 class _Parked(AbstractAsyncContextManager[None]):
     """One wait of a run. A class, because a generator costs several times as much, and most runs wait."""
 
-    __slots__ = ("_needless", "_run")
+    __slots__ = ("_cancellable", "_run")
 
-    def __init__(self, run: _Run, *, needless_when_gone: bool) -> None:
+    def __init__(self, run: _Run, *, cancel_if_deleted: bool) -> None:
         self._run = run
-        self._needless = needless_when_gone
+        self._cancellable = cancel_if_deleted
 
     async def __aenter__(self) -> None:
-        self._run.park(needless_when_gone=self._needless)
+        self._run.park(cancel_if_deleted=self._cancellable)
 
     async def __aexit__(self, *_: object) -> None:
-        await self._run.unpark(needless_when_gone=self._needless)
+        await self._run.unpark(cancel_if_deleted=self._cancellable)
 
 
 _RUN: ContextVar[_Run | None] = ContextVar("run", default=None)
@@ -234,7 +222,7 @@ _RUN: ContextVar[_Run | None] = ContextVar("run", default=None)
 class Controller:
     """Runs up to `workers` reconciles at a time, each for at most `deadline` seconds, never two of one key.
 
-    Fewer than four workers are too few to keep one for urgent runs.
+    Fewer than four workers are too few to reserve one for urgent runs.
     """
 
     def __init__(
@@ -247,20 +235,20 @@ class Controller:
         deadline: float = 300.0,
         backoff: ExponentialBackoff | None = None,
         draw: Random = system_random,
-        turns: Turns | None = None,
+        scheduler: LoopScheduler | None = None,
     ) -> None:
-        """Pass `turns` to measure the time of the event loop in another way than all controllers of the loop do."""
+        """Pass `scheduler` to replace the one that all controllers of the event loop share."""
         self.name = name
         self.queue = WorkQueue(clock, backoff=backoff, draw=draw)
         self._reconcile = reconcile
         self._clock = clock
         self._workers = _Workers(workers)
-        self._turns = turns
+        self._scheduler = scheduler
         self._runs: dict[ObjectKey, _Run] = {}
         self._deadline = deadline
-        self._feeds: list[tuple[Subscription[Any], Mapping[Any]]] = []
+        self._feeds: list[tuple[Subscription[Any], EventHandler[Any]]] = []
         self._watched: list[tuple[Informer[Any], Subscription[Any]]] = []
-        self._territory: Territory | None = None
+        self._permit_of: Callable[[ObjectKey], Permit] | None = None
         self._informers: list[Informer[Any]] = []
         self._run_ids = itertools.count(1)
         self._permitted: Permit = always
@@ -275,15 +263,15 @@ class Controller:
         """Return the informers that must be synced before this controller may run."""
         return tuple(self._informers)
 
-    def watch(self, informer: Informer[T], mapping: Mapping[T], *, own: bool = False) -> None:
-        """Turn changes seen by the informer into requests through the mapping. Call this before `run`.
+    def watch(self, informer: Informer[T], handler: EventHandler[T], *, own: bool = False) -> None:
+        """Turn changes observed by the informer into requests through the handler. Call this before `run`.
 
         Pass `own` if the informer holds the objects that are reconciled: a parked run is then cancelled when its object
         is deleted.
         """
         subscription = informer.subscribe()
         self._watched.append((informer, subscription))
-        self._feeds.append((subscription, self._ending_runs(mapping) if own else mapping))
+        self._feeds.append((subscription, self._cancelling_runs(handler) if own else handler))
         if informer not in self._informers:
             self._informers.append(informer)
 
@@ -295,7 +283,7 @@ class Controller:
         """
         self._permitted = permitted
         async with asyncio.TaskGroup() as feeds:
-            tasks = [feeds.create_task(self._feed(subscription, mapping)) for subscription, mapping in self._feeds]
+            tasks = [feeds.create_task(self._feed(subscription, handler)) for subscription, handler in self._feeds]
             async with asyncio.TaskGroup() as runs:
                 await self._dispatch(runs)
             for task in tasks:
@@ -305,20 +293,20 @@ class Controller:
         """Start no further reconciles."""
         self.queue.close()
 
-    def restrict(self, territory: Territory) -> None:
-        """Reconcile only objects of this territory, from now on."""
-        self._territory = territory
-        self.queue.restrict(territory.admits)
+    def restrict(self, admits: Callable[[ObjectKey], bool], permit_of: Callable[[ObjectKey], Permit]) -> None:
+        """Reconcile only admitted objects from now on, each with its own permission to write (`sharding.py`)."""
+        self._permit_of = permit_of
+        self.queue.restrict(admits)
 
-    def look_at(self, belongs: Callable[[ObjectKey], bool]) -> None:
+    def reconcile_all(self, belongs: Callable[[ObjectKey], bool]) -> None:
         """Reconcile these objects as after a start of the process."""
         for informer, subscription in self._watched:
             subscription.put(informer.cache.everything(Origin.LISTED, belongs))
 
-    async def vacated(self, belongs: Callable[[ObjectKey], bool]) -> None:
-        """Wait until none of these objects runs. They must not be admitted any more."""
+    async def wait_drained(self, belongs: Callable[[ObjectKey], bool]) -> None:
+        """Wait until no reconcile of these objects runs. They must not be admitted any more."""
         while any(map(belongs, self.queue.running())):
-            await self._clock.sleep(_VACATING)
+            await self._clock.sleep(_DRAIN_POLL)
 
     def cancel(self, belongs: Callable[[ObjectKey], bool]) -> None:
         """Cancel running reconciles of these objects."""
@@ -338,17 +326,17 @@ class Controller:
         waiting = [Overdue(key, age, running=False) for key, age in self.queue.waiting().items() if age > limit]
         return sorted(running + waiting, key=lambda late: -late.seconds)
 
-    def _ending_runs(self, mapping: Mapping[T]) -> Mapping[T]:
-        def mapped(change: Change[T]) -> Iterable[Request]:
+    def _cancelling_runs(self, handler: EventHandler[T]) -> EventHandler[T]:
+        def mapped(change: Change[T]) -> Iterable[ReconcileRequest]:
             if change.new is None and (run := self._runs.get(change.key)) is not None:
                 run.end_if_waiting()
-            return mapping(change)
+            return handler(change)
 
         return mapped
 
     async def _dispatch(self, runs: asyncio.TaskGroup) -> None:
-        if self._workers.kept is not None:
-            runs.create_task(self._dispatch_urgent(self._workers.kept, runs))
+        if self._workers.recent is not None:
+            runs.create_task(self._dispatch_urgent(self._workers.recent, runs))
         workers = self._workers.common
         while await self._has_work():  # takes no worker: runs that resume after a wait need them all
             await workers.acquire(_NEW)
@@ -373,18 +361,18 @@ class Controller:
             return False
         return True
 
-    def _start(self, request: Request, workers: FairSlots, runs: asyncio.TaskGroup) -> None:
+    def _start(self, request: ReconcileRequest, workers: FairSlots, runs: asyncio.TaskGroup) -> None:
         run = self._run_one(request, workers)
-        turns = self._turns or turns_of(asyncio.get_running_loop())
-        runs.create_task(turns.take(request.key.namespace, run, urgent=request.lane in URGENT))
+        scheduler = self._scheduler or scheduler_of(asyncio.get_running_loop())
+        runs.create_task(scheduler.take(request.key.namespace, run, urgent=request.lane in URGENT))
 
-    async def _run_one(self, request: Request, workers: FairSlots) -> None:
+    async def _run_one(self, request: ReconcileRequest, workers: FairSlots) -> None:
         run = f"{self.name}-{next(self._run_ids)}"
         trace_id = os.urandom(16).hex()
-        permitted = self._permitted if self._territory is None else self._territory.permit(request.key)
+        permitted = self._permitted if self._permit_of is None else self._permit_of(request.key)
         work_by(permitted)
         # Each run is a task with its own context, so nothing has to be unset.
-        ASKED_AT.set(self.queue.asked_at(request.key))
+        REQUESTED_AT.set(self.queue.requested_at(request.key))
         TRACE_ID.set(trace_id)
         structlog.contextvars.bind_contextvars(
             controller=self.name, key=str(request.key), reconcile_id=run, trace_id=trace_id
@@ -393,14 +381,14 @@ class Controller:
         self._runs[request.key] = this = _Run(request, self._workers, workers)
         _RUN.set(this)
         try:
-            outcome = await self._outcome(request, permitted)
-            self._conclude(request, outcome)
+            result = await self._reconcile_key(request, permitted)
+            self._conclude(request, result)
         finally:
             del self._runs[request.key]
             this.end()
             self.queue.done(request.key)
 
-    async def _outcome(self, request: Request, permitted: Permit) -> Result:
+    async def _reconcile_key(self, request: ReconcileRequest, permitted: Permit) -> Result:
         if not permitted():
             return Backoff("this process may not work at the moment")
         self._log.debug("reconcile starts", reason=request.reason, lane=request.lane.name)
@@ -420,44 +408,46 @@ class Controller:
             )
             return Backoff("it took too long" if deadline.expired else "it failed unexpectedly")
 
-    def _conclude(self, request: Request, outcome: Result) -> None:
-        match outcome:
+    def _conclude(self, request: ReconcileRequest, result: Result) -> None:
+        match result:
             case Done():
                 self.queue.forget(request.key)
             case Requeue(delay=delay, reason=reason, lane=lane):
                 self.queue.forget(request.key)
-                self.queue.add(Request(request.key, reason, lane), after=delay)
+                self.queue.add(ReconcileRequest(request.key, reason, lane), after=delay)
             case Backoff(reason=reason, retry_after=retry_after, longest=longest):
-                again = Request(request.key, reason, request.lane)
+                again = ReconcileRequest(request.key, reason, request.lane)
                 delay = self.queue.retry(again, at_least=retry_after, longest=longest)
                 self._log.info("reconcile will be retried", reason=reason, delay=round(delay, 3))
             case _:
-                assert_never(outcome)
+                assert_never(result)
 
-    async def _feed(self, subscription: Subscription[T], mapping: Mapping[T]) -> None:
-        """Map changes as they arrive. A change whose mapping fails is retried with the next changes or after a delay.
+    async def _feed(self, subscription: Subscription[T], handler: EventHandler[T]) -> None:
+        """Handle changes as they arrive. A change whose handler fails is retried with the next changes or later.
 
-        Only one change is kept for each object whose mapping fails repeatedly, however often the object changes.
+        Only one change is stored for each object whose handler fails repeatedly, however often the object changes.
         """
         failed: dict[ObjectKey, Change[T]] = {}
         while True:
-            changes = await (subscription.take_within(_MAPPING_RETRY) if failed else subscription.take())
+            changes = await (subscription.take_within(_HANDLER_RETRY) if failed else subscription.take())
             if failed:
                 for change in changes:
                     merge_into(failed, change)
                 changes, failed = list(failed.values()), {}
             for count, change in enumerate(changes, start=1):
-                if not self._map(change, mapping):
+                if not self._handle(change, handler):
                     failed[change.key] = change
                 if count % 500 == 0:
                     await self._clock.sleep(0)  # a long list must not block other tasks
 
-    def _map(self, change: Change[T], mapping: Mapping[T]) -> bool:
+    def _handle(self, change: Change[T], handler: EventHandler[T]) -> bool:
         try:
-            for request in mapping(change):
+            for request in handler(change):
                 self.queue.add(request)
         except Exception as error:  # noqa: BLE001 - one odd object must not stop the feed for all others
-            self._log.error("mapping failed", key=str(change.key), error=type(error).__name__, place=place_of(error))
+            self._log.error(
+                "event handler failed", key=str(change.key), error=type(error).__name__, place=place_of(error)
+            )
             return False
         return True
 
@@ -472,9 +462,9 @@ def place_of(error: BaseException) -> str:
     return f"{PurePath(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
 
 
-def _checked(outcome: object) -> Result:
-    if isinstance(outcome, Done | Requeue | Backoff):
-        return outcome
+def _checked(result: object) -> Result:
+    if isinstance(result, Done | Requeue | Backoff):
+        return result
     raise TypeError("a reconcile returns Done, Requeue or Backoff")
 
 

@@ -3,8 +3,8 @@
     KubeError
     ├── ConfigError              the kubeconfig or the pod's service account cannot be used
     └── ApiError                 code, reason, message, details, where
-        ├── Unreachable          no HTTP answer: DNS, refused, TLS, timeout, cut off, credentials unavailable for now
-        ├── BadAnswer            an answer that is not what the API promises: not JSON, too large, of another shape
+        ├── Unreachable          no HTTP response: DNS, refused, TLS, timeout, cut off, credentials unavailable for now
+        ├── BadAnswer            a response that is not what the API promises: not JSON, too large, of another shape
         ├── BadRequest           400
         ├── Unauthorized         401
         ├── Forbidden            403
@@ -97,7 +97,7 @@ class Unreachable(ApiError):
         super().__init__(0, "Unreachable", message, where=where)
 
 
-class BadAnswer(ApiError):
+class BadResponse(ApiError):
     def __init__(self, message: str, *, code: int = 0, where: str = "") -> None:
         super().__init__(code, "BadAnswer", message, where=where)
 
@@ -203,7 +203,7 @@ BY_CODE: Final[Mapping[int, type[ApiError]]] = {
 def from_status(
     code: int, body: bytes, headers: Mapping[str, str], *, where: str = "", sent: bytes | None = None
 ) -> ApiError:
-    """Return the error that an HTTP answer (or the Status object of a watch frame) stands for.
+    """Return the error that an HTTP response (or the Status object of a watch frame) stands for.
 
     `sent` is the body of the request; its values are removed from the message.
     """
@@ -258,7 +258,7 @@ def _error(code: int, status: _Status, headers: Mapping[str, str], *, where: str
     )
     known = BY_REASON.get(status.reason) or _by_code(code)
     message = clean(_invalid_message(details)) if known is Invalid and causes else clean(status.message)
-    return known(code, status.reason, message or f"the server answered {code}", details, where=where)
+    return known(code, status.reason, message or f"the server responded {code}", details, where=where)
 
 
 def _invalid_message(details: Details) -> str:
@@ -268,13 +268,13 @@ def _invalid_message(details: Details) -> str:
 
 
 def _without_status(code: int, headers: Mapping[str, str], where: str) -> ApiError:
-    """Return the error for an answer without a Kubernetes Status: a proxy's error page, or the router's plain 404."""
+    """Return the error for a response without a Kubernetes Status: a proxy's error page, or the router's plain 404."""
     details = replace(NO_DETAILS, retry_after=_retry_after(headers))
     if code == 404:
         message = "the API server does not know this path; is the resource (or its CustomResourceDefinition) installed?"
         return NotServed(code, "", message, details, where=where)
     if code < 400:
-        return BadAnswer(f"HTTP {code}; is the server address that of a Kubernetes API?", code=code, where=where)
+        return BadResponse(f"HTTP {code}; is the server address that of a Kubernetes API?", code=code, where=where)
     return _by_code(code)(code, "", f"HTTP {code} without a Kubernetes status", details, where=where)
 
 

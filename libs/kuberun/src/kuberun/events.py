@@ -40,7 +40,7 @@ _EVENTS: Final = raw(Resource("", "v1", "events", "Event"))
 _MAX_REASON_BYTES: Final = 128
 _MAX_NAME_STEM: Final = 253 - 17  # a dot and sixteen hex digits follow
 _AWAY: Final = (Unreachable, Throttled, ServiceUnavailable)
-"""The API server does not answer, or says that it cannot answer now."""
+"""The API server does not respond, or responds that it is overloaded or unavailable."""
 _TERMINATING: Final = "NamespaceTerminating"
 """The cause of a refusal to create an object in a namespace that is being deleted."""
 
@@ -327,7 +327,7 @@ class EventRecorder:
     async def _create(self, subject: _Subject, pending: _Pending) -> None:
         pending.name = pending.name or self._name(subject, pending)
         event = self._event(subject, pending)
-        with suppress(AlreadyExists):  # an earlier attempt whose answer was lost
+        with suppress(AlreadyExists):  # an earlier attempt whose response was lost
             await self._client.create(_EVENTS, event)
         key = ObjectKey(event["metadata"]["namespace"], event["metadata"]["name"])
         self._series[subject] = _Series(key, pending.count)

@@ -1,6 +1,6 @@
 """Credentials from an exec plugin: a program that prints an ExecCredential (client.authentication.k8s.io).
 
-The program runs without a terminal, under a deadline, and never twice at once. Its output is never shown. Its answer is
+The program runs without a terminal, under a deadline, and never twice at once. Its output is never shown; it is
 cached until the expiration it states, or until the server rejects it.
 """
 
@@ -25,7 +25,7 @@ from kuberun.errors import ConfigError
 API_VERSIONS = frozenset({"client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"})
 DEADLINE_SECONDS = 60.0
 
-_LARGEST_ANSWER = 1 << 20
+_MAX_OUTPUT = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +68,12 @@ class ExecCredentials:
         return self._credential
 
     async def _run(self) -> Credential:
-        answer = await _output_of(self._plugin, self._deadline)
-        self._credential, self._expires = _read_answer(answer, self._plugin)
+        output = await _output_of(self._plugin, self._deadline)
+        self._credential, self._expires = _parse_credential(output, self._plugin)
         return self._credential
 
 
-class _Run(asyncio.SubprocessProtocol):
+class _PluginProcess(asyncio.SubprocessProtocol):
     """One run of the program: its output up to a limit, and its exit.
 
     asyncio's own Process is not used: it never ends if reading stops before the program stops printing.
@@ -86,7 +86,7 @@ class _Run(asyncio.SubprocessProtocol):
         self.exited: asyncio.Future[None] = loop.create_future()
 
     def pipe_data_received(self, _fd: int, data: bytes) -> None:
-        if len(self.output) <= _LARGEST_ANSWER:
+        if len(self.output) <= _MAX_OUTPUT:
             self.output += data
         elif not self.printed.done():
             self.printed.set_result(None)
@@ -101,27 +101,27 @@ class _Run(asyncio.SubprocessProtocol):
 
 async def _output_of(plugin: ExecPlugin, deadline: float) -> bytes:
     name = f"{plugin.origin}: the credential plugin {plugin.command!r}"
-    transport, run = await _started(plugin)
+    transport, process = await _started(plugin)
     try:
         async with asyncio.timeout(deadline):
-            await run.printed
-            if len(run.output) > _LARGEST_ANSWER:
+            await process.printed
+            if len(process.output) > _MAX_OUTPUT:
                 raise ConfigError(f"{name} printed more than 1 MiB; is it the right program?")
-            await run.exited
+            await process.exited
     except TimeoutError:
-        message = f"{name} gave no answer within {deadline:g} s"
+        message = f"{name} gave no output within {deadline:g} s"
         raise ConfigError(f"{message}; does it wait for input? Run it once by hand to log in.") from None
     finally:
-        await _end(transport, run)
+        await _end(transport, process)
     if code := transport.get_returncode():
         raise ConfigError(f"{name} failed with exit code {code}; run it by hand to see why.")
-    return bytes(run.output)
+    return bytes(process.output)
 
 
-async def _started(plugin: ExecPlugin) -> tuple[asyncio.SubprocessTransport, _Run]:
+async def _started(plugin: ExecPlugin) -> tuple[asyncio.SubprocessTransport, _PluginProcess]:
     try:
         return await asyncio.get_running_loop().subprocess_exec(
-            _Run,
+            _PluginProcess,
             plugin.command,
             *plugin.args,
             stdin=asyncio.subprocess.DEVNULL,
@@ -135,11 +135,11 @@ async def _started(plugin: ExecPlugin) -> tuple[asyncio.SubprocessTransport, _Ru
         raise ConfigError(f"{plugin.origin}: cannot start the credential plugin {plugin.command!r}.{hint}") from exc
 
 
-async def _end(transport: asyncio.SubprocessTransport, run: _Run) -> None:
-    if not run.exited.done():
+async def _end(transport: asyncio.SubprocessTransport, process: _PluginProcess) -> None:
+    if not process.exited.done():
         with contextlib.suppress(ProcessLookupError):
             os.killpg(transport.get_pid(), signal.SIGKILL)
-        await run.exited
+        await process.exited
     transport.close()
 
 
@@ -151,7 +151,7 @@ def _exec_info(plugin: ExecPlugin) -> str:
     return msgspec.json.encode(info).decode()
 
 
-class _Status(msgspec.Struct, rename="camel"):
+class _ExecStatus(msgspec.Struct, rename="camel"):
     token: str = ""
     client_certificate_data: str = ""
     client_key_data: str = ""
@@ -161,24 +161,24 @@ class _Status(msgspec.Struct, rename="camel"):
 class _ExecCredential(msgspec.Struct, rename="camel"):
     api_version: str = ""
     kind: str = ""
-    status: _Status | None = None
+    status: _ExecStatus | None = None
 
 
-def _read_answer(answer: bytes, plugin: ExecPlugin) -> tuple[Credential, datetime | None]:
+def _parse_credential(output: bytes, plugin: ExecPlugin) -> tuple[Credential, datetime | None]:
     name = f"{plugin.origin}: the credential plugin {plugin.command!r}"
     try:
-        found = msgspec.json.decode(answer, type=_ExecCredential)
-    except msgspec.DecodeError:  # the error's text may quote the answer
+        found = msgspec.json.decode(output, type=_ExecCredential)
+    except msgspec.DecodeError:  # the error's text may quote the output
         raise ConfigError(f"{name} did not print an ExecCredential; run it by hand to see what it prints.") from None
     if found.kind != "ExecCredential" or found.api_version != plugin.api_version:
         raise ConfigError(
-            f"{name} did not answer with an ExecCredential of {plugin.api_version}; update it or the user entry."
+            f"{name} did not print an ExecCredential of {plugin.api_version}; update it or the user entry."
         )
-    status = found.status or _Status()
+    status = found.status or _ExecStatus()
     if bool(status.client_certificate_data) != bool(status.client_key_data):
-        raise ConfigError(f"{name} gave only one of certificate and key")
+        raise ConfigError(f"{name} printed only one of certificate and key")
     if not status.token and not status.client_certificate_data:
-        raise ConfigError(f"{name} gave neither a token nor a certificate")
+        raise ConfigError(f"{name} printed neither a token nor a certificate")
     certificate = None
     if status.client_certificate_data:
         certificate = ClientCertificate(status.client_certificate_data.encode(), status.client_key_data.encode())

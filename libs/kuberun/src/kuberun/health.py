@@ -59,9 +59,9 @@ class HealthServer:
     async def run(self) -> NoReturn:
         """Serve until cancelled."""
         app = web.Application()
-        app.router.add_get("/healthz", self._answer_live)
-        app.router.add_get("/livez", self._answer_live)
-        app.router.add_get("/readyz", self._answer_ready)
+        app.router.add_get("/healthz", self._serve_live)
+        app.router.add_get("/livez", self._serve_live)
+        app.router.add_get("/readyz", self._serve_ready)
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
         try:
@@ -74,13 +74,13 @@ class HealthServer:
             await runner.cleanup()
         raise AssertionError("a probe server ends by being cancelled only")
 
-    async def _answer_live(self, _: web.Request) -> web.Response:
-        return await self._answer(self._live)
+    async def _serve_live(self, _: web.Request) -> web.Response:
+        return await self._respond(self._live)
 
-    async def _answer_ready(self, _: web.Request) -> web.Response:
-        return await self._answer(self._ready)
+    async def _serve_ready(self, _: web.Request) -> web.Response:
+        return await self._respond(self._ready)
 
-    async def _answer(self, checks: dict[str, Check]) -> web.Response:
+    async def _respond(self, checks: dict[str, Check]) -> web.Response:
         verdicts = await asyncio.gather(*(self._verdict(check) for check in checks.values()))
         lines = [_line(name, verdict) for name, verdict in zip(checks, verdicts, strict=True)]
         failed = any(isinstance(verdict, Unhealthy) for verdict in verdicts)
@@ -91,8 +91,8 @@ class HealthServer:
             async with Deadline(self._clock, self._timeout):
                 return await check()
         except TimeoutError:
-            return Unhealthy(f"no answer within {self._timeout:g} s")
-        except Exception as error:  # noqa: BLE001 - a probe must answer, whatever fails
+            return Unhealthy(f"no response within {self._timeout:g} s")
+        except Exception as error:  # noqa: BLE001 - a probe must respond, whatever fails
             return Unhealthy(f"the check itself failed ({type(error).__name__})")
 
 

@@ -18,10 +18,9 @@ from kubebase.backoff import Random, system_random
 from kubebase.clock import Clock
 from kubebase.deadline import happens_within
 from kubebase.meta import ObjectKey
-from kuberun.answers import Answers
 from kuberun.cache import Cache, Change, IndexFunction, Origin
 from kuberun.packing import Packing
-from kuberun.watch import Event, Listed, PagesEnded, Source, Watcher, WatchSettings
+from kuberun.watch import Event, Listed, PagesEnded, ServerRecovery, Source, Watcher, WatchSettings
 
 T = TypeVar("T")
 
@@ -87,12 +86,12 @@ class Informer(Generic[T]):
         packing: Packing[T] | None = None,
         settings: WatchSettings | None = None,
         draw: Random = system_random,
-        answers: Answers | None = None,
+        recovery: ServerRecovery | None = None,
     ) -> None:
         self.name = name
         self.cache: Cache[T] = Cache(indexes, packing)
         self._clock = clock
-        self._watcher = Watcher(source, clock=clock, name=name, settings=settings, draw=draw, answers=answers)
+        self._watcher = Watcher(source, clock=clock, name=name, settings=settings, draw=draw, recovery=recovery)
         self._subscriptions: list[Subscription[T]] = []
         self._synced = asyncio.Event()
 
@@ -111,7 +110,7 @@ class Informer(Generic[T]):
 
     @property
     def unreachable(self) -> bool:
-        """Return whether the server did not answer the last attempt to list or watch."""
+        """Return whether the server did not respond to the last attempt to list or watch."""
         return self._watcher.unreachable
 
     def subscribe(self) -> Subscription[T]:

@@ -144,22 +144,22 @@ def parse_self_contained(text: bytes, name: str) -> Kubeconfig:
     """
     config = _merged([(Path(name), _parsed(text, Path(name)))])
     for cluster in config.clusters.values():
-        outside: dict[str, object] = {"the path of a certificate authority": cluster.part.certificate_authority}
-        _refuse(f"cluster {cluster.name!r}", outside, name)
+        forbidden: dict[str, object] = {"the path of a certificate authority": cluster.part.certificate_authority}
+        _refuse(f"cluster {cluster.name!r}", forbidden, name)
     for user in config.users.values():
-        outside = {
+        forbidden = {
             "an exec plugin": user.part.exec,
             "an auth provider": user.part.auth_provider,
             "the path of a token": user.part.token_file,
             "the path of a client certificate": user.part.client_certificate,
             "the path of a client key": user.part.client_key,
         }
-        _refuse(f"user {user.name!r}", outside, name)
+        _refuse(f"user {user.name!r}", forbidden, name)
     return config
 
 
-def _refuse(entry: str, outside: Mapping[str, object], name: str) -> None:
-    for what, given in outside.items():
+def _refuse(entry: str, forbidden: Mapping[str, object], name: str) -> None:
+    for what, given in forbidden.items():
         if given is not None:
             raise ConfigError(
                 f"kubeconfig {name}: {entry}: {what} is not allowed here: it would run a program or read a file of this"

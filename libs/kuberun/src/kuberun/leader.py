@@ -1,10 +1,10 @@
 """Leader election on a Lease: of all processes that share a lease, at most one works at a time.
 
-    standby: the lease is free, released, or unchanged for its whole duration as seen by *our* clock -> take it
+    standby: the lease is free, released, or unchanged for its whole duration by *our* clock -> take it
     leader:  renew it every few seconds; if no renewal was confirmed for `renew_deadline`, the lease is lost
 
 Only monotonic time measured in this process counts, so wrong wall clocks do no harm. A standby waits the full duration
-from when it saw the last change; the leader counts from before it *sent* its last successful write. The leader
+from when it observed the last change; the leader counts from before it *sent* its last successful write. The leader
 therefore stops `duration - renew_deadline` seconds before a standby may take over: that is its time to stop working. A
 suspended process finds `leading` false as soon as it wakes up. Controllers check it before they start a reconcile, and
 each write of a reconcile checks it again (`permit.py`). A call that was already under way before the suspension cannot
@@ -88,13 +88,13 @@ class LeaderElection:
         self._draw = draw
         self._acquired = asyncio.Event()
         self._lease: JsonObject = {}
-        self._seen_at = 0.0
+        self._observed_at = 0.0
         self._renewed_at = float("-inf")
         self._log = _log.bind(lease=str(key), identity=self.identity)
 
-    def saw(self, version: str, at: float) -> None:
+    def observed(self, version: str, at: float) -> None:
         """Accept an observation: the lease has not changed since that monotonic time. Call this before `run`."""
-        self._lease, self._seen_at = {"metadata": {"resourceVersion": version}}, at
+        self._lease, self._observed_at = {"metadata": {"resourceVersion": version}}, at
 
     async def wait_acquired(self) -> None:
         await self._acquired.wait()
@@ -106,7 +106,7 @@ class LeaderElection:
 
     @property
     def term(self) -> int:
-        """Return how often the lease had changed hands when we last saw it: each holder has a higher number."""
+        """Return how often the lease had changed hands when we last observed it: each holder has a higher number."""
         return int(self._spec().get("leaseTransitions") or 0)
 
     async def run(self) -> NoReturn:
@@ -181,15 +181,15 @@ class LeaderElection:
 
     def _observe(self, lease: JsonObject) -> None:
         if version_of(lease) != version_of(self._lease):
-            self._seen_at = self._clock.monotonic()
+            self._observed_at = self._clock.monotonic()
         self._lease = lease
 
     def _is_free(self) -> bool:
         spec = self._spec()
-        if spec.get("holderIdentity") in (None, "", self.identity):  # ours: an earlier write whose answer was lost
+        if spec.get("holderIdentity") in (None, "", self.identity):  # ours: an earlier write whose response was lost
             return True
         duration = spec.get("leaseDurationSeconds") or self._settings.duration
-        return self._clock.monotonic() >= self._seen_at + float(duration)
+        return self._clock.monotonic() >= self._observed_at + float(duration)
 
     def _spec_on_taking(self) -> JsonObject:
         spec = self._spec()

@@ -105,7 +105,7 @@ class Manager:
         signals = (signal.SIGTERM, signal.SIGINT)
         for number in signals:
             loop.add_signal_handler(number, self.stop)
-        self._when_synced = settle_memory
+        self._when_synced = tune_garbage_collector
         try:
             await self.run()
         finally:
@@ -179,7 +179,7 @@ class Manager:
 def _nothing() -> None: ...
 
 
-def settle_memory() -> None:
+def tune_garbage_collector() -> None:
     """Tune the garbage collector for a process that holds large caches.
 
     Cached objects live as long as the process. Freezing them keeps them out of collections, and higher thresholds make

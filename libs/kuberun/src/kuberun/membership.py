@@ -1,13 +1,13 @@
-"""The processes that share the work: each keeps a Lease of its own and looks at all Leases of the group.
+"""The processes that share the work: each renews a Lease of its own and observes all Leases of the group.
 
 A Lease of a member says only that the process lives. It gives no right to write; the Leases of shards do
-(`sharding.py`). So a member that is wrongly seen as dead or alive moves shards too early or too late, but two processes
-never work on one shard.
+(`sharding.py`). So a member that is wrongly taken for dead or alive moves shards too early or too late, but two
+processes never work on one shard.
 
 As in an election, only monotonic time measured in this process counts: a member lives until its Lease has not changed
 for its whole duration. Leases of members that died long ago are deleted.
 
-Members form a crew if they agree on how the work is divided. A process sees only members of its own crew.
+A layout is how the work is divided: the number of shards. A process observes only members with its own layout.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class MemberLeases(Leases, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """The last change of a Lease that this process has seen, on its monotonic clock."""
+class ObservedLease:
+    """The last change of a Lease that this process has observed, and when, on its monotonic clock."""
 
     holder: str
     version: str
@@ -53,46 +53,46 @@ class Membership:
         leases: MemberLeases,
         group: ObjectKey,
         *,
-        crew: str,
+        layout: str,
         label: str,
         identity: str,
         clock: Clock,
         settings: LeaseSettings,
     ) -> None:
-        """Prepare to join a crew of `group`. All Leases of the group have the label `label` with its name."""
+        """Prepare to join `group`. All Leases of the group have the label `label` with its name."""
         self.identity = identity
         self.labels = {label: group.name}
         self.live: frozenset[str] = frozenset()
-        """The members that live, this process included; empty before the first look."""
+        """The members that live, this process included; empty before the first observation."""
         self.changed = asyncio.Event()
         """Set when `live` changes. The reader clears it."""
         self.joined = asyncio.Event()
-        """Set when our Lease exists, so that every other process can see it."""
+        """Set when our Lease exists, so that every other process can observe it."""
         self._leases = leases
         self._selection = Selection(group.namespace, label_selector=f"{label}={group.name}")
         digest = hashlib.blake2b(identity.encode(), digest_size=8).hexdigest()
-        self._every_crew = f"{group.name}-member-"
-        self._crew = f"{self._every_crew}{crew}-"
-        self._key = ObjectKey(group.namespace, self._crew + digest)
+        self._group_prefix = f"{group.name}-member-"
+        self._layout_prefix = f"{self._group_prefix}{layout}-"
+        self._key = ObjectKey(group.namespace, self._layout_prefix + digest)
         self._clock = clock
         self._settings = settings
         self._own: JsonObject | None = None
-        self._seen: dict[str, Seen] = {}
+        self._observed: dict[str, ObservedLease] = {}
 
-    def seen(self, name: str) -> Seen | None:
+    def observed(self, name: str) -> ObservedLease | None:
         """Return what is known about a Lease of the group."""
-        return self._seen.get(name)
+        return self._observed.get(name)
 
     async def run(self) -> NoReturn:
-        """Renew our Lease and look at the others, until cancelled."""
+        """Renew our Lease and observe the others, until cancelled."""
         while True:
             try:
                 async with Deadline(self._clock, self._settings.renew_deadline / 2):
                     await self._renew()
-                    self._look(await self._leases.list(LEASES, self._selection))
-                    await self._tidy()
+                    self._observe(await self._leases.list(LEASES, self._selection))
+                    await self._delete_expired()
             except (ApiError, OSError) as error:
-                _log.warning("members not seen", group=str(self._key), error=type(error).__name__)
+                _log.warning("members not observed", group=str(self._key), error=type(error).__name__)
             await self._clock.sleep(self._settings.retry_period)
 
     async def leave(self) -> bool:
@@ -107,7 +107,7 @@ class Membership:
         except (ApiError, OSError) as error:
             _log.warning("membership not ended", lease=str(self._key), error=type(error).__name__)
             return False
-        return not any(name.startswith(self._crew) for name in _by_name(left))
+        return not any(name.startswith(self._layout_prefix) for name in _by_name(left))
 
     async def _delete_own(self) -> None:
         try:
@@ -130,36 +130,36 @@ class Membership:
         except NotFound:
             self._own = None  # deleted: created again next time
         except (AlreadyExists, Conflict):
-            self._own = await self._leases.get(LEASES, self._key)  # an earlier write whose answer was lost
+            self._own = await self._leases.get(LEASES, self._key)  # an earlier write whose response was lost
         if self._own is not None:
             self.joined.set()
 
-    def _look(self, page: Page[JsonObject]) -> None:
+    def _observe(self, page: Page[JsonObject]) -> None:
         now = self._clock.monotonic()
         leases = _by_name(page)
         for name, lease in leases.items():
-            known, version = self._seen.get(name), version_of(lease)
+            known, version = self._observed.get(name), version_of(lease)
             if known is None or known.version != version:
                 holder = (lease.get("spec") or {}).get("holderIdentity") or ""
-                self._seen[name] = Seen(holder, version, now)
-        for name in self._seen.keys() - leases.keys():
-            del self._seen[name]
-        crew = [seen for name, seen in self._seen.items() if name.startswith(self._crew)]
-        live = {seen.holder for seen in crew if now < seen.at + self._settings.duration}
-        self._live(frozenset(live - {""} | {self.identity}))
+                self._observed[name] = ObservedLease(holder, version, now)
+        for name in self._observed.keys() - leases.keys():
+            del self._observed[name]
+        layout = [observed for name, observed in self._observed.items() if name.startswith(self._layout_prefix)]
+        live = {observed.holder for observed in layout if now < observed.at + self._settings.duration}
+        self._set_live(frozenset(live - {""} | {self.identity}))
 
-    def _live(self, live: frozenset[str]) -> None:
+    def _set_live(self, live: frozenset[str]) -> None:
         if live != self.live:
             _log.info("members changed", members=sorted(live), gone=sorted(self.live - live))
             self.live = live
             self.changed.set()
 
-    async def _tidy(self) -> None:
+    async def _delete_expired(self) -> None:
         longest = self._settings.duration * _FORGOTTEN_AFTER
-        for name, seen in list(self._seen.items()):
-            if name.startswith(self._every_crew) and self._clock.monotonic() >= seen.at + longest:
+        for name, observed in list(self._observed.items()):
+            if name.startswith(self._group_prefix) and self._clock.monotonic() >= observed.at + longest:
                 key = ObjectKey(self._key.namespace, name)
-                await self._leases.delete(LEASES, key, DeleteOptions(resource_version=seen.version))
+                await self._leases.delete(LEASES, key, DeleteOptions(resource_version=observed.version))
 
 
 def _by_name(page: Page[JsonObject]) -> dict[str, JsonObject]:

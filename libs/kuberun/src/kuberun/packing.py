@@ -108,11 +108,11 @@ class PackedDict(MutableMapping[ObjectKey, T | Malformed]):
 
     def values(self) -> ValuesView[T | Malformed]:
         """Return all objects. Iterating over them evicts none of the decoded objects."""
-        return _Values(self)
+        return _PackedValues(self)
 
     def items(self) -> ItemsView[ObjectKey, T | Malformed]:
         """Return all keys with their objects, as `values` does."""
-        return _Items(self)
+        return _PackedItems(self)
 
     def peek(self, key: ObjectKey) -> T | Malformed:
         """Return the object without keeping it decoded."""
@@ -130,14 +130,14 @@ class PackedDict(MutableMapping[ObjectKey, T | Malformed]):
                 self._entries[key] = packed
 
 
-class _Values(ValuesView[T | Malformed]):
+class _PackedValues(ValuesView[T | Malformed]):
     _mapping: PackedDict[T]
 
     def __iter__(self) -> Iterator[T | Malformed]:
         return map(self._mapping.peek, self._mapping)
 
 
-class _Items(ItemsView[ObjectKey, T | Malformed]):
+class _PackedItems(ItemsView[ObjectKey, T | Malformed]):
     _mapping: PackedDict[T]
 
     def __iter__(self) -> Iterator[tuple[ObjectKey, T | Malformed]]:

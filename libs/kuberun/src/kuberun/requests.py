@@ -23,7 +23,7 @@ from kubebase.meta import ObjectKey, Resource
 from kuberun.errors import ImpossibleName
 
 DEFAULT_DEADLINE: Final = 30.0
-"""Seconds for one call, from connecting to the last byte of the answer."""
+"""Seconds for one call, from connecting to the last byte of the response."""
 LIST_DEADLINE: Final = 120.0
 WATCH_SLACK: Final = 15.0
 """Seconds by which a watch may outlive the timeout it requested from the server."""
@@ -129,7 +129,7 @@ class Request(msgspec.Struct, frozen=True):
     accept: str = Metadata.FULL
     content_type: str = "application/json"
     body: bytes | None = None
-    compressed: bool = False  # whether the answer may be gzipped; worth it for lists only
+    compressed: bool = False  # whether the response may be gzipped; worth it for lists only
     deadline: float = DEFAULT_DEADLINE
     idle: float | None = None  # longest silence of a stream, in seconds
 

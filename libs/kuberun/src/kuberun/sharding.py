@@ -1,6 +1,6 @@
 """Several processes share the objects: each shard of them is held by the process that holds the shard's Lease.
 
-    membership -> assigned shards -> take the Lease, settle, work -> drain, release the Lease
+    membership -> assigned shards -> take the Lease, wait, work -> drain, release the Lease
 
 Three kinds of Leases:
 - NAME-member-…: one for each process. It says that the process lives (`membership.py`), and exists before the process
@@ -12,18 +12,23 @@ Three kinds of Leases:
   until the others are gone. This also holds for every other operator that uses a Lease of that name. Only the last
   member releases it, if no other process has joined since.
 
-When a process joins or leaves, `shards.assigned` gives shards to other processes. The holder then takes no further
+When a process joins or leaves, `assigned` gives shards to other processes. The holder then takes no further
 objects of such a shard, lets running reconciles finish, and releases the Lease. The next holder waits for a moment, so
-that its caches have the last writes of the former holder, and then looks at every object of the shard.
+that its caches have the last writes of the former holder, and then reconciles every object of the shard.
 
-A process that loses a Lease which it wants to keep ends, like a leader.
+A process that loses the Lease of an assigned shard ends, like a leader.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final
 
 from kubebase.clock import Clock
 from kubebase.deadline import Deadline
@@ -33,10 +38,52 @@ from kuberun.controller import Controller
 from kuberun.leader import LeaderElection, LeadershipLostError, LeaseSettings, new_identity
 from kuberun.membership import MemberLeases, Membership
 from kuberun.permit import Permit
-from kuberun.shards import Placement, assigned, by_namespace, shard_of
+
+ShardKeyFunction = Callable[[ObjectKey], str]
+"""Returns the shard key of an object. Objects with the same key belong to the same shard."""
+
+_CACHED_KEYS: Final = 65_536
+"""Shard keys whose shard is cached: more than a cluster has namespaces."""
+
+
+def by_namespace(key: ObjectKey) -> str:
+    """Divide objects by their namespace; all cluster-scoped objects belong to one shard."""
+    return key.namespace
+
+
+def same_shard(_: ObjectKey) -> str:
+    """Put all objects of a kind on the shard of the cluster-scoped objects, because they are coordinated in memory."""
+    return ""
+
+
+@lru_cache(_CACHED_KEYS)
+def shard_of(shard_key: str, shards: int) -> int:
+    """Return the shard of a key. With one shard more, only the keys that the new shard wins move."""
+    return max(range(shards), key=lambda shard: _score(shard_key, str(shard)))
+
+
+def assigned(shards: int, members: Iterable[str]) -> Mapping[int, str]:
+    """Return the member for each shard. No member has more than its share, rounded up; empty without members."""
+    candidates = sorted(set(members))
+    if not candidates:
+        return {}
+    share = math.ceil(shards / len(candidates))
+    load: Counter[str] = Counter()
+    found = {}
+    for shard in range(shards):
+        free = [member for member in candidates if load[member] < share]
+        winner = max(free, key=lambda member: _score(str(shard), member))
+        load[winner] += 1
+        found[shard] = winner
+    return found
+
+
+def _score(thing: str, candidate: str) -> bytes:
+    return hashlib.blake2b(f"{candidate}\n{thing}".encode(), digest_size=8).digest()
+
 
 Belongs = Callable[[str], bool]
-"""Returns whether a place belongs to a certain shard."""
+"""Returns whether a shard key belongs to a certain shard."""
 
 _log = structlog.get_logger(__name__)
 
@@ -51,11 +98,11 @@ class ShardSettings:
 
 
 @dataclass(slots=True, eq=False)
-class _Tenure:
-    """The time during which this process wants to hold one shard."""
+class _LeaseHolder:
+    """One shard that is assigned to this process: its election, and whether we work on it."""
 
     election: LeaderElection
-    unwanted: asyncio.Event = field(default_factory=asyncio.Event)
+    unassigned: asyncio.Event = field(default_factory=asyncio.Event)
     admits: bool = False
     """Whether reconciles of the shard may start."""
 
@@ -83,14 +130,14 @@ class Sharding:
         self._members = Membership(
             leases,
             key,
-            crew=str(settings.shards),
+            layout=str(settings.shards),
             label=settings.label,
             identity=self.identity,
             clock=clock,
             settings=self._timing,
         )
-        self._tenures: dict[int, _Tenure] = {}
-        self._territories: list[_Territory] = []
+        self._holders: dict[int, _LeaseHolder] = {}
+        self._assignments: list[ShardAssignment] = []
         self._listeners: list[Callable[[Belongs], None]] = []
 
     @property
@@ -101,7 +148,7 @@ class Sharding:
     @property
     def held(self) -> frozenset[int]:
         """Return the shards on which this process works."""
-        return frozenset(shard for shard, tenure in self._tenures.items() if tenure.admits and self.leads(shard))
+        return frozenset(shard for shard, holder in self._holders.items() if holder.admits and self.leads(shard))
 
     @property
     def leases(self) -> dict[str, Permit]:
@@ -110,21 +157,21 @@ class Sharding:
 
     def leads(self, shard: int) -> bool:
         """Return whether this process may write for the objects of a shard right now."""
-        tenure = self._tenures.get(shard)
-        return tenure is not None and tenure.election.leading and self.leading
+        holder = self._holders.get(shard)
+        return holder is not None and holder.election.leading and self.leading
 
     def term(self, shard: int) -> int:
-        """Return the number of our term as the holder of a shard; 0 if we do not want it."""
-        tenure = self._tenures.get(shard)
-        return 0 if tenure is None else tenure.election.term
+        """Return the number of our term as the holder of a shard; 0 if it is not assigned to us."""
+        holder = self._holders.get(shard)
+        return 0 if holder is None else holder.election.term
 
-    def add(self, controller: Controller, placement: Placement = by_namespace) -> None:
+    def add(self, controller: Controller, shard_key_of: ShardKeyFunction = by_namespace) -> None:
         """Restrict the controller to objects of the shards that this process holds. Call this before `run`."""
-        territory = _Territory(self, controller, placement)
-        controller.restrict(territory)
-        self._territories.append(territory)
+        assignment = ShardAssignment(self, controller, shard_key_of)
+        controller.restrict(assignment.admits, assignment.permit)
+        self._assignments.append(assignment)
 
-    def on_let_go(self, listener: Callable[[Belongs], None]) -> None:
+    def on_shard_released(self, listener: Callable[[Belongs], None]) -> None:
         """Call the listener when a shard was drained, before another process may take it."""
         self._listeners.append(listener)
 
@@ -148,86 +195,86 @@ class Sharding:
 
     async def release(self) -> None:
         """Release everything. Call this after all work has stopped."""
-        for tenure in self._tenures.values():
-            await tenure.election.release()
-        self._tenures.clear()
+        for holder in self._holders.values():
+            await holder.election.release()
+        self._holders.clear()
         if await self._members.leave():
             await self._layout.release(shared=True)
 
     # --- one shard ----------------------------------------------------------------------------------------------------
 
     def _rearrange(self, group: asyncio.TaskGroup) -> None:
-        wanted = assigned(self._settings.shards, self._members.live)
-        for shard, member in wanted.items():
-            tenure = self._tenures.get(shard)
-            if member == self.identity and tenure is None:
-                tenure = self._tenures[shard] = _Tenure(self._election_of(shard))
-                group.create_task(self._serve(shard, tenure))
-            elif member != self.identity and tenure is not None:
-                tenure.unwanted.set()
+        desired = assigned(self._settings.shards, self._members.live)
+        for shard, member in desired.items():
+            holder = self._holders.get(shard)
+            if member == self.identity and holder is None:
+                holder = self._holders[shard] = _LeaseHolder(self._election_of(shard))
+                group.create_task(self._hold(shard, holder))
+            elif member != self.identity and holder is not None:
+                holder.unassigned.set()
 
-    async def _serve(self, shard: int, tenure: _Tenure) -> None:
+    async def _hold(self, shard: int, holder: _LeaseHolder) -> None:
         """Hold one shard until another process should have it. Releases nothing if it is cancelled."""
         async with asyncio.TaskGroup() as group:
-            competing = group.create_task(tenure.election.run())
-            if await self._acquired(tenure):
-                self._gain(shard, tenure)
-                await tenure.unwanted.wait()
-                await self._let_go(shard, tenure)
+            competing = group.create_task(holder.election.run())
+            if await self._acquired(holder):
+                self._start_work(shard, holder)
+                await holder.unassigned.wait()
+                await self._hand_over(shard, holder)
             competing.cancel()
             await asyncio.wait({competing})  # a late renewal must not undo the release
-            await tenure.election.release()
-        del self._tenures[shard]
+            await holder.election.release()
+        del self._holders[shard]
         self._members.changed.set()  # the shard may have been assigned to us again meanwhile
 
-    async def _acquired(self, tenure: _Tenure) -> bool:
-        """Return whether we got the Lease, and caches had time to catch up, before the shard was unwanted."""
-        acquired = asyncio.ensure_future(tenure.election.wait_acquired())
-        unwanted = asyncio.ensure_future(tenure.unwanted.wait())
+    async def _acquired(self, holder: _LeaseHolder) -> bool:
+        """Return whether we got the Lease, and caches had time to catch up, before the shard was reassigned."""
+        acquired = asyncio.ensure_future(holder.election.wait_acquired())
+        unassigned = asyncio.ensure_future(holder.unassigned.wait())
         try:
-            await asyncio.wait({acquired, unwanted}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({acquired, unassigned}, return_when=asyncio.FIRST_COMPLETED)
             if acquired.done():
                 await self._clock.sleep(self._timing.retry_period)
-            return not unwanted.done()
+            return not unassigned.done()
         finally:
             acquired.cancel()
-            unwanted.cancel()
+            unassigned.cancel()
 
-    def _gain(self, shard: int, tenure: _Tenure) -> None:
-        tenure.admits = True
+    def _start_work(self, shard: int, holder: _LeaseHolder) -> None:
+        holder.admits = True
         _log.info("shard gained", shard=shard, held=sorted(self.held))
-        for territory in self._territories:
-            territory.look_at(shard)
+        for assignment in self._assignments:
+            assignment.reconcile_all(shard)
 
-    async def _let_go(self, shard: int, tenure: _Tenure) -> None:
+    async def _hand_over(self, shard: int, holder: _LeaseHolder) -> None:
         """Finish the work on a shard: start no further reconciles, wait for running ones, and forget its objects."""
-        tenure.admits = False
-        for territory in self._territories:
-            territory.drop(shard)
-        if not await self._vacated(shard, self._settings.drain):
-            for territory in self._territories:
-                territory.cancel(shard)
-            await self._vacated(shard, self._timing.retry_period)  # its writes are refused once the Lease is released
+        holder.admits = False
+        for assignment in self._assignments:
+            assignment.drop(shard)
+        if not await self._drained(shard, self._settings.drain):
+            for assignment in self._assignments:
+                assignment.cancel(shard)
+            await self._drained(shard, self._timing.retry_period)  # its writes are refused once the Lease is released
         for listener in self._listeners:
-            listener(lambda place: self.shard_of(place) == shard)
+            listener(lambda shard_key: self.shard_of(shard_key) == shard)
         _log.info("shard handed over", shard=shard, held=sorted(self.held))
 
-    async def _vacated(self, shard: int, seconds: float) -> bool:
+    async def _drained(self, shard: int, seconds: float) -> bool:
         """Return whether no reconcile of the shard runs any more, at the latest after that time."""
         try:
             async with Deadline(self._clock, seconds):
-                for territory in self._territories:
-                    await territory.vacated(shard)
+                for assignment in self._assignments:
+                    await assignment.wait_drained(shard)
         except TimeoutError:
             return False
         return True
 
-    def shard_of(self, place: str) -> int:
-        return shard_of(place, self._settings.shards)
+    def shard_of(self, shard_key: str) -> int:
+        return shard_of(shard_key, self._settings.shards)
 
     def admits(self, shard: int) -> bool:
-        tenure = self._tenures.get(shard)
-        return tenure is not None and tenure.admits
+        holder = self._holders.get(shard)
+        return holder is not None and holder.admits
 
     def _permit(self, shard: int) -> Permit:
         return lambda: self.leads(shard)
@@ -236,11 +283,11 @@ class Sharding:
         return f"{self._key.name}-shard-{shard}"
 
     def _election_of(self, shard: int) -> LeaderElection:
-        """Compete for a shard, from what we have seen of its Lease: it may have expired already."""
+        """Compete for a shard, beginning with our last observation of its Lease, which may have expired already."""
         name = self._name(shard)
         election = self._election(name, self.identity, self._members.labels)
-        if (seen := self._members.seen(name)) is not None:
-            election.saw(seen.version, seen.at)
+        if (lease := self._members.observed(name)) is not None:
+            election.observed(lease.version, lease.at)
         return election
 
     def _election(self, name: str, identity: str, labels: Mapping[str, str]) -> LeaderElection:
@@ -254,13 +301,13 @@ class Sharding:
         )
 
 
-class _Territory:
-    """The objects of one controller that belong to our shards."""
+class ShardAssignment:
+    """Restricts one controller to the objects of our shards."""
 
-    def __init__(self, sharding: Sharding, controller: Controller, placement: Placement) -> None:
+    def __init__(self, sharding: Sharding, controller: Controller, shard_key_of: ShardKeyFunction) -> None:
         self._sharding = sharding
         self._controller = controller
-        self._placement = placement
+        self._shard_key_of = shard_key_of
         self._permits = list(sharding.leases.values())
 
     def admits(self, key: ObjectKey) -> bool:
@@ -269,20 +316,20 @@ class _Territory:
     def permit(self, key: ObjectKey) -> Permit:
         return self._permits[self._shard_of(key)]
 
-    def look_at(self, shard: int) -> None:
-        self._controller.look_at(lambda key: self._shard_of(key) == shard)
+    def reconcile_all(self, shard: int) -> None:
+        self._controller.reconcile_all(lambda key: self._shard_of(key) == shard)
 
     def drop(self, shard: int) -> None:
         self._controller.queue.drop(lambda key: self._shard_of(key) == shard)
 
-    async def vacated(self, shard: int) -> None:
-        await self._controller.vacated(lambda key: self._shard_of(key) == shard)
+    async def wait_drained(self, shard: int) -> None:
+        await self._controller.wait_drained(lambda key: self._shard_of(key) == shard)
 
     def cancel(self, shard: int) -> None:
         self._controller.cancel(lambda key: self._shard_of(key) == shard)
 
     def _shard_of(self, key: ObjectKey) -> int:
-        return self._sharding.shard_of(self._placement(key))
+        return self._sharding.shard_of(self._shard_key_of(key))
 
 
 def _leaves(group: BaseExceptionGroup[LeadershipLostError]) -> Iterator[LeadershipLostError]:

@@ -15,7 +15,7 @@ import msgspec
 from kubebase.meta import Kind, Malformed, Object, Page
 from kuberun import requests
 from kuberun.decoding import ObjectDecoder, error_text
-from kuberun.errors import BadAnswer
+from kuberun.errors import BadResponse
 from kuberun.requests import ALL, Metadata, Request, Selection
 from kuberun.transport import Transport
 
@@ -36,7 +36,7 @@ class ResourceSource(Generic[T]):
         self._resource = kind.resource
         self._selection = selection
         self._decoder = ObjectDecoder(kind, annotations)
-        self._whole_pages: msgspec.json.Decoder[_Items[T]] = msgspec.json.Decoder(_Items[kind.type])  # type: ignore[name-defined]  # a type known at run time only
+        self._whole_pages: msgspec.json.Decoder[_ListBody[T]] = msgspec.json.Decoder(_ListBody[kind.type])  # type: ignore[name-defined]  # a type known at run time only
         self._metadata_only = kind.type is Object
 
     async def list_page(self, *, limit: int, continue_token: str, resource_version: str) -> Page[T]:
@@ -89,16 +89,16 @@ class _ListMeta(msgspec.Struct, rename="camel"):
     remaining_item_count: int | None = None
 
 
-class _Items(msgspec.Struct, Generic[T]):
+class _ListBody(msgspec.Struct, Generic[T]):
     items: list[T] | None
     metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
 
 
-_SEPARATE: Final = msgspec.json.Decoder(_Items[msgspec.Raw])
+_SEPARATE: Final = msgspec.json.Decoder(_ListBody[msgspec.Raw])
 
 
-def _decoded(body: bytes, request: Request) -> _Items[msgspec.Raw]:
+def _decoded(body: bytes, request: Request) -> _ListBody[msgspec.Raw]:
     try:
         return _SEPARATE.decode(body)
     except msgspec.DecodeError as exc:
-        raise BadAnswer(f"the answer is not a list: {error_text(exc)}", code=200, where=request.where) from None
+        raise BadResponse(f"the response is not a list: {error_text(exc)}", code=200, where=request.where) from None

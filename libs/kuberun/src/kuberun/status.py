@@ -8,7 +8,7 @@ replaces lists as a whole: if the object changed in between, the server refuses 
 must then read the new object and retry; this module does not loop.
 
 A difference computed from a stale object may be empty and hide a needed write. A controller that
-remembers the version of its last write can tell with `is_behind`.
+remembers the version of its last write can check that with `is_stale`.
 """
 
 from __future__ import annotations
@@ -37,13 +37,15 @@ class HasStatus(Protocol[S_co]):
 T = TypeVar("T", bound=HasStatus[Any])
 
 
-def is_behind(seen: str, written_on: str) -> bool:
+def is_stale(observed: str, written_on: str) -> bool:
     """Return whether a version of an object is older than our write, which was made on the version `written_on`.
 
     While a watch lags, several writes may follow one another on objects read from the server, and the cache is behind
     all of them. Decimal versions are compared as numbers; any other version is only compared for equality.
     """
-    return seen == written_on or (seen.isdecimal() and written_on.isdecimal() and int(seen) < int(written_on))
+    return observed == written_on or (
+        observed.isdecimal() and written_on.isdecimal() and int(observed) < int(written_on)
+    )
 
 
 async def write_status(client: Client, kind: Kind[T], obj: T, status: Any) -> T:

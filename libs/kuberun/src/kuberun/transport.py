@@ -9,29 +9,36 @@ kinds, JSON or watches. It retries only once, with new credentials after a 401.
 from __future__ import annotations
 
 import io
+import socket
 import ssl
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
+from weakref import WeakSet
 
 import aiohttp
 from aiohttp.http import HttpProcessingError
 from yarl import URL
 
+from kubebase.clock import Clock, SystemClock
 from kuberun.connection import ClientCertificate, Connection, Credential
-from kuberun.errors import BadAnswer, ConfigError, Unauthorized, Unreachable, from_status
+from kuberun.errors import BadResponse, ConfigError, Unauthorized, Unreachable, from_status
 from kuberun.permit import permitted
 from kuberun.requests import Request
-from kuberun.sockets import AddressCheck, Sockets, break_off
 from kuberun.tls import client_context
 
 T = TypeVar("T")
 
 USER_AGENT: Final = "kuberun/0.1"
 _NO_CODE: Final = "<error>"
+CLOSE_TIMEOUT: Final = 5.0  # seconds to wait for a peer that does not complete the TLS shutdown
+_CLOSE_POLL: Final = 0.005
+
+AddressCheck = Callable[[str], None]
+"""Receives an IP address before a connection to it is opened; raises `OSError` to refuse it."""
 
 _Sending = aiohttp.client._RequestContextManager  # noqa: SLF001  awaitable and context manager; it has no public name
 
@@ -40,11 +47,11 @@ class Transport(Protocol):
     """The HTTP operations that the client needs."""
 
     async def request(self, request: Request) -> bytes:
-        """Return the body of a 2xx answer; raise `ApiError` for everything else."""
+        """Return the body of a 2xx response; raise `ApiError` for everything else."""
         ...
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Open a streamed answer and yield its lines."""
+        """Open a streamed response and yield its lines."""
         ...
 
     async def close(self) -> None: ...
@@ -62,7 +69,7 @@ class TransportLimits:
 
 
 class RequestTally:
-    """Counts requests by method, code and host. A request without an answer has the code `<error>`."""
+    """Counts requests by method, code and host. A request without a response has the code `<error>`."""
 
     def __init__(self) -> None:
         self.counts: Counter[tuple[str, str, str]] = Counter()
@@ -99,8 +106,8 @@ class AiohttpTransport:
         if request.method != "GET" and not permitted():
             raise Unreachable("not sent: this process does not lead any more", where=request.where)
         try:
-            return await self._authenticated(self._answer, request)
-        except _NO_ANSWER as exc:
+            return await self._authenticated(self._fetch_body, request)
+        except _NO_RESPONSE as exc:
             self._tally.note(request.method, _NO_CODE, self._host)
             raise _unreachable(exc, request) from None
 
@@ -108,13 +115,13 @@ class AiohttpTransport:
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[bytes], None]:
         try:
             response = await self._authenticated(self._opened, request)
-        except _NO_ANSWER as exc:
+        except _NO_RESPONSE as exc:
             self._tally.note(request.method, _NO_CODE, self._host)
             raise _unreachable(exc, request) from None
         try:
             yield _Lines(response.content, request)
         finally:
-            break_off(response)  # the rest of the answer is useless to the next request
+            abort_response(response)  # the rest of the response is useless to the next request
 
     async def close(self) -> None:
         if self._session is not None:
@@ -133,7 +140,7 @@ class AiohttpTransport:
                 raise
             return await call(request, other)
 
-    async def _answer(self, request: Request, credential: Credential) -> bytes:
+    async def _fetch_body(self, request: Request, credential: Credential) -> bytes:
         async with self._send(request, credential) as response:
             self._tally.note(request.method, str(response.status), self._host)
             body = await self._body(response, request)
@@ -209,9 +216,57 @@ class AiohttpTransport:
             size += len(chunk)
             if size > limit:
                 response.close()
-                raise BadAnswer(f"the answer is larger than {limit} bytes; ask for smaller pages", where=request.where)
+                raise BadResponse(
+                    f"the response is larger than {limit} bytes; ask for smaller pages", where=request.where
+                )
             chunks.append(chunk)
         return b"".join(chunks)
+
+
+class Sockets:
+    """The open sockets of a connector, so that closing a session closes all of them.
+
+    aiohttp forgets a connection while its TLS shutdown is still under way. If the event loop ends before that, the
+    socket leaks. Therefore code that closes a session also waits for its sockets.
+
+    `vet` sees the resolved addresses, including those of proxies and those given as numbers.
+    """
+
+    def __init__(
+        self,
+        clock: Clock = SystemClock(),  # noqa: B008  stateless
+        vet: AddressCheck | None = None,
+    ) -> None:
+        self._clock = clock
+        self._vet = vet
+        self._created: WeakSet[socket.socket] = WeakSet()
+
+    def connector(self, **options: Any) -> aiohttp.TCPConnector:
+        return aiohttp.TCPConnector(socket_factory=self._make, **options)
+
+    async def closed(self, *, within: float = CLOSE_TIMEOUT) -> None:
+        """Return when the last socket is closed, or after `within` seconds."""
+        end = self._clock.monotonic() + within
+        while self.open() and self._clock.monotonic() < end:
+            await self._clock.sleep(_CLOSE_POLL)
+
+    def open(self) -> int:
+        return sum(created.fileno() >= 0 for created in self._created)
+
+    def _make(self, address: tuple[Any, ...]) -> socket.socket:
+        family, type_, protocol, *_ = address
+        if self._vet is not None:
+            self._vet(str(address[4][0]))
+        created = socket.socket(family, type_, protocol)
+        self._created.add(created)
+        return created
+
+
+def abort_response(response: aiohttp.ClientResponse) -> None:
+    """Abort a response and its connection, without waiting for a TLS shutdown."""
+    if response.connection is not None and response.connection.transport is not None:
+        response.connection.transport.abort()
+    response.close()
 
 
 class _Lines:
@@ -231,10 +286,10 @@ class _Lines:
             while line := await self._content.readline():
                 if line := line.strip():
                     return line
-        except _NO_ANSWER as exc:
+        except _NO_RESPONSE as exc:
             raise _unreachable(exc, self._request) from None
         except (ValueError, HttpProcessingError):
-            raise BadAnswer("a line of the answer is too long", where=self._request.where) from None
+            raise BadResponse("a line of the response is too long", where=self._request.where) from None
         raise StopAsyncIteration
 
 
@@ -244,14 +299,14 @@ def _timeout(deadline: float, idle: float | None, connect: float) -> aiohttp.Cli
 
 
 # A TimeoutError is an OSError. Credentials may fail temporarily: a half-rotated file, a plugin without network.
-_NO_ANSWER: Final = (aiohttp.ClientError, OSError, ConfigError)
+_NO_RESPONSE: Final = (aiohttp.ClientError, OSError, ConfigError)
 
 
 def _unreachable(error: Exception, request: Request) -> Unreachable:
-    """Turn a missing answer into our error, without its cause: aiohttp's errors contain parts of the received data."""
+    """Return our error for a missing response, without its cause: aiohttp's errors contain parts of received data."""
     if isinstance(error, TimeoutError):
         limit = request.deadline if request.idle is None else min(request.idle, request.deadline)
-        return Unreachable(f"no answer within {limit:g} s", where=request.where)
+        return Unreachable(f"no response within {limit:g} s", where=request.where)
     return Unreachable(str(error) if isinstance(error, ConfigError) else _reason(error), where=request.where)
 
 
@@ -262,9 +317,9 @@ _REASONS: Final[tuple[tuple[type[Exception], str], ...]] = (
     (aiohttp.ClientProxyConnectionError, "cannot connect to the proxy"),
     (aiohttp.ClientHttpProxyError, "the proxy does not let us through"),
     (aiohttp.ClientConnectorError, "cannot connect"),
-    (aiohttp.ServerDisconnectedError, "the server closed the connection before answering"),
-    (aiohttp.ClientPayloadError, "the answer was cut short"),
-    (aiohttp.ClientResponseError, "the answer is not HTTP"),
+    (aiohttp.ServerDisconnectedError, "the server closed the connection before it responded"),
+    (aiohttp.ClientPayloadError, "the response was cut short"),
+    (aiohttp.ClientResponseError, "the response is not HTTP"),
 )
 
 

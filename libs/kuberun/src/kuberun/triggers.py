@@ -13,12 +13,12 @@ from typing import Any, TypeVar
 
 from kubebase.meta import ObjectKey, ObjectMeta, meta_of
 from kuberun.cache import Change, Origin
-from kuberun.workqueue import Lane, Request
+from kuberun.workqueue import Lane, ReconcileRequest
 
 T = TypeVar("T")
 
 Predicate = Callable[[Change[T]], bool]
-Mapping = Callable[[Change[T]], Iterable[Request]]
+EventHandler = Callable[[Change[T]], Iterable[ReconcileRequest]]
 
 # --- predicates ------------------------------------------------------------------------------------------------------
 
@@ -90,32 +90,32 @@ def lane_of(change: Change[Any]) -> Lane:
     return Lane.EVENT
 
 
-def itself(lane: Callable[[Change[Any]], Lane] = lane_of) -> Mapping[Any]:
+def itself(lane: Callable[[Change[Any]], Lane] = lane_of) -> EventHandler[Any]:
     """Request the object that changed."""
-    return lambda change: (Request(change.key, _what_happened(change), lane(change)),)
+    return lambda change: (ReconcileRequest(change.key, _what_happened(change), lane(change)),)
 
 
-def owner(kind: str, *, group: str | None = None) -> Mapping[Any]:
+def owner(kind: str, *, group: str | None = None) -> EventHandler[Any]:
     """Request the controlling owner of that kind, of the old state too, so that a former owner is notified.
 
     `group` restricts it to one API group, for kinds whose name is used in several.
     """
 
-    def requests(change: Change[Any]) -> Iterable[Request]:
+    def requests(change: Change[Any]) -> Iterable[ReconcileRequest]:
         owners = {
             ObjectKey(meta.namespace, reference.name)
             for meta in _states(change)
             for reference in meta.owner_references
             if reference.controller and reference.kind == kind and group in (None, _group(reference.api_version))
         }
-        return [Request(key, f"owned {change.key} {_what_happened(change)}") for key in sorted(owners)]
+        return [ReconcileRequest(key, f"owned {change.key} {_what_happened(change)}") for key in sorted(owners)]
 
     return requests
 
 
-def when(predicate: Predicate[T], mapping: Mapping[T]) -> Mapping[T]:
+def when(predicate: Predicate[T], handler: EventHandler[T]) -> EventHandler[T]:
     """Apply the mapping only to changes for which the predicate holds."""
-    return lambda change: mapping(change) if predicate(change) else ()
+    return lambda change: handler(change) if predicate(change) else ()
 
 
 def _states(change: Change[Any]) -> list[ObjectMeta]:

@@ -13,12 +13,13 @@ failures. Guarantees to the receiver of the events:
   skipped: the stream is resumed before that frame, and if the frame fails again, all objects are listed.
 - An object that does not fit its type arrives as `Malformed`, like any other object.
 
-Lists ask for the newest state (no resourceVersion), so a lagging API server cannot move an informer back in time. This
+Lists request the newest state (no resourceVersion), so a lagging API server cannot move an informer back in time. This
 module stores no objects; `cache` does.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
@@ -29,11 +30,10 @@ import msgspec
 
 from kubebase.backoff import ExponentialBackoff, Random, system_random
 from kubebase.clock import Clock
-from kubebase.deadline import Deadline
+from kubebase.deadline import Deadline, happens_within
 from kubebase.meta import Malformed, ObjectKey, Page, key_of, version_of
 from kubebase.plainlogs import structlog
-from kuberun.answers import Answers
-from kuberun.errors import ApiError, BadAnswer
+from kuberun.errors import ApiError, BadResponse
 
 T = TypeVar("T")
 
@@ -98,38 +98,38 @@ Event = Listed[T] | PageListed[T] | PagesEnded | Applied[T] | Deleted[T]
 # --- states ----------------------------------------------------------------------------------------------------------
 
 
-class Cause(Enum):
+class ListReason(Enum):
     """Reason for a full list."""
 
     START = "start"
     EXPIRED = "the position in the stream expired"
-    NONSENSE = "the stream could not be read or was refused"
+    UNREADABLE = "the stream could not be read or was refused"
 
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """The server does not answer, or says that it cannot answer now.
+    """The server does not respond, or responds that it is busy or starting.
 
-    That is no failure of the list or stream, so it has a counter of its own. A server that begins to answer is
-    starting: the counter starts again, because a back-off from before would outlast the start.
+    An outage does not count as a failure of the list or stream: it has its own counter. That counter starts again when
+    the server begins to respond, because a back-off from before would outlast the start of the server.
     """
 
-    answers: bool
-    """True if it says so itself: it is busy or starting."""
+    responds: bool
+    """Whether the server responds, with a status that says that it is busy or starting."""
     attempts: int = 1
 
 
-def _outage(before: Outage | None, *, answers: bool) -> Outage:
-    if before is None or before.answers != answers:
-        return Outage(answers)
-    return Outage(answers, before.attempts + 1)
+def _outage(before: Outage | None, *, responds: bool) -> Outage:
+    if before is None or before.responds != responds:
+        return Outage(responds)
+    return Outage(responds, before.attempts + 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
     """The pages of a list are being read."""
 
-    cause: Cause = Cause.START
+    reason: ListReason = ListReason.START
     pages: tuple[frozenset[ObjectKey], ...] = ()
     """The objects on each page that was delivered."""
     continue_token: str = ""
@@ -145,7 +145,7 @@ class Streaming:
 
     resource_version: str
     strikes: int = 0
-    """Consecutive refused or unreadable answers at this position."""
+    """Consecutive refused or unreadable responses at this position."""
     failures: int = 0
     """Back-off counter. It starts with the failures of the preceding list, and any frame resets it."""
     outage: Outage | None = None
@@ -181,7 +181,7 @@ class Bookmarked:
 
 
 @dataclass(frozen=True, slots=True)
-class Garbled:
+class Unreadable:
     """Something unreadable arrived."""
 
     why: str
@@ -189,7 +189,7 @@ class Garbled:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The server answered with an error, as an HTTP status or as an ERROR frame."""
+    """The server responded with an error, as an HTTP status or as an ERROR frame."""
 
     code: int
     reason: str = ""
@@ -197,8 +197,8 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
-    """No answer arrived, or the connection broke."""
+class Disconnected:
+    """No response arrived, or the connection broke."""
 
     why: str
 
@@ -215,7 +215,7 @@ class Waited:
     """The back-off is over."""
 
 
-Signal = Page[T] | Changed[T] | Removed[T] | Bookmarked | Garbled | Refused | Broken | Ended | Waited
+Signal = Page[T] | Changed[T] | Removed[T] | Bookmarked | Unreadable | Refused | Disconnected | Ended | Waited
 
 _GONE = 410
 _BUSY = frozenset({429, 502, 503})
@@ -233,7 +233,7 @@ def step(state: State, signal: Signal[T]) -> tuple[Sequence[Event[T]], State]:
             return _step_listing(state, signal)
         case Waiting():
             if not isinstance(signal, Waited):
-                raise _misplaced(state, signal)
+                raise _unexpected(state, signal)
             return (), state.then
         case _:
             assert_never(state)
@@ -244,17 +244,17 @@ def _step_listing(state: Listing, signal: Signal[T]) -> tuple[Sequence[Event[T]]
         case Page():
             return _page_arrived(state, signal)
         case Refused(code=code) if code == _GONE and state.pages:
-            return (), Listing(state.cause, expiries=state.expiries + 1, failures=state.failures)
+            return (), Listing(state.reason, expiries=state.expiries + 1, failures=state.failures)
         case Refused(code=code, retry_after=retry_after) if code in _BUSY:
-            return (), Waiting(replace(state, outage=_outage(state.outage, answers=True)), retry_after)
+            return (), Waiting(replace(state, outage=_outage(state.outage, responds=True)), retry_after)
         case Refused(retry_after=retry_after):
             return (), Waiting(replace(state, failures=state.failures + 1, outage=None), retry_after)
-        case Broken():
-            return (), Waiting(replace(state, outage=_outage(state.outage, answers=False)))
-        case Garbled():
-            return (), Waiting(Listing(state.cause, failures=state.failures + 1))
+        case Disconnected():
+            return (), Waiting(replace(state, outage=_outage(state.outage, responds=False)))
+        case Unreadable():
+            return (), Waiting(Listing(state.reason, failures=state.failures + 1))
         case Changed() | Removed() | Bookmarked() | Ended() | Waited():
-            raise _misplaced(state, signal)
+            raise _unexpected(state, signal)
         case _:
             assert_never(signal)
 
@@ -277,15 +277,15 @@ def _step_streaming(state: Streaming, signal: Signal[T]) -> tuple[Sequence[Event
             return (Deleted(obj),), Streaming(version_of(obj) or state.resource_version)
         case Bookmarked(resource_version=version):
             return (), Streaming(version or state.resource_version)
-        case Ended() | Broken() | Refused() | Garbled():
+        case Ended() | Disconnected() | Refused() | Unreadable():
             return (), _interrupted(state, signal)
         case Page() | Waited():
-            raise _misplaced(state, signal)
+            raise _unexpected(state, signal)
         case _:
             assert_never(signal)
 
 
-def _interrupted(state: Streaming, signal: Ended | Broken | Refused | Garbled) -> State:
+def _interrupted(state: Streaming, signal: Ended | Disconnected | Refused | Unreadable) -> State:
     """Return the state that follows the end of a stream."""
     failed = replace(state, failures=state.failures + 1, outage=None)
     match signal:
@@ -293,28 +293,28 @@ def _interrupted(state: Streaming, signal: Ended | Broken | Refused | Garbled) -
             # A server that closes the stream at once gets one immediate reconnect, then back-off.
             return replace(state, failures=0 if lived >= _SHORT_LIFE else 1, outage=None)
         case Refused(code=code) if code == _GONE:
-            return _relist(state, Cause.EXPIRED)
+            return _relist(state, ListReason.EXPIRED)
         case Refused(code=code, retry_after=retry_after) if code in _BUSY:
-            return Waiting(replace(state, outage=_outage(state.outage, answers=True)), retry_after)
-        case Refused() | Garbled() if state.strikes + 1 >= _STRIKES:
-            return _relist(state, Cause.NONSENSE)
-        case Refused() | Garbled():
+            return Waiting(replace(state, outage=_outage(state.outage, responds=True)), retry_after)
+        case Refused() | Unreadable() if state.strikes + 1 >= _STRIKES:
+            return _relist(state, ListReason.UNREADABLE)
+        case Refused() | Unreadable():
             return Waiting(replace(failed, strikes=state.strikes + 1))
-        case Broken():
-            return Waiting(replace(state, outage=_outage(state.outage, answers=False)))
+        case Disconnected():
+            return Waiting(replace(state, outage=_outage(state.outage, responds=False)))
         case Ended():
             return Waiting(failed)
         case _:
             assert_never(signal)
 
 
-def _relist(state: Streaming, cause: Cause) -> State:
+def _relist(state: Streaming, reason: ListReason) -> State:
     """List again: at once the first time, after a back-off if the previous stream delivered nothing either."""
-    listing = Listing(cause, failures=state.failures + 1)
+    listing = Listing(reason, failures=state.failures + 1)
     return listing if state.failures == 0 else Waiting(listing)
 
 
-def _misplaced(state: object, signal: object) -> AssertionError:
+def _unexpected(state: object, signal: object) -> AssertionError:
     return AssertionError(f"{type(signal).__name__} cannot happen while {type(state).__name__}")
 
 
@@ -326,14 +326,14 @@ class _Frame(msgspec.Struct, gc=False):
     object: msgspec.Raw
 
 
-class _Details(msgspec.Struct, gc=False):
+class _FrameDetails(msgspec.Struct, gc=False):
     retry_after_seconds: int = msgspec.field(default=0, name="retryAfterSeconds")
 
 
-class _Status(msgspec.Struct, gc=False):
+class _FrameStatus(msgspec.Struct, gc=False):
     code: int = 0
     reason: str = ""
-    details: _Details | None = None
+    details: _FrameDetails | None = None
 
 
 class _Version(msgspec.Struct, gc=False):
@@ -345,12 +345,12 @@ class _Bookmark(msgspec.Struct, gc=False):
 
 
 _frame = msgspec.json.Decoder(_Frame)
-_status = msgspec.json.Decoder(_Status)
+_status = msgspec.json.Decoder(_FrameStatus)
 _bookmark = msgspec.json.Decoder(_Bookmark)
 
 
 def read_frame(raw: bytes, decode: Callable[[bytes], T | Malformed]) -> Signal[T]:
-    """Parse one frame of the stream into a signal. Pure; an unreadable frame becomes `Garbled`."""
+    """Parse one frame of the stream into a signal. Pure; an unreadable frame becomes `Unreadable`."""
     try:
         frame = _frame.decode(raw)
         match frame.type:
@@ -365,13 +365,13 @@ def read_frame(raw: bytes, decode: Callable[[bytes], T | Malformed]) -> Signal[T
                 retry_after = status.details.retry_after_seconds if status.details else 0
                 return Refused(status.code, status.reason, float(retry_after))
             case _:
-                return Garbled("a frame of unknown type")
+                return Unreadable("a frame of unknown type")
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        return Garbled("a frame that is not a watch event")
+        return Unreadable("a frame that is not a watch event")
 
 
 def _named(signal: Changed[T] | Removed[T]) -> Signal[T]:
-    return signal if key_of(signal.object).name else Garbled("an object without a name")
+    return signal if key_of(signal.object).name else Unreadable("an object without a name")
 
 
 # --- the loop --------------------------------------------------------------------------------------------------------
@@ -391,11 +391,44 @@ class WatchSettings:
     """Seconds of silence after which a stream counts as dead. Servers send a bookmark about once a minute."""
     backoff: ExponentialBackoff = _BACKOFF
     spread: float = 0.0
-    """Seconds over which a watch spreads its request after another one said that the server answers again."""
+    """Seconds over which a watch spreads its request after another watch found that the server responds again."""
+
+
+class ServerRecovery:
+    """Lets the watches of one server share that the server responds again after an outage.
+
+    During an outage each watch backs off on its own, by up to half a minute. When the server is back, the first watch
+    that reaches it ends the back-off of all others. If the server only responds that it is starting, that ends the
+    back-off of the watches that got no response; the others know it already.
+    """
+
+    def __init__(self) -> None:
+        self._starting = asyncio.Event()
+        self._recovered = asyncio.Event()
+
+    def server_starting(self) -> None:
+        """End the waits of all watches that got no response."""
+        self._starting.set()
+        self._starting = asyncio.Event()
+
+    def server_recovered(self) -> None:
+        """End the waits of all watches that wait now."""
+        self.server_starting()
+        self._recovered.set()
+        self._recovered = asyncio.Event()
+
+    async def wait(self, clock: Clock, seconds: float, *, at_least: float, silent: bool) -> bool:
+        """Wait at least `at_least` and at most `seconds` seconds; return whether a recovery ended the wait.
+
+        Pass `silent` if the server did not respond at all.
+        """
+        awaited = self._starting if silent else self._recovered
+        await clock.sleep(at_least)
+        return await happens_within(clock, seconds - at_least, awaited)
 
 
 class Watcher(Generic[T]):
-    """Follows one source until it is cancelled. The watches of one server share `answers`."""
+    """Follows one source until it is cancelled. The watches of one server share `recovery`."""
 
     def __init__(
         self,
@@ -405,10 +438,10 @@ class Watcher(Generic[T]):
         name: str = "",
         settings: WatchSettings | None = None,
         draw: Random = system_random,
-        answers: Answers | None = None,
+        recovery: ServerRecovery | None = None,
     ) -> None:
         self._source = source
-        self._answers = answers or Answers()
+        self._recovery = recovery or ServerRecovery()
         self._outage = False
         self._clock = clock
         self._settings = settings or WatchSettings()
@@ -423,7 +456,7 @@ class Watcher(Generic[T]):
 
     @property
     def unreachable(self) -> bool:
-        """Return whether the server did not answer the last attempt to list or watch."""
+        """Return whether the server did not respond to the last attempt to list or watch."""
         return self._outage
 
     async def run(self, deliver: Callable[[Event[T]], None]) -> NoReturn:
@@ -450,7 +483,7 @@ class Watcher(Generic[T]):
                 )
         except (ApiError, OSError) as error:  # TimeoutError is an OSError
             return _failure(error)
-        self._heard()
+        self._note_response()
         return page
 
     async def _stream(self, state: Streaming, deliver: Callable[[Event[T]], None]) -> State:
@@ -463,7 +496,7 @@ class Watcher(Generic[T]):
         )
         try:
             async with Deadline(self._clock, self._settings.inactivity) as deadline, frames as stream:
-                self._heard()
+                self._note_response()
                 async for raw in stream:
                     self._contact = self._clock.monotonic()
                     deadline.move(self._settings.inactivity)
@@ -483,49 +516,49 @@ class Watcher(Generic[T]):
         for event in events:
             deliver(event)
         if not isinstance(after, Streaming) and not isinstance(signal, Page | Waited):
-            self._log.warning("watch interrupted", signal=_name(signal), next=_plan(after))
+            self._log.warning("watch interrupted", signal=_name(signal), next=_describe(after))
         return after
 
     async def _wait(self, state: Waiting) -> None:
         outage = state.then.outage
         attempts = state.then.failures if outage is None else outage.attempts
-        delay = self._settings.backoff.delay_as_told(attempts, self._draw, state.retry_after)
+        delay = self._settings.backoff.retry_delay(attempts, self._draw, state.retry_after)
         if outage is None:
             await self._clock.sleep(delay)
             return
-        if outage.answers and self._outage:
-            self._answers.starting()
+        if outage.responds and self._outage:
+            self._recovery.server_starting()
         self._outage = True
-        if await self._answers.wait(self._clock, delay, at_least=state.retry_after, silent=not outage.answers):
+        if await self._recovery.wait(self._clock, delay, at_least=state.retry_after, silent=not outage.responds):
             await self._clock.sleep(self._settings.spread * self._draw())
 
-    def _heard(self) -> None:
-        """Note that the server answered; if it did not before, tell the other watches."""
+    def _note_response(self) -> None:
+        """Note that the server responded; if it did not before, notify the other watches."""
         self._contact = self._clock.monotonic()
         if self._outage:
             self._outage = False
-            self._answers.again()
+            self._recovery.server_recovered()
 
 
-def _failure(error: Exception) -> Refused | Broken | Garbled:
+def _failure(error: Exception) -> Refused | Disconnected | Unreadable:
     match error:
-        case BadAnswer():
-            return Garbled("an answer that is not what the API promises")
+        case BadResponse():
+            return Unreadable("a response that is not what the API promises")
         case ApiError(code=code) if code:
             return Refused(code, type(error).__name__, error.retry_after or 0.0)
         case _:
-            return Broken(type(error).__name__)
+            return Disconnected(type(error).__name__)
 
 
 def _name(signal: Any) -> str:
     match signal:
         case Refused(code=code, reason=reason):
             return f"refused with {code} {reason}"
-        case Garbled(why=why) | Broken(why=why):
+        case Unreadable(why=why) | Disconnected(why=why):
             return why
         case _:
             return type(signal).__name__
 
 
-def _plan(state: Any) -> str:
-    return f"back off, then {_plan(state.then)}" if isinstance(state, Waiting) else type(state).__name__
+def _describe(state: Any) -> str:
+    return f"back off, then {_describe(state.then)}" if isinstance(state, Waiting) else type(state).__name__

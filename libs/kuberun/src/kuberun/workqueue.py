@@ -9,11 +9,11 @@
   each goes first. To prevent starvation, every eighth take serves the request that has waited longest in any lane. A
   flood in a better lane therefore slows the worse ones to an eighth, and a new object waits for at most one request of
   a worse lane.
-- **Urgent requests.** A caller may take only requests of the first two lanes (`take_urgent`). The controller keeps some
-  workers for them.
-- **Places.** The number of running keys is bounded, and no namespace may take the last places (`fairness.py`): many
+- **Urgent requests.** A caller may take only requests of the first two lanes (`take_urgent`). The controller reserves
+  some workers for them.
+- **Limit.** The number of running keys is bounded, and no namespace may take the last slots (`fairness.py`): many
   keys that wait for a slow backend leave room for other namespaces.
-- A key queued in two lanes keeps the better lane and the earlier start of its wait. The first few reasons are kept.
+- A key queued in two lanes has the better lane and the earlier start of its wait. The first few reasons are recorded.
 
 The queue does not decide what a reconcile does. Use it from one event loop only. Every operation is O(log n).
 """
@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -32,8 +33,9 @@ from kubebase.clock import Clock
 from kubebase.deadline import happens_within
 from kubebase.fairness import Shares
 from kubebase.meta import ObjectKey
-from kuberun.lanes import FairLane
 from kuberun.lazyheap import LazyHeap
+
+Admits = Callable[[ObjectKey], bool]
 
 
 class Lane(IntEnum):
@@ -51,15 +53,15 @@ URGENT = (Lane.FIRST_SYNC, Lane.SPEC_CHANGE)
 FAIR_SHARE = 8
 """Every eighth take serves the request that has waited longest, whatever its lane."""
 
-PLACES = 1024
+MAX_RUNNING = 1024
 """Largest number of running keys, including parked ones."""
 
 _REASONS = 200
-"""Once the reasons of a request have this many characters, no further reason is kept."""
+"""Once the reasons of a request have this many characters, no further reason is recorded."""
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ReconcileRequest:
     """A key to reconcile. Requests for the same key are equal: the reason serves the trace only."""
 
     key: ObjectKey
@@ -93,10 +95,10 @@ class QueueClosedError(Exception):
 
 @dataclass(slots=True)
 class _Waiting:
-    request: Request
+    request: ReconcileRequest
     since: float
     """When the key was first requested: the longest wait is served first."""
-    asked: float
+    requested: float
     """When the key was last requested: data read before then is too old for this run."""
 
 
@@ -115,18 +117,18 @@ class WorkQueue:
         *,
         backoff: ExponentialBackoff | None = None,
         draw: Random = system_random,
-        places: int = PLACES,
+        max_running: int = MAX_RUNNING,
     ) -> None:
         self._clock = clock
-        self._places = Shares(places)
+        self._running_limit = Shares(max_running)
         self._backoff = backoff or ExponentialBackoff()
         self._draw = draw
         self._waiting: dict[ObjectKey, _Waiting] = {}
         self._lanes = {lane: FairLane() for lane in Lane}
-        self._delayed: dict[ObjectKey, Request] = {}
+        self._delayed: dict[ObjectKey, ReconcileRequest] = {}
         self._timers: LazyHeap[ObjectKey] = LazyHeap()
         self._running: dict[ObjectKey, float] = {}
-        self._asked: dict[ObjectKey, float] = {}
+        self._requested: dict[ObjectKey, float] = {}
         self._again: dict[ObjectKey, _Waiting] = {}
         self._failures: dict[ObjectKey, _Failures] = {}
         self._takes = 0
@@ -157,7 +159,7 @@ class WorkQueue:
             for key in [key for key in table if belongs(key)]:
                 del table[key]
 
-    def add(self, request: Request, *, after: float = 0.0) -> None:
+    def add(self, request: ReconcileRequest, *, after: float = 0.0) -> None:
         """Queue the request, at once or after `after` seconds. A closed queue ignores it."""
         if self._closed or not (self._admits is None or self._admits(request.key)):
             return
@@ -169,7 +171,7 @@ class WorkQueue:
             self._enqueue(_Waiting(request, now, now))
         self._changed.set()
 
-    async def take(self) -> Request:
+    async def take(self) -> ReconcileRequest:
         """Wait for the next request and mark its key as running until `done`. Raises QueueClosedError once closed."""
         while True:
             await self.wait()
@@ -182,18 +184,18 @@ class WorkQueue:
             if self._closed:
                 raise QueueClosedError
             self._wake_due()
-            if not self._places.is_full and any(self._lanes[lane].admits(self._may_run) for lane in lanes):
+            if not self._running_limit.is_full and any(self._lanes[lane].admits(self._may_run) for lane in lanes):
                 return
             self._changed.clear()
             await self._wait()
 
-    def take_now(self) -> Request | None:
+    def take_now(self) -> ReconcileRequest | None:
         """Take the next request without waiting; None if no request is ready or the queue is closed."""
         self._wake_due()
         key = None if self._closed else self._next()
         return None if key is None else self._pop(key)
 
-    def take_urgent(self) -> Request | None:
+    def take_urgent(self) -> ReconcileRequest | None:
         """Take the next urgent request without waiting; None if none is ready or the queue is closed."""
         self._wake_due()
         key = None if self._closed else self._first_of(URGENT)
@@ -204,13 +206,13 @@ class WorkQueue:
         started = self._running.pop(key)
         if self._listener is not None:
             self._listener.worked(self._clock.monotonic() - started)
-        del self._asked[key]
-        self._places.give_back(key.namespace)
+        del self._requested[key]
+        self._running_limit.give_back(key.namespace)
         if again := self._again.pop(key, None):
             self._enqueue(again)
         self._changed.set()
 
-    def retry(self, request: Request, *, at_least: float = 0.0, longest: float = 0.0) -> float:
+    def retry(self, request: ReconcileRequest, *, at_least: float = 0.0, longest: float = 0.0) -> float:
         """Queue the request again after the key's back-off, and return the delay in seconds.
 
         The back-off may grow up to `longest` if that is more than the queue's own cap.
@@ -225,7 +227,7 @@ class WorkQueue:
         failures = 1 if known is None else known.count + (now >= known.until)
         delay = max(self._backoff.up_to(longest).delay(failures, self._draw), at_least)
         self._failures[request.key] = _Failures(failures, now + delay)
-        self.add(Request(request.key, request.reason, max(request.lane, Lane.EVENT)), after=delay)
+        self.add(ReconcileRequest(request.key, request.reason, max(request.lane, Lane.EVENT)), after=delay)
         return delay
 
     def forget(self, key: ObjectKey) -> None:
@@ -265,9 +267,9 @@ class WorkQueue:
         now = self._clock.monotonic()
         return {key: now - started for key, started in self._running.items()}
 
-    def asked_at(self, key: ObjectKey) -> float:
+    def requested_at(self, key: ObjectKey) -> float:
         """Return the monotonic time of the latest request for the running key: the run must not use older data."""
-        return self._asked[key]
+        return self._requested[key]
 
     @property
     def idle_seconds(self) -> float:
@@ -275,7 +277,7 @@ class WorkQueue:
         return self._clock.monotonic() - self._taken_at
 
     @property
-    def is_behind(self) -> bool:
+    def has_backlog(self) -> bool:
         """Return whether a due key waits for a worker."""
         return bool(self._waiting)
 
@@ -285,7 +287,7 @@ class WorkQueue:
         now = self._clock.monotonic()
         return {key: now - waiting.since for key, waiting in self._waiting.items()}
 
-    def _delay(self, request: Request, due: float) -> None:
+    def _delay(self, request: ReconcileRequest, due: float) -> None:
         known = self._timers.when(request.key)
         if known is None or due < known:
             self._timers.push(request.key, due)
@@ -312,7 +314,7 @@ class WorkQueue:
 
     def _next(self) -> ObjectKey | None:
         """Choose the next key; None if no waiting key may run."""
-        if not self._waiting or self._places.is_full:
+        if not self._waiting or self._running_limit.is_full:
             return None
         if (self._takes + 1) % FAIR_SHARE == 0:
             heads = [head for lane in self._lanes.values() if (head := lane.oldest()) is not None]
@@ -322,24 +324,24 @@ class WorkQueue:
         return self._first_of(Lane)
 
     def _first_of(self, lanes: Iterable[Lane]) -> ObjectKey | None:
-        turns = (self._lanes[lane].next(self._may_run) for lane in lanes)
-        return next((key for key in turns if key is not None), None)
+        candidates = (self._lanes[lane].next(self._may_run) for lane in lanes)
+        return next((key for key in candidates if key is not None), None)
 
     def _may_run(self, key: ObjectKey) -> bool:
-        return self._places.may_take(key.namespace)
+        return self._running_limit.may_take(key.namespace)
 
-    def _pop(self, key: ObjectKey) -> Request:
+    def _pop(self, key: ObjectKey) -> ReconcileRequest:
         self._takes += 1
         waiting = self._waiting.pop(key)
         self._lanes[waiting.request.lane].discard(key)
-        self._places.take(key.namespace)
+        self._running_limit.take(key.namespace)
         self._timers.discard(key)
         self._delayed.pop(key, None)
         now = self._taken_at = self._clock.monotonic()
         self._running[key] = now
         if self._listener is not None:
             self._listener.waited(now - waiting.since)
-        self._asked[key] = waiting.asked
+        self._requested[key] = waiting.requested
         return waiting.request
 
     async def _wait(self) -> None:
@@ -350,6 +352,49 @@ class WorkQueue:
             await happens_within(self._clock, head[0] - self._clock.monotonic(), self._changed)
 
 
+class FairLane:
+    """One lane of the queue: namespaces alternate; within a namespace the oldest key goes first.
+
+    However many keys of one namespace wait, a key of another namespace waits for at most one of them.
+    """
+
+    def __init__(self) -> None:
+        self._oldest: LazyHeap[ObjectKey] = LazyHeap()
+        self._namespaces: OrderedDict[str, LazyHeap[ObjectKey]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._oldest)
+
+    def push(self, key: ObjectKey, since: float) -> None:
+        self._oldest.push(key, since)
+        self._namespaces.setdefault(key.namespace, LazyHeap()).push(key, since)
+
+    def discard(self, key: ObjectKey) -> None:
+        self._oldest.discard(key)
+        if (queue := self._namespaces.get(key.namespace)) is not None:
+            queue.discard(key)
+            if not queue:
+                del self._namespaces[key.namespace]
+
+    def oldest(self) -> tuple[float, ObjectKey] | None:
+        """Return the key that has waited longest, and since when."""
+        return self._oldest.peek()
+
+    def admits(self, admits: Admits) -> bool:
+        """Return whether any waiting key may run."""
+        heads = (queue.peek() for queue in self._namespaces.values())
+        return any(head is not None and admits(head[1]) for head in heads)
+
+    def next(self, admits: Admits) -> ObjectKey | None:
+        """Return the next key that may run and move its namespace to the end; None if no key may run."""
+        for namespace, queue in self._namespaces.items():
+            head = queue.peek()
+            if head is not None and admits(head[1]):
+                self._namespaces.move_to_end(namespace)
+                return head[1]
+        return None
+
+
 def phase(uid: str, interval: float) -> float:
     """Return the offset of this object in a period of `interval` seconds: in [0, interval), always the same."""
     digest = hashlib.blake2b(uid.encode(), digest_size=8).digest()
@@ -357,9 +402,9 @@ def phase(uid: str, interval: float) -> float:
 
 
 def until_phase(uid: str, interval: float, now: float) -> float:
-    """Return the seconds from `now` (Unix time) to this object's next turn, in (0, interval].
+    """Return the seconds from `now` (Unix time) to this object's next slot, in (0, interval].
 
-    The turns of all objects are spread evenly, and a restart does not move them.
+    The slots of all objects are spread evenly, and a restart does not move them.
     """
     return interval - (now - phase(uid, interval)) % interval
 
@@ -367,12 +412,12 @@ def until_phase(uid: str, interval: float, now: float) -> float:
 def _merged(known: _Waiting | None, new: _Waiting) -> _Waiting:
     if known is None:
         return new
-    return _Waiting(_both(known.request, new.request), min(known.since, new.since), max(known.asked, new.asked))
+    return _Waiting(_both(known.request, new.request), min(known.since, new.since), max(known.requested, new.requested))
 
 
-def _both(first: Request, second: Request) -> Request:
+def _both(first: ReconcileRequest, second: ReconcileRequest) -> ReconcileRequest:
     """Merge two requests for a key: both reasons, the better lane."""
     reasons, new = first.reason, second.reason
     if new not in reasons and len(reasons) <= _REASONS:
         reasons = f"{reasons}; {new}" if reasons else new
-    return Request(first.key, reasons, min(first.lane, second.lane))
+    return ReconcileRequest(first.key, reasons, min(first.lane, second.lane))

@@ -38,7 +38,7 @@ from kuberun.client import Client
 from kuberun.testing.builders import metadata
 from kuberun.transport import AiohttpTransport
 from kuberun.watch import Applied, Listed
-from kuberun.workqueue import Request, WorkQueue
+from kuberun.workqueue import ReconcileRequest, WorkQueue
 
 AWS = Connection(
     Endpoint("dns:///aws.eso.svc:8080", "aws.eso.svc", EndpointSource.CLASS, "aws"),
@@ -235,9 +235,9 @@ async def test_objects_that_failed_are_woken_before_the_spread_of_the_others() -
     running = asyncio.ensure_future(crowd.wakes.run())
     failed = crowd.keys[::1000]
     for key in failed:
-        crowd.queue.add(Request(key))
+        crowd.queue.add(ReconcileRequest(key))
         assert crowd.queue.take_now() is not None
-        crowd.queue.retry(Request(key), at_least=300)
+        crowd.queue.retry(ReconcileRequest(key), at_least=300)
         crowd.queue.done(key)
 
     crowd.wakes.wake(SECRET, "it changed")

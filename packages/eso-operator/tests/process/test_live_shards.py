@@ -19,7 +19,7 @@ from eso_operator.testing.operators import Bench, eventually
 from eso_operator.testing.scenes import ES, FAKE_STORE, STORES, CountedTransport, decoded
 from eso_operator.testing.scriptedprovider import ScriptedProvider
 from kubebase.meta import Condition, Resource
-from kuberun.shards import shard_of
+from kuberun.sharding import shard_of
 from kuberun.testing.builders import SECRETS
 
 pytestmark = pytest.mark.live

@@ -38,7 +38,7 @@ from kuberun.config import load
 from kuberun.controller import Controller, Done, Result
 from kuberun.testing.rawapi import RawApi
 from kuberun.transport import AiohttpTransport
-from kuberun.workqueue import Request
+from kuberun.workqueue import ReconcileRequest
 
 AUDIENCE = "external-secrets-provider/scripted"
 
@@ -72,7 +72,7 @@ async def test_a_reconcile_can_be_followed_from_the_log_of_the_operator_into_the
             return Done()
 
         controller = Controller("things", reconcile, clock=SystemClock())
-        controller.queue.add(Request(ObjectKey("team", "a")))
+        controller.queue.add(ReconcileRequest(ObjectKey("team", "a")))
         with capture_logs(processors=[merge_contextvars]) as lines:
             await controller.run()
 

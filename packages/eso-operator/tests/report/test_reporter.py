@@ -231,7 +231,7 @@ async def test_nothing_of_a_forgotten_object_stays() -> None:
     desk.memory.forget(KEY)
 
     assert desk.shown() == {}
-    assert not desk.reporter.is_behind(cached)
+    assert not desk.reporter.is_stale(cached)
 
 
 async def test_the_status_of_an_object_that_is_touched_meanwhile_is_written_to_its_new_state() -> None:

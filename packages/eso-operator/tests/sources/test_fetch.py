@@ -34,7 +34,7 @@ from eso_wire.values import (
     ValueMetadata,
 )
 from kubebase.meta import JsonObject, ObjectKey
-from kuberun.controller import ASKED_AT
+from kuberun.controller import REQUESTED_AT
 
 MISSING = ProviderError(ErrorReason.SECRET_NOT_FOUND, "it is not there")
 DENIED = ProviderError(ErrorReason.PERMISSION_DENIED, "no right")
@@ -384,7 +384,7 @@ async def test_a_value_read_before_an_announced_change_is_read_again(
 ) -> None:
     backend = Backend(data={"x": "1"})
     if asked is not None:
-        ASKED_AT.set(asked)
+        REQUESTED_AT.set(asked)
 
     await backend.fetch(asking(data=[entry("a", "x")]), told_at=told)
 

@@ -13,7 +13,7 @@ from kubebase.meta import Condition, ObjectKey, ObjectMeta
 from kubebase.testing.clock import VirtualClock
 from kuberun.controller import Backoff, Controller, Done, Requeue, Result
 from kuberun.testing.builders import metadata
-from kuberun.workqueue import Request
+from kuberun.workqueue import ReconcileRequest
 
 RECONCILES = "controller_runtime_reconcile_total"
 PLAIN = {"name", "namespace"}
@@ -137,8 +137,8 @@ async def test_exceptions_and_exceeded_deadlines_are_counted(metrics: Metrics) -
 
     controller = Controller("secretstore", reconcile, clock=clock, deadline=10.0)
     metrics.controllers.add(controller, 4)
-    controller.queue.add(Request(ObjectKey("a", "slow")))
-    controller.queue.add(Request(ObjectKey("a", "broken")))
+    controller.queue.add(ReconcileRequest(ObjectKey("a", "slow")))
+    controller.queue.add(ReconcileRequest(ObjectKey("a", "broken")))
     async with asyncio.TaskGroup() as group:
         running = group.create_task(controller.run())
         await clock.advance(10.0)
@@ -157,7 +157,7 @@ async def test_a_queue_counts_its_requests_and_times_their_waits_and_runs(metric
 
     controller = Controller("secretstore", reconcile, clock=clock)
     metrics.controllers.add(controller, 1)
-    queue, request = controller.queue, Request(ObjectKey("a", "b"))
+    queue, request = controller.queue, ReconcileRequest(ObjectKey("a", "b"))
     queue.add(request)
     await clock.advance(3.0)
     queue.take_now()
@@ -190,8 +190,8 @@ async def test_the_depth_of_a_queue_is_what_is_due(metrics: Metrics) -> None:
 
     controller = Controller("secretstore", reconcile, clock=VirtualClock())
     metrics.controllers.add(controller, 1)
-    controller.queue.add(Request(ObjectKey("a", "now")))
-    controller.queue.add(Request(ObjectKey("a", "later")), after=60)
+    controller.queue.add(ReconcileRequest(ObjectKey("a", "now")))
+    controller.queue.add(ReconcileRequest(ObjectKey("a", "later")), after=60)
 
     of = frozenset({("name", "secretstore"), ("controller", "secretstore"), ("priority", "")})
     assert series(metrics, "workqueue_depth") == {of: 1.0}

@@ -24,7 +24,7 @@ from kubebase.backoff import ExponentialBackoff, system_random
 from kubebase.meta import Object, ObjectKey, ObjectMeta, Resource, key_of, meta_of, metadata_of
 from kuberun.errors import ApiError, Gone, ServerError, Throttled, Unreachable
 from kuberun.requests import Selection
-from kuberun.watch import Bookmarked, Changed, Garbled, Refused, Removed, Signal, read_frame
+from kuberun.watch import Bookmarked, Changed, Refused, Removed, Signal, Unreadable, read_frame
 
 _STREAM_SECONDS: Final = 300
 _PAGE: Final = 500
@@ -123,7 +123,7 @@ class Changes:
                 raise Gone(_GONE, "Expired", "the resource version is too old")
             case Refused(code=code):
                 raise ServerError(code, signal.reason, f"the watch was ended with {code}")
-            case Garbled():
+            case Unreadable():
                 raise unavailable("the API server sent a watch event that cannot be read; the stream is opened again")
             case _:
                 return

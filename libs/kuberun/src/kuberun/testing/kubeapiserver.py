@@ -62,7 +62,7 @@ class KubeApiserver:
         self._apiserver.kill()
 
     def compact(self) -> None:
-        """Compact etcd, then restart the server, whose watch cache would otherwise answer from memory."""
+        """Compact etcd, then restart the server, whose watch cache would otherwise serve from memory."""
         self._etcd_call("/v3/kv/compaction", {"revision": self._revision(), "physical": True})
         self.restart()
 
@@ -154,16 +154,16 @@ class KubeApiserver:
         return child
 
     def _revision(self) -> int:
-        answer = self._etcd_call("/v3/kv/range", {"key": "AA=="})
-        return int(answer["header"]["revision"])
+        result = self._etcd_call("/v3/kv/range", {"key": "AA=="})
+        return int(result["header"]["revision"])
 
     def _etcd_call(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         request = urllib.request.Request(
             f"http://127.0.0.1:{self._etcd_port}{path}", data=json.dumps(body).encode(), method="POST"
         )
         with urllib.request.urlopen(request, timeout=CALL_SECONDS) as response:  # noqa: S310 - same
-            answer: dict[str, Any] = json.load(response)
-        return answer
+            result: dict[str, Any] = json.load(response)
+        return result
 
 
 def find_assets() -> Path:

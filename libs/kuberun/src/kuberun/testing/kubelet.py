@@ -160,7 +160,7 @@ class Pod:
 
 def _answers(url: str) -> bool:
     try:
-        with urllib.request.urlopen(url, timeout=PROBE_SECONDS) as answer:  # noqa: S310 - loopback
-            return bool(answer.status == 200)
+        with urllib.request.urlopen(url, timeout=PROBE_SECONDS) as response:  # noqa: S310 - loopback
+            return bool(response.status == 200)
     except (OSError, urllib.error.URLError):
         return False

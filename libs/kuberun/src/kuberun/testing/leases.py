@@ -84,7 +84,7 @@ class LeaseClient:
             raise Unreachable("connection refused")
         if self.hangs:
             await asyncio.Event().wait()
-        answer = call()
+        response = call()
         if lossy and self.loses_answers:
-            raise Unreachable("the connection broke before the answer")
-        return answer
+            raise Unreachable("the connection broke before the response")
+        return response

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import aiohttp
 from multidict import CIMultiDictProxy
 
-from kuberun.sockets import Sockets, break_off
+from kuberun.transport import Sockets, abort_response
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -136,7 +136,7 @@ class RawApi:
             try:
                 yield Frames(response)
             finally:
-                break_off(response)
+                abort_response(response)
 
     def _headers(self, more: Mapping[str, str] | None) -> dict[str, str]:
         headers = {"Content-Type": "application/json", **(more or {})}

@@ -1,4 +1,4 @@
-"""An HTTP server on loopback with scripted answers, faults included, for tests of the transport and client.
+"""An HTTP server on loopback with scripted responses, faults included, for tests of the transport and client.
 
 It is a real server on a real socket without Kubernetes semantics; localkube and kube-apiserver have those.
 """
@@ -21,7 +21,7 @@ from kuberun.connection import Connection, Credential
 from kuberun.credentials import FixedCredentials
 from kuberun.transport import AiohttpTransport, TransportLimits
 
-Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+ScriptedResponse = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,39 +40,39 @@ class Received:
 
 @dataclass(slots=True)
 class ScriptedServer:
-    """Answers in the order given; the last answer is repeated."""
+    """Sends the responses in the order given; the last one is repeated."""
 
     url: str = ""
     received: list[Received] = field(default_factory=list)
-    answers: deque[Answer] = field(default_factory=deque)
+    responses: deque[ScriptedResponse] = field(default_factory=deque)
     first: asyncio.Event = field(default_factory=asyncio.Event)  # set when the first request has arrived
     released: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def will(self, *answers: Answer) -> None:
-        self.answers.extend(answers)
+    def will(self, *responses: ScriptedResponse) -> None:
+        self.responses.extend(responses)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()
         self.received.append(Received(request.method, request.raw_path, dict(request.headers), body))
         self.first.set()
-        if not self.answers:
+        if not self.responses:
             return web.json_response({"kind": "Status", "message": "nothing scripted", "code": 501}, status=501)
-        answer = self.answers.popleft() if len(self.answers) > 1 else self.answers[0]
-        return await answer(request)
+        respond = self.responses.popleft() if len(self.responses) > 1 else self.responses[0]
+        return await respond(request)
 
-    def hang(self) -> Answer:
-        """Wait with the answer until the server ends."""
+    def hang(self) -> ScriptedResponse:
+        """Wait with the response until the server ends."""
 
-        async def answer(_: web.Request) -> web.StreamResponse:
+        async def respond(_: web.Request) -> web.StreamResponse:
             await self.released.wait()
             return web.Response()
 
-        return answer
+        return respond
 
-    def lines(self, *lines: bytes, then_hang: bool = False) -> Answer:
+    def lines(self, *lines: bytes, then_hang: bool = False) -> ScriptedResponse:
         """Stream the lines, then close the stream properly or leave it open and silent."""
 
-        async def answer(request: web.Request) -> web.StreamResponse:
+        async def respond(request: web.Request) -> web.StreamResponse:
             response = web.StreamResponse(headers={"Content-Type": "application/json"})
             await response.prepare(request)
             for line in lines:
@@ -82,20 +82,22 @@ class ScriptedServer:
             await response.write_eof()
             return response
 
-        return answer
+        return respond
 
 
-def json(body: Any, *, code: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
-    async def answer(_: web.Request) -> web.StreamResponse:
+def json(body: Any, *, code: int = 200, headers: Mapping[str, str] | None = None) -> ScriptedResponse:
+    async def respond(_: web.Request) -> web.StreamResponse:
         return web.Response(
             body=msgspec.json.encode(body), status=code, headers=headers, content_type="application/json"
         )
 
-    return answer
+    return respond
 
 
-def failure(code: int, reason: str = "", message: str = "no", headers: Mapping[str, str] | None = None) -> Answer:
-    """Answer with a Status as an API server sends it."""
+def failure(
+    code: int, reason: str = "", message: str = "no", headers: Mapping[str, str] | None = None
+) -> ScriptedResponse:
+    """Respond with a Status as an API server sends it."""
     return json(
         {"kind": "Status", "status": "Failure", "message": message, "reason": reason, "code": code},
         code=code,
@@ -103,29 +105,29 @@ def failure(code: int, reason: str = "", message: str = "no", headers: Mapping[s
     )
 
 
-def text(body: bytes, *, code: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
-    async def answer(_: web.Request) -> web.StreamResponse:
+def text(body: bytes, *, code: int = 200, headers: Mapping[str, str] | None = None) -> ScriptedResponse:
+    async def respond(_: web.Request) -> web.StreamResponse:
         return web.Response(body=body, status=code, headers=headers)
 
-    return answer
+    return respond
 
 
-def gzipped(body: Any) -> Answer:
-    """Answer compressed, if the request allows it."""
+def gzipped(body: Any) -> ScriptedResponse:
+    """Respond compressed, if the request allows it."""
 
-    async def answer(request: web.Request) -> web.StreamResponse:
+    async def respond(request: web.Request) -> web.StreamResponse:
         data = msgspec.json.encode(body)
         if "gzip" not in request.headers.get("Accept-Encoding", ""):
             return web.Response(body=data)
         return web.Response(body=gzip.compress(data), headers={"Content-Encoding": "gzip"})
 
-    return answer
+    return respond
 
 
-def cut(after: bytes) -> Answer:
-    """Begin an answer and break the connection in the middle of it."""
+def cut(after: bytes) -> ScriptedResponse:
+    """Begin a response and break the connection in the middle of it."""
 
-    async def answer(request: web.Request) -> web.StreamResponse:
+    async def respond(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
         response.enable_chunked_encoding()
         await response.prepare(request)
@@ -133,27 +135,27 @@ def cut(after: bytes) -> Answer:
         _break(request)
         return response
 
-    return answer
+    return respond
 
 
-def closed() -> Answer:
-    """Close the connection without an answer."""
+def closed() -> ScriptedResponse:
+    """Close the connection without a response."""
 
-    async def answer(request: web.Request) -> web.StreamResponse:
+    async def respond(request: web.Request) -> web.StreamResponse:
         _break(request)
         return web.Response()
 
-    return answer
+    return respond
 
 
-def not_http(data: bytes = b"\x15\x03\x01 what?\r\n\r\n") -> Answer:
-    async def answer(request: web.Request) -> web.StreamResponse:
+def not_http(data: bytes = b"\x15\x03\x01 what?\r\n\r\n") -> ScriptedResponse:
+    async def respond(request: web.Request) -> web.StreamResponse:
         if request.transport is not None:
             request.transport.write(data)
         _break(request)
         return web.Response()
 
-    return answer
+    return respond
 
 
 def _break(request: web.Request) -> None:

@@ -46,7 +46,7 @@ from kuberun.client import Client
 from kuberun.errors import NotFound
 from kuberun.requests import Request
 from kuberun.transport import AiohttpTransport, Transport
-from kuberun.workqueue import Request as WorkRequest
+from kuberun.workqueue import ReconcileRequest
 from localkube.access.files import write_private
 from localkube.manifests import install
 from localkube.model import ListQuery
@@ -201,7 +201,7 @@ class _Run:
         record.told_at = self._clock.monotonic()
         for controller in operator.controllers:
             if controller.name == Subsystem.EXTERNAL_SECRET:
-                controller.queue.add(WorkRequest(key, "a push was planned"))
+                controller.queue.add(ReconcileRequest(key, "a push was planned"))
 
     async def _synced(self) -> list[JsonObject]:
         found: list[JsonObject] = []

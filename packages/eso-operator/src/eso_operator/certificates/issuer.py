@@ -48,7 +48,7 @@ from kuberun.informer import Informer
 from kuberun.ownership import owner_reference
 from kuberun.requests import DeleteOptions, Selection, WriteOptions
 from kuberun.triggers import itself
-from kuberun.workqueue import Lane, Request
+from kuberun.workqueue import Lane, ReconcileRequest
 
 SERVICES: Final = Resource("", "v1", "services", "Service")
 PROVIDER_LABEL: Final = "external-secrets.io/provider"
@@ -113,7 +113,7 @@ class Issuer:
     def demand(self, service: ServiceKey) -> None:
         """Issue certificates for a Service, even if it has no label."""
         self._demanded[service] = None
-        self.controller.queue.add(Request(_key(service), "certificates are demanded", Lane.FIRST_SYNC))
+        self.controller.queue.add(ReconcileRequest(_key(service), "certificates are demanded", Lane.FIRST_SYNC))
 
     def listen(self, listener: Listener) -> None:
         """Call the listener with a report after each check of a Service. It must not raise or block."""
@@ -345,11 +345,11 @@ def _foreign(stored: _Stored, owner: Owner) -> Problem | None:
     return next((problem for problem in verdicts if problem is not None), None)
 
 
-def _service_of_secret(change: Change[Object]) -> Iterable[Request]:
+def _service_of_secret(change: Change[Object]) -> Iterable[ReconcileRequest]:
     """Return requests for the Services of a created, changed or deleted Secret."""
     states: list[Any] = [state for state in (change.old, change.new) if state is not None]
     services = {service for state in states if (service := secrets.service_of(meta_of(state))) is not None}
-    return [Request(_key(service), f"Secret {change.key} changed") for service in services]
+    return [ReconcileRequest(_key(service), f"Secret {change.key} changed") for service in services]
 
 
 def _key(service: ServiceKey) -> ObjectKey:

@@ -28,7 +28,7 @@ from kubebase.clock import Clock
 from kubebase.deadline import happens_within
 from kubebase.meta import ObjectKey
 from kubebase.plainlogs import structlog
-from kuberun.workqueue import Request, WorkQueue
+from kuberun.workqueue import ReconcileRequest, WorkQueue
 
 _log = structlog.get_logger(__name__)
 
@@ -202,7 +202,7 @@ class ChangeFeed:
             for key in self._pace.due(now):
                 if self._followers.tell(key, now):
                     for queue in self._queues:
-                        queue.add(Request(key, "its provider says that its backend changed"))
+                        queue.add(ReconcileRequest(key, "its provider says that its backend changed"))
             then = self._pace.next_at()
             if then is None:
                 await self._asked.wait()

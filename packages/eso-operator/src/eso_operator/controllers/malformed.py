@@ -26,8 +26,8 @@ from kuberun.controller import Backoff, Done, Result
 from kuberun.errors import ApiError, Forbidden, Invalid, NotFound
 from kuberun.events import EventType
 from kuberun.ownership import remove_finalizer
-from kuberun.triggers import Mapping
-from kuberun.workqueue import Request
+from kuberun.triggers import EventHandler
+from kuberun.workqueue import ReconcileRequest
 
 MALFORMED: Final = "Malformed"
 
@@ -58,12 +58,12 @@ class Misfits:
         self._announcer = announcer
         self._seen: dict[ObjectKey, set[TypedKind]] = {}
 
-    def changes(self, kind: TypedKind) -> Mapping[Any]:
-        def requests(change: Change[Any]) -> Iterable[Request]:
+    def changes(self, kind: TypedKind) -> EventHandler[Any]:
+        def requests(change: Change[Any]) -> Iterable[ReconcileRequest]:
             if not isinstance(change.new, Malformed):
                 return ()
             self._seen.setdefault(change.key, set()).add(kind)
-            return (Request(change.key, f"{kind.resource.kind} does not fit its type"),)
+            return (ReconcileRequest(change.key, f"{kind.resource.kind} does not fit its type"),)
 
         return requests
 

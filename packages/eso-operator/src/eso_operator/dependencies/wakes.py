@@ -39,7 +39,7 @@ from kubebase.meta import ObjectKey
 from kuberun import triggers
 from kuberun.cache import Change
 from kuberun.informer import Informer, Subscription
-from kuberun.workqueue import Request, WorkQueue, phase
+from kuberun.workqueue import ReconcileRequest, WorkQueue, phase
 
 said_changed = triggers.any_of(
     triggers.generation_changed, triggers.labels_changed, triggers.annotations_changed, triggers.deletion_started
@@ -109,7 +109,7 @@ class Wakes:
     def _requeue(self, part: _Part) -> None:
         for each in part.dependants:
             delay = phase(str(each.key), part.spread) if part.spread > 1 else 0.0
-            self._queues[each.controller].add(Request(each.key, part.reason), after=delay)
+            self._queues[each.controller].add(ReconcileRequest(each.key, part.reason), after=delay)
 
     def provider_changed(self, connection: Connection, change: ProviderChange) -> None:
         """Requeue objects that use the provider or wait for one. A listener of the directory."""

@@ -19,8 +19,7 @@ from kuberun.controller import Controller
 from kuberun.errors import ApiError, NotFound
 from kuberun.leader import LEASES, LeaderElection, Leases, LeaseSettings, micro_time, new_identity
 from kuberun.permit import Permit
-from kuberun.sharding import Belongs, Sharding, ShardSettings
-from kuberun.shards import Placement, by_namespace, together
+from kuberun.sharding import Belongs, Sharding, ShardKeyFunction, ShardSettings, by_namespace, same_shard
 
 _HEARTBEAT_SECONDS: Final = 10.0
 _HEARTBEAT_DURATION: Final = 30
@@ -28,7 +27,7 @@ _RELEASE_SECONDS: Final = 2.0
 
 _log = structlog.get_logger(__name__)
 
-_PLACEMENTS: Final[Mapping[Subsystem, Placement]] = {Subsystem.PUSH_SECRET: together}
+_PLACEMENTS: Final[Mapping[Subsystem, ShardKeyFunction]] = {Subsystem.PUSH_SECRET: same_shard}
 """Kinds that are not divided by namespace. PushSecrets of all namespaces may write to one place of a store, and the
 process remembers which of them has written what."""
 
@@ -111,14 +110,14 @@ def divide(sharding: Sharding, controllers: Controllers, others: Iterable[Contro
         sharding.add(controller, _PLACEMENTS.get(subsystem, by_namespace))
     for controller in others:
         sharding.add(controller)
-    sharding.on_let_go(lambda belongs: _forget(memories, belongs))
+    sharding.on_shard_released(lambda belongs: _forget(memories, belongs))
 
 
 def _forget(memories: Memories, belongs: Belongs) -> None:
     """Forget what another replica may change from now on."""
     for subsystem, memory in memories.by_controller.items():
-        placement = _PLACEMENTS.get(subsystem, by_namespace)
-        for key in [key for key, _ in memory.items() if belongs(placement(key))]:
+        shard_key_of = _PLACEMENTS.get(subsystem, by_namespace)
+        for key in [key for key, _ in memory.items() if belongs(shard_key_of(key))]:
             memory.forget(key)
 
 

@@ -19,7 +19,7 @@ from eso_operator.telemetry.subsystems import Subsystem
 from eso_wire.values import KindId
 from kubebase.meta import Resource
 from kuberun.controller import Controller
-from kuberun.workqueue import Request
+from kuberun.workqueue import ReconcileRequest
 
 
 def feeds_of(informers: Informers, wakes: Wakes, gateway: Gateway) -> Feeds:
@@ -59,7 +59,7 @@ def broken_streams(settings: Settings, wakes: Wakes, controllers: Mapping[Subsys
 
     def heard(store: OnObject) -> None:
         if (queue := queues.get((store.group, store.kind))) is not None:
-            queue.add(Request(store.key, "push refresh of it broke, or works again"))
+            queue.add(ReconcileRequest(store.key, "push refresh of it broke, or works again"))
         if settings.sync.push_refresh_multiplier > 1:
             wakes.wake(store, f"push refresh of {store.kind} {store.key} broke, or works again")
 

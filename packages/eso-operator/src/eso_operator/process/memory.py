@@ -14,7 +14,7 @@ from eso_operator.controllers.pushsecret.memory import PushSecretRecord
 from eso_operator.memory import Memory
 from eso_operator.telemetry.subsystems import Subsystem
 from kubebase.meta import ObjectKey
-from kuberun.workqueue import Request, WorkQueue
+from kuberun.workqueue import ReconcileRequest, WorkQueue
 
 LOOK_AGAIN_SECONDS: Final = 300.0
 """An evicted object is looked at after this time. Not at once, because with more objects than records every look evicts
@@ -55,6 +55,6 @@ def look_again(memory: Memory[Record], queue: WorkQueue) -> None:
     """Have evicted objects looked at again, which restores their records: the indexes no longer point to them."""
 
     def requeue(key: ObjectKey) -> None:
-        queue.add(Request(key, "its record was evicted"), after=LOOK_AGAIN_SECONDS)
+        queue.add(ReconcileRequest(key, "its record was evicted"), after=LOOK_AGAIN_SECONDS)
 
     memory.on_evict(requeue)

@@ -79,7 +79,7 @@ class Parts:
                 self.client,
                 self.clock,
                 component="external-secrets",
-                busy=lambda: any(queue.is_behind for queue in self.queues),
+                busy=lambda: any(queue.has_backlog for queue in self.queues),
                 accepts=homes.accepts_events,
             ),
             "pushes": pushes,

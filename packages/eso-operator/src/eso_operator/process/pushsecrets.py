@@ -24,7 +24,7 @@ from eso_operator.report.homes import Homes
 from eso_operator.telemetry.subsystems import Subsystem
 from eso_render.rendering import Rendering, rendering_of_keys
 from kuberun.controller import Controller
-from kuberun.workqueue import Request
+from kuberun.workqueue import ReconcileRequest
 
 
 def push_secret_controllers(parts: Parts) -> dict[Subsystem, Controller]:
@@ -33,8 +33,12 @@ def push_secret_controllers(parts: Parts) -> dict[Subsystem, Controller]:
         return {}
     pushes, informers = parts.pushes, parts.informers
     made = parts.controller("pushsecret", _reconciler(parts, pushes).reconcile)
-    pushes.rivals.listen(lambda key: made.queue.add(Request(key, "another PushSecret writes to one of its places")))
-    parts.loops.listen(lambda key: made.queue.add(Request(key, "an ExternalSecret is in a loop with it, or was")))
+    pushes.rivals.listen(
+        lambda key: made.queue.add(ReconcileRequest(key, "another PushSecret writes to one of its places"))
+    )
+    parts.loops.listen(
+        lambda key: made.queue.add(ReconcileRequest(key, "an ExternalSecret is in a loop with it, or was"))
+    )
     objects = informers.push_secrets.cache
     made.watch(informers.push_secrets, own_changes)
     made.watch(informers.secrets, source_changes(objects))

@@ -26,14 +26,13 @@ from kubebase.clock import Clock
 from kubebase.deadline import Deadline
 from kubebase.meta import Kind, ObjectKey, Resource, meta_of, metadata_of, raw
 from kubebase.plainlogs import structlog
-from kuberun.answers import Answers
 from kuberun.cache import Change, IndexFunction
 from kuberun.client import Client
 from kuberun.errors import ApiError
 from kuberun.informer import Informer
 from kuberun.packing import Packing
 from kuberun.requests import Selection
-from kuberun.watch import Source, WatchSettings
+from kuberun.watch import ServerRecovery, Source, WatchSettings
 
 T = TypeVar("T")
 
@@ -63,7 +62,7 @@ class WatchedKinds:
         self._clock = clock
         self._namespace = namespace
         self.reach = Reach(client, namespace)
-        self._answers = Answers()
+        self._recovery = ServerRecovery()
         self._served = ServedKinds(client, clock)
         self.required: list[Resource] = []
         self._informers: dict[KindId, tuple[Resource, tuple[Informer[Any], ...]]] = {}
@@ -282,7 +281,7 @@ class WatchedKinds:
             indexes={_BY_NAMESPACE: _namespace_of, **(indexes or {})},
             packing=packing,
             settings=WatchSettings() if first else _LATER,
-            answers=self._answers,
+            recovery=self._recovery,
         )
 
     def _home(self, resource: Resource) -> str:

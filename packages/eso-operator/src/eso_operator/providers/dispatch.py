@@ -140,7 +140,7 @@ class Dispatcher:
 
     async def run(self, route: Route, job: Job[T]) -> T:
         """Return the answer or raise the error of the last try. A reconcile releases its worker while it waits."""
-        async with parked(needless_when_gone=job.method in _READS):
+        async with parked(cancel_if_deleted=job.method in _READS):
             await self._admit(route)
             return await self._tries(route, job)
 

@@ -107,7 +107,7 @@ class ReadPlanner:
         self._join(bound, items, reader, asked_at)
         self._waiting.take(namespace, len(items))
         try:
-            async with parked(needless_when_gone=True):
+            async with parked(cancel_if_deleted=True):
                 await reader.answered
         finally:
             self._waiting.give_back(namespace, len(items))

@@ -24,7 +24,7 @@ from kubebase.plainlogs import structlog
 from kuberun.client import Client
 from kuberun.controller import Result
 from kuberun.errors import ApiError, Conflict
-from kuberun.status import HasStatus, is_behind, write_status
+from kuberun.status import HasStatus, is_stale, write_status
 
 T = TypeVar("T", bound=HasStatus[Any])
 
@@ -166,11 +166,11 @@ class Reporter(Generic[T]):
             if each.log:
                 _log.warning(each.log, **{self._subject.log_key: str(about.key)}, what=each.message)
 
-    def is_behind(self, obj: T) -> bool:
+    def is_stale(self, obj: T) -> bool:
         """Return whether the cached object is older than our own last write."""
         known = self._memory.known(obj.metadata.key, obj.metadata.uid)
         return (
-            known is not None and known.written_on != "" and is_behind(obj.metadata.resource_version, known.written_on)
+            known is not None and known.written_on != "" and is_stale(obj.metadata.resource_version, known.written_on)
         )
 
     async def latest(self, obj: T) -> T:
@@ -178,7 +178,7 @@ class Reporter(Generic[T]):
 
         Raises ApiError.
         """
-        if not self.is_behind(obj):
+        if not self.is_stale(obj):
             return obj
         live: T = await self._channels.client.get(self._subject.kind, obj.metadata.key)
         return live
@@ -199,7 +199,7 @@ class Reporter(Generic[T]):
     async def _compared(self, obj: T, report_of: Callable[[T], Report]) -> tuple[T, Report]:
         """Return the report, and the object that it is about."""
         report = report_of(obj)
-        if report.status is obj.status or not self.is_behind(obj):
+        if report.status is obj.status or not self.is_stale(obj):
             return obj, report
         obj = await self.as_we_left_it(obj)
         return obj, report_of(obj)

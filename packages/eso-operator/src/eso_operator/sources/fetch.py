@@ -34,7 +34,7 @@ from eso_render.rendering import Rendering
 from eso_wire.errors import ErrorReason, ProviderError, RetryClass
 from eso_wire.status import TransportError
 from eso_wire.values import FindPage, FindQuery, GetItem, GetResult, NotModified, ObjectRef, Operation, Shape
-from kuberun.controller import ASKED_AT
+from kuberun.controller import REQUESTED_AT
 
 Values = Mapping[str, SecretBytes]
 
@@ -212,7 +212,7 @@ class _Pass:
     @property
     def asked_at(self) -> float | None:
         """Return the time (monotonic) since which an answer is fresh enough; None outside of a reconcile."""
-        asked_at = ASKED_AT.get(None)
+        asked_at = REQUESTED_AT.get(None)
         return asked_at if asked_at is None or self.told_at is None else max(asked_at, self.told_at)
 
     @property

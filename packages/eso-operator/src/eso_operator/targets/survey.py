@@ -54,7 +54,7 @@ class Survey:
         """Return whether this version of a Secret matches its hash; None if it must be read on its own."""
         namespace = metadata.namespace
         if (read := self._read.get(namespace)) is not None:
-            async with parked(needless_when_gone=True):
+            async with parked(cancel_if_deleted=True):
                 await read.wait()
         else:
             self._looks[namespace] = looks = self._looks.get(namespace, 0) + 1
@@ -71,7 +71,7 @@ class Survey:
         self._read[namespace] = read = asyncio.Event()
         selection = Selection(namespace, label_selector=f"{MANAGED_LABEL}={MANAGED}")
         try:
-            async with parked(needless_when_gone=True), self._reading:
+            async with parked(cancel_if_deleted=True), self._reading:
                 async for page in self._client.pages(_SECRETS, selection, size=PAGE):
                     for secret in page.items:
                         if not isinstance(secret, Malformed):

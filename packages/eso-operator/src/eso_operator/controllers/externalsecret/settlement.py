@@ -38,7 +38,7 @@ from eso_operator.targets.marks import OWNER, GeneratedMark, target_name
 from eso_operator.targets.target import Applied, PartlyAppliedError, Target, UnknownKindError
 from eso_render.errors import RenderError
 from kubebase.masking import Mask
-from kuberun.errors import ApiError, BadAnswer, Conflict, ServerError, Unreachable
+from kuberun.errors import ApiError, BadResponse, Conflict, ServerError, Unreachable
 from kuberun.events import EventType
 
 _NO_VALUES: Final[Mapping[str, SecretBytes]] = MappingProxyType({})
@@ -176,7 +176,7 @@ def _step(
     except PartlyAppliedError as partly:
         raise _StepError(replace(_stopped(step, partly.problem, values), target_written=True)) from None
     except ApiError as problem:
-        perhaps = after is _Written.PERHAPS and isinstance(problem, Unreachable | BadAnswer | ServerError)
+        perhaps = after is _Written.PERHAPS and isinstance(problem, Unreachable | BadResponse | ServerError)
         written = perhaps or after is _Written.YES
         raise _StepError(replace(_stopped(step, problem, values), target_written=written)) from None
 

@@ -267,7 +267,7 @@ async def remove_former_target(outside: Outside, work: Work) -> None:
     """
     if not isinstance(work.outcome, NotDue | Intact):
         return
-    if outside.reporter.is_behind(work.es):
+    if outside.reporter.is_stale(work.es):
         # This version of the object does not know what was reported last, which may be that a retry is needed.
         work.outcome = Collided("the cache is older than our last write")
     elif _has_its_target(outside, work.snapshot):
@@ -349,7 +349,7 @@ def _has_its_target(outside: Outside, snapshot: Snapshot) -> bool:
     return (
         isinstance(found, Present)
         and is_controlled_by(found.metadata, es.metadata.uid)
-        and not outside.reporter.is_behind(es)
+        and not outside.reporter.is_stale(es)
     )
 
 

@@ -10,8 +10,8 @@ from eso_operator.targets.marks import TARGET_INDEX, target_name
 from kubebase.meta import Object, ObjectKey, ObjectMeta, meta_of
 from kuberun import triggers
 from kuberun.cache import Cache, Change
-from kuberun.triggers import Mapping
-from kuberun.workqueue import Request
+from kuberun.triggers import EventHandler
+from kuberun.workqueue import ReconcileRequest
 
 IsOurWord = Callable[[ObjectKey, ObjectMeta], bool]
 """Returns whether an ExternalSecret wrote exactly this version of its target."""
@@ -31,26 +31,26 @@ def makers_of(objects: Cache[ExternalSecret]) -> Callable[[str, str], ExternalSe
     return maker
 
 
-def own_changes(change: Change[ExternalSecret]) -> Iterable[Request]:
+def own_changes(change: Change[ExternalSecret]) -> Iterable[ReconcileRequest]:
     """Select changes by users, not our own reports. A removed finalizer counts, too."""
     if said_changed(change) or triggers.resynced(change) or _finalizers_differ(change):
         return triggers.itself()(change)
     return ()
 
 
-def target_changes(objects: Cache[ExternalSecret], is_our_word: IsOurWord) -> Mapping[Object]:
+def target_changes(objects: Cache[ExternalSecret], is_our_word: IsOurWord) -> EventHandler[Object]:
     """Map a Secret to every ExternalSecret that writes to it, except to its only writer after its own write.
 
     The label is not required: an ExternalSecret that waits for a Secret to appear, or for its owner to release it, has
     not labelled it yet.
     """
 
-    def requests(change: Change[Object]) -> Iterable[Request]:
+    def requests(change: Change[Object]) -> Iterable[ReconcileRequest]:
         users = objects.find_keys(TARGET_INDEX, (change.key.namespace, change.key.name))
         if len(users) == 1 and isinstance(change.new, Object) and is_our_word(users[0], change.new.metadata):
             return ()
         what = f"target {change.key} {'deleted' if change.deleted else 'changed'}"
-        return [Request(key, what) for key in users]
+        return [ReconcileRequest(key, what) for key in users]
 
     return requests
 

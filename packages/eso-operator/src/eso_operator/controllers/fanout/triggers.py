@@ -18,8 +18,8 @@ from eso_operator.controllers.fanout.readiness import verdict
 from kubebase.meta import Object, ObjectKey, ObjectMeta, meta_of
 from kuberun import triggers
 from kuberun.cache import Cache, Change, IndexFunction
-from kuberun.triggers import Mapping
-from kuberun.workqueue import Request
+from kuberun.triggers import EventHandler
+from kuberun.workqueue import ReconcileRequest
 
 PARENT_INDEX: Final = "parent"
 """Index of children by group, kind and name of their controlling owner."""
@@ -46,10 +46,10 @@ def by_child_name(fan_out: FanOut) -> IndexFunction[Any]:
     return lambda parent: (fan_out.name(parent),)
 
 
-def own_changes(fan_out: FanOut) -> Mapping[Any]:
+def own_changes(fan_out: FanOut) -> EventHandler[Any]:
     """Return requests for changes of the parent. Our finalizer counts when it was removed, not when we added it."""
 
-    def requests(change: Change[Any]) -> Iterable[Request]:
+    def requests(change: Change[Any]) -> Iterable[ReconcileRequest]:
         if _WRITTEN(change) or _lost_finalizer(fan_out, change):
             return triggers.itself()(change)
         return ()
@@ -57,11 +57,11 @@ def own_changes(fan_out: FanOut) -> Mapping[Any]:
     return requests
 
 
-def child_changes(fan_out: FanOut, parents: Cache[Any]) -> Mapping[Any]:
+def child_changes(fan_out: FanOut, parents: Cache[Any]) -> EventHandler[Any]:
     """Return requests for changes of a child: for its present and former owner, and for parents that want its name."""
     resource = fan_out.parent.resource
 
-    def requests(change: Change[Any]) -> Iterable[Request]:
+    def requests(change: Change[Any]) -> Iterable[ReconcileRequest]:
         written = _WRITTEN(change) or _differ(change, lambda metadata: metadata.owner_references)
         # Messages do not count: some differ at every attempt, and each reconcile of a parent visits all of its
         # children.
@@ -71,22 +71,22 @@ def child_changes(fan_out: FanOut, parents: Cache[Any]) -> Mapping[Any]:
         keys = {ObjectKey("", owner[2]) for owner in owners if owner and owner[:2] == (resource.group, resource.kind)}
         if written:
             keys |= {*parents.find_keys(CHILD_NAME_INDEX, change.key.name)}
-        return [Request(key, f"{fan_out.child.resource.kind} {change.key} changed") for key in sorted(keys)]
+        return [ReconcileRequest(key, f"{fan_out.child.resource.kind} {change.key} changed") for key in sorted(keys)]
 
     return requests
 
 
-def namespace_changes(fan_out: FanOut, parents: Cache[Any]) -> Mapping[Object]:
+def namespace_changes(fan_out: FanOut, parents: Cache[Any]) -> EventHandler[Object]:
     """Return requests for changes of a namespace.
 
     They are for parents that select or selected it, and for those with a leftover finalizer on it.
     """
 
-    def requests(change: Change[Object]) -> Iterable[Request]:
+    def requests(change: Change[Object]) -> Iterable[ReconcileRequest]:
         keys = set(_left_by(fan_out, change))
         if triggers.labels_changed(change) or triggers.deletion_started(change):
             keys |= {parent.metadata.key for parent in parents.objects() if _concerns(fan_out, parent, change)}
-        return [Request(key, f"namespace {change.key} changed") for key in sorted(keys)]
+        return [ReconcileRequest(key, f"namespace {change.key} changed") for key in sorted(keys)]
 
     return requests
 

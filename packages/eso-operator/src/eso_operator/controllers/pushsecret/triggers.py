@@ -21,8 +21,8 @@ from eso_operator.dependencies.wakes import said_changed
 from kubebase.meta import Object, ObjectKey, meta_of
 from kuberun import triggers
 from kuberun.cache import Cache, Change
-from kuberun.triggers import Mapping
-from kuberun.workqueue import Request
+from kuberun.triggers import EventHandler
+from kuberun.workqueue import ReconcileRequest
 
 SOURCES_INDEX: Final = "sources"
 _BY_LABEL: Final = ""
@@ -41,20 +41,20 @@ INDEXES: Final = {SOURCES_INDEX: sources_of, PLACES_INDEX: places_of}
 """Indexes of PushSecrets for the controller."""
 
 
-def own_changes(change: Change[PushSecret]) -> Iterable[Request]:
+def own_changes(change: Change[PushSecret]) -> Iterable[ReconcileRequest]:
     """Return requests for changes by users, not for our own reports. A removed finalizer counts too."""
     if said_changed(change) or triggers.resynced(change) or _finalizers_differ(change):
         return triggers.itself()(change)
     return ()
 
 
-def source_changes(objects: Cache[PushSecret]) -> Mapping[Object]:
+def source_changes(objects: Cache[PushSecret]) -> EventHandler[Object]:
     """Return the PushSecrets that push a changed Secret, or pushed it until its labels changed."""
 
-    def requests(change: Change[Object]) -> Iterable[Request]:
+    def requests(change: Change[Object]) -> Iterable[ReconcileRequest]:
         reason = f"source {change.key} {'deleted' if change.deleted else 'changed'}"
         labels = [meta_of(state).labels for state in (change.old, change.new) if state is not None]
-        return [Request(key, reason) for key in pushing(objects, change.key, *labels)]
+        return [ReconcileRequest(key, reason) for key in pushing(objects, change.key, *labels)]
 
     return requests
 
@@ -66,11 +66,11 @@ def pushing(objects: Cache[PushSecret], secret: ObjectKey, *labels: dict[str, st
     return [*named, *(push.key for push in selecting if any(_selects(push, each) for each in labels))]
 
 
-def store_changes(kind: StoreKind, objects: Cache[PushSecret]) -> Mapping[Any]:
+def store_changes(kind: StoreKind, objects: Cache[PushSecret]) -> EventHandler[Any]:
     """Return the PushSecrets that name a changed store, have pushed to it, or may select it by label."""
     holding = holders(objects)
 
-    def requests(change: Change[Any]) -> Iterable[Request]:
+    def requests(change: Change[Any]) -> Iterable[ReconcileRequest]:
         if not said_changed(change):
             return []
         near = [
@@ -78,7 +78,7 @@ def store_changes(kind: StoreKind, objects: Cache[PushSecret]) -> Mapping[Any]:
             for push in holding(kind, change.key)
             if not change.key.namespace or push.metadata.namespace == change.key.namespace
         ]
-        return [Request(key, f"{kind.resource.kind} {change.key} changed") for key in dict.fromkeys(near)]
+        return [ReconcileRequest(key, f"{kind.resource.kind} {change.key} changed") for key in dict.fromkeys(near)]
 
     return requests
 

@@ -18,7 +18,7 @@ from kuberun.client import Client
 from kuberun.controller import Done, Result
 from kuberun.errors import ApiError, Forbidden, NotFound
 from kuberun.requests import Selection
-from kuberun.workqueue import Request
+from kuberun.workqueue import ReconcileRequest
 
 _PAGE = 500
 
@@ -35,8 +35,8 @@ class Release:
         self._controller_class = controller_class
 
     @property
-    def requests(self) -> tuple[Request, ...]:
-        return tuple(Request(key, "the kind is turned off") for key in self._kinds)
+    def requests(self) -> tuple[ReconcileRequest, ...]:
+        return tuple(ReconcileRequest(key, "the kind is turned off") for key in self._kinds)
 
     async def reconcile(self, key: ObjectKey) -> Result:
         kind, released = self._kinds[key], 0

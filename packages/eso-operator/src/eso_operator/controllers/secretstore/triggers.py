@@ -19,7 +19,7 @@ from eso_wire.values import KindRole
 from kubebase.meta import Malformed, ObjectKey
 from kuberun import triggers
 from kuberun.cache import Cache, Change
-from kuberun.workqueue import Request
+from kuberun.workqueue import ReconcileRequest
 
 STORES_INDEX = "stores"
 _BY_LABEL = "selected by label"
@@ -57,10 +57,10 @@ def holders(push_secrets: Cache[PushSecret]) -> Callable[[StoreKind, ObjectKey],
     return found
 
 
-def held_stores(kind: StoreKind, stores: Cache[Any]) -> triggers.Mapping[PushSecret]:
+def held_stores(kind: StoreKind, stores: Cache[Any]) -> triggers.EventHandler[PushSecret]:
     """Return the stores whose finalizer a change of a PushSecret concerns."""
 
-    def requests(change: Change[PushSecret]) -> Iterable[Request]:
+    def requests(change: Change[PushSecret]) -> Iterable[ReconcileRequest]:
         if _holds(change.old) == _holds(change.new):
             return []
         states = [state for state in (change.old, change.new) if state is not None and not isinstance(state, Malformed)]
@@ -68,7 +68,7 @@ def held_stores(kind: StoreKind, stores: Cache[Any]) -> triggers.Mapping[PushSec
         # A selector holds no store of another namespace, see `finalizer.py`.
         if kind.resource.namespaced and any(selects_by_label(kind, state) for state in states):
             keys |= {key for key in stores.keys() if key.namespace == change.key.namespace}  # noqa: SIM118 - a Cache cannot be iterated
-        return [Request(key, f"PushSecret {change.key} changed") for key in sorted(keys) if key in stores]
+        return [ReconcileRequest(key, f"PushSecret {change.key} changed") for key in sorted(keys) if key in stores]
 
     return requests
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kuberun.turns import SLICE, Turns, turns_of
+from kuberun.loopscheduler import SLICE, LoopScheduler, scheduler_of
 
 
 class Steps:
@@ -15,7 +15,7 @@ class Steps:
     def __init__(self) -> None:
         self.now = 0.0
         self.done: list[str] = []
-        self.turns = Turns(lambda: self.now)
+        self.scheduler = LoopScheduler(lambda: self.now)
 
     async def work(self, share: str, steps: int, seconds: float) -> None:
         for _ in range(steps):
@@ -24,11 +24,11 @@ class Steps:
             await asyncio.sleep(0)
 
     def begin(self, share: str, *, tasks: int = 1, steps: int, seconds: float = 2 * SLICE) -> list[asyncio.Task[None]]:
-        return [asyncio.create_task(self.turns.take(share, self.work(share, steps, seconds))) for _ in range(tasks)]
+        return [asyncio.create_task(self.scheduler.take(share, self.work(share, steps, seconds))) for _ in range(tasks)]
 
     def begin_urgent(self, share: str, *, steps: int) -> asyncio.Task[None]:
         work = self.work(share, steps, SLICE / 10)
-        return asyncio.create_task(self.turns.take(share, work, urgent=True))
+        return asyncio.create_task(self.scheduler.take(share, work, urgent=True))
 
 
 async def test_a_neighbour_waits_for_a_step_or_two_of_a_crowd_and_not_for_all_of_it() -> None:
@@ -74,7 +74,7 @@ async def test_a_namespace_that_is_alone_never_waits() -> None:
 
     await asyncio.gather(*steps.begin("only", tasks=5, steps=3))
 
-    assert steps.turns.wait_for("only") is None
+    assert steps.scheduler.wait_for("only") is None
     assert len(steps.done) == 15
 
 
@@ -96,7 +96,7 @@ async def test_results_and_errors_pass_and_a_cancelled_task_gives_up_its_place()
         raise ValueError("broken")
 
     with pytest.raises(ValueError, match="broken"):
-        await steps.turns.take("crowd", fail())
+        await steps.scheduler.take("crowd", fail())
     crowd[0].cancel()
     with pytest.raises(asyncio.CancelledError):
         await crowd[0]
@@ -115,7 +115,7 @@ async def test_work_can_catch_its_cancellation_and_finish() -> None:
             return "put away"
         return "not cancelled"
 
-    task = asyncio.create_task(turns_of(asyncio.get_running_loop()).take("a", careful()))
+    task = asyncio.create_task(scheduler_of(asyncio.get_running_loop()).take("a", careful()))
     await begun.wait()
     task.cancel()
 
@@ -125,4 +125,4 @@ async def test_work_can_catch_its_cancellation_and_finish() -> None:
 async def test_all_controllers_of_a_loop_share_its_turns() -> None:
     loop = asyncio.get_running_loop()
 
-    assert turns_of(loop) is turns_of(loop)
+    assert scheduler_of(loop) is scheduler_of(loop)

@@ -1,4 +1,4 @@
-"""The event loop's time, shared by namespaces.
+"""Share the time of the event loop among namespaces.
 
 A loop runs every task that is ready before it polls its sockets again. When a hundred reconciles of one namespace are
 ready together, each step of any other task waits for all of them. So a namespace that recently used more than its share
@@ -25,14 +25,14 @@ EXCESS: Final = 1.5
 _FORGOTTEN_AFTER: Final = 0.5
 """When this many seconds have been used in total, all usage is halved, so that old usage counts less."""
 _NOTHING: Final = 1e-4
-_NEWS: Final = 0.05
+_LATEST_WEIGHT: Final = 0.05
 """Weight of the latest step in the average."""
 
 T = TypeVar("T")
 Seconds = Callable[[], float]
 
 
-class Turns:
+class LoopScheduler:
     """Shares the time of one event loop."""
 
     def __init__(self, seconds: Seconds = time.perf_counter) -> None:
@@ -47,7 +47,7 @@ class Turns:
         self._urgent = 0
 
     async def take(self, share: Hashable, work: Coroutine[Any, Any, T], *, urgent: bool = False) -> T:
-        """Run the work, each of its steps when this share has its turn."""
+        """Run the work, each of its steps when this share has a slot."""
         self._urgent += urgent
         try:
             return await _Steps(self, share, work, urgent=urgent)
@@ -58,7 +58,7 @@ class Turns:
         """Record the duration of a step."""
         self._used[share] += seconds
         self._all += seconds
-        self._typical += (seconds - self._typical) * _NEWS
+        self._typical += (seconds - self._typical) * _LATEST_WEIGHT
         self._this_round += seconds
         if not self._round_ends:
             self._round_ends = True
@@ -71,9 +71,9 @@ class Turns:
         goes_first = urgent or not self._urgent
         if goes_first and self._used.get(share, 0.0) * len(self._used) <= EXCESS * self._all:
             return None
-        turn = asyncio.get_running_loop().create_future()
-        self._waiting[share].append(turn)
-        return turn
+        slot = asyncio.get_running_loop().create_future()
+        self._waiting[share].append(slot)
+        return slot
 
     def _next_round(self) -> None:
         self._round_ends = False
@@ -81,40 +81,42 @@ class Turns:
         if self._all > _FORGOTTEN_AFTER:
             self._forget_half()
         if self._waiting:
-            self._give_turns()
+            self._give_slots()
             self._round_ends = True
             asyncio.get_running_loop().call_soon(self._next_round)
 
-    def _give_turns(self) -> None:
+    def _give_slots(self) -> None:
         """Let one slice of steps continue; the share that used least goes first."""
         given = 0.0
         while self._waiting and given < SLICE:
             share = min(self._waiting, key=lambda each: self._used.get(each, 0.0))
             waiting = self._waiting[share]
-            turn = waiting.popleft()
+            slot = waiting.popleft()
             if not waiting:
                 del self._waiting[share]
-            if not turn.done():  # a cancelled task waits no longer
-                turn.set_result(None)
+            if not slot.done():  # a cancelled task waits no longer
+                slot.set_result(None)
                 given += self._typical
 
     def _forget_half(self) -> None:
-        kept = {share: used / 2 for share, used in self._used.items() if used > _NOTHING}
-        self._used = defaultdict(float, kept)
+        recent = {share: used / 2 for share, used in self._used.items() if used > _NOTHING}
+        self._used = defaultdict(float, recent)
         self._all = sum(self._used.values())
 
 
 class _Steps(Generic[T]):
-    """A coroutine that pauses between its steps until its share has a turn."""
+    """A coroutine that pauses between its steps until its share has a slot."""
 
-    def __init__(self, turns: Turns, share: Hashable, work: Coroutine[Any, Any, T], *, urgent: bool) -> None:
-        self._turns = turns
+    def __init__(
+        self, scheduler: LoopScheduler, share: Hashable, work: Coroutine[Any, Any, T], *, urgent: bool
+    ) -> None:
+        self._scheduler = scheduler
         self._urgent = urgent
         self._share = share
         self._work = work
 
     def __await__(self) -> Generator[Any, Any, T]:
-        turns, share, seconds, work = self._turns, self._share, self._turns.seconds, self._work
+        scheduler, share, seconds, work = self._scheduler, self._share, self._scheduler.seconds, self._work
         urgent = self._urgent
         failed: BaseException | None = None
         while True:
@@ -125,12 +127,12 @@ class _Steps(Generic[T]):
                 result: T = done.value
                 return result
             finally:
-                turns.spend(share, seconds() - begun)
+                scheduler.spend(share, seconds() - begun)
             failed = None
             try:
                 yield awaited
-                if (turn := turns.wait_for(share, urgent=urgent)) is not None:
-                    yield from turn
+                if (slot := scheduler.wait_for(share, urgent=urgent)) is not None:
+                    yield from slot
             except GeneratorExit:
                 work.close()
                 raise
@@ -138,11 +140,11 @@ class _Steps(Generic[T]):
                 failed = error
 
 
-_OF_LOOPS: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, Turns]] = WeakKeyDictionary()
+_SCHEDULERS: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, LoopScheduler]] = WeakKeyDictionary()
 
 
-def turns_of(loop: asyncio.AbstractEventLoop) -> Turns:
-    """Return the `Turns` of a loop, which all its controllers share."""
-    if (found := _OF_LOOPS.get(loop)) is None:
-        found = _OF_LOOPS[loop] = Turns()  # without a reference to the loop, which would keep it alive
+def scheduler_of(loop: asyncio.AbstractEventLoop) -> LoopScheduler:
+    """Return the `LoopScheduler` of a loop, which all its controllers share."""
+    if (found := _SCHEDULERS.get(loop)) is None:
+        found = _SCHEDULERS[loop] = LoopScheduler()  # without a reference to the loop, which would keep it alive
     return found
