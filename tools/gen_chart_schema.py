@@ -24,9 +24,9 @@ import yaml
 
 from eso_api.kinds import GENERATOR_KINDS, KINDS, provider_kinds
 from eso_api.references import GENERATORS_GROUP
-from eso_cli.providers import service_object
 from eso_operator.stores.resolved import ServiceKey
 from eso_sdk.installed import installed, load
+from eso_tools.providers import service_object
 
 PROVIDERS: Final = Path(__file__).resolve().parents[1] / "providers"
 

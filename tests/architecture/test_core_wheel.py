@@ -23,7 +23,7 @@ PROJECTS = {
     if (project := tomllib.loads(path.read_text())["project"])
 }
 PROVIDERS = {name for name in PROJECTS if name.startswith("eso-provider-")}
-NOT_OF_THE_CORE = PROVIDERS | {"eso-sdk", "eso-testkit", "eso-conformance", "eso-cli", "localkube"}
+NOT_OF_THE_CORE = PROVIDERS | {"eso-sdk", "eso-testkit", "eso-conformance", "eso-tools", "eso-cli", "localkube"}
 BACKENDS = re.compile(
     r"boto|aws|azure|msal|google-(cloud|api|auth)|hvac|onepassword|akeyless|oci\b|ibm|alibaba|yandex|kubernetes\b"
 )

@@ -15,6 +15,7 @@ PACKAGES = Path(__file__).parents[2] / "packages"
 FOLDERS = (
     PACKAGES / "eso-operator/src/eso_operator/controllers",
     PACKAGES / "eso-operator/src/eso_operator/insight",
+    PACKAGES / "eso-tools/src/eso_tools",
     PACKAGES / "eso-cli/src/eso_cli",
 )
 PROSE = ("step", "message", "detail", "words", "why", "says", "said", "told")

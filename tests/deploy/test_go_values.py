@@ -13,9 +13,9 @@ import pytest
 import yaml
 
 from eso_api.kinds import KINDS, provider_kinds
-from eso_cli.preflight.chartvalues import VALUES as REPORTED
-from eso_cli.preflight.chartvalues import Fate
 from eso_operator.process.flags import parse
+from eso_tools.preflight.chartvalues import VALUES as REPORTED
+from eso_tools.preflight.chartvalues import Fate
 from gotmpl.errors import TemplateError
 from kubebase.meta import JsonObject
 from kuberun.testing.helm import Helm, find_helm

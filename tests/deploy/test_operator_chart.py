@@ -14,7 +14,6 @@ from typing import Any, Protocol
 import pytest
 import yaml
 
-from eso_cli.providers import service_object
 from eso_cli.testing.upprocess import UpProcess
 from eso_operator.controllers.secretstore.kinds import (
     CLUSTER_PROVIDER_KIND,
@@ -29,6 +28,7 @@ from eso_operator.process.flags import parse
 from eso_operator.process.settings import DEFAULT_GATES, FeatureGate, Reconcilers, Settings
 from eso_operator.stores.resolved import ServiceKey
 from eso_sdk.installed import load
+from eso_tools.providers import service_object
 from kubebase.meta import JsonObject
 
 ROOT = Path(__file__).resolve().parents[2]

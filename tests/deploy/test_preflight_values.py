@@ -9,10 +9,10 @@ from typing import Any, Final
 import pytest
 
 from eso_api.kinds import provider_kinds
-from eso_cli.preflight import ourchart
-from eso_cli.preflight.chartvalues import VALUES
-from eso_cli.preflight.ourchart import Installation, installations
-from eso_cli.preflight.snapshot import Owner, Release, Role, Snapshot, Workload
+from eso_tools.preflight import ourchart
+from eso_tools.preflight.chartvalues import VALUES
+from eso_tools.preflight.ourchart import Installation, installations
+from eso_tools.preflight.snapshot import Owner, Release, Role, Snapshot, Workload
 from kubebase.meta import JsonObject, ObjectKey
 from kuberun.testing.helm import Helm, find_helm
 

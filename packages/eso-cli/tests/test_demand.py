@@ -10,8 +10,9 @@ import pytest
 
 from eso_api.references import CORE_GROUP
 from eso_api.secretstore import SECRET_STORE
-from eso_cli.demand import Demand, Want, offers, wanted_by
+from eso_cli.demand import Demand
 from eso_sdk.installed import installed, load
+from eso_tools.providers import Want, offers, wanted_by
 from kubebase.clock import SystemClock
 from localkube.cluster import Cluster
 from localkube.manifests import install

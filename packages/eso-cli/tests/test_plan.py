@@ -22,14 +22,13 @@ from eso_api.clustersecretstore import CLUSTER_SECRET_STORE
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
-from eso_cli.documents import InputError
 from eso_cli.main import commands
-from eso_cli.plan.command import CHANGES, FAILS, NOTHING_CHANGES, UNCHECKED, UNUSABLE, Options, code_of, planned
-from eso_cli.plan.command import run as run_plan
-from eso_cli.plan.page import lines
-from eso_cli.plan.planning import FROM_RECORDING, Plan, PushPlan, TargetPlan, Unchecked
+from eso_cli.plan import CHANGES, FAILS, NOTHING_CHANGES, UNCHECKED, UNUSABLE, Options, code_of, lines, planned
+from eso_cli.plan import run as run_plan
 from eso_cli.testing.upprocess import ESO, SECONDS, UpProcess, up_running
-from eso_operator.planning.differences import Change, KeyChange
+from eso_tools.manifests import InputError
+from eso_tools.plan.differences import Change, KeyChange
+from eso_tools.plan.plan import FROM_RECORDING, Plan, PushPlan, TargetPlan, Unchecked
 from kubebase.meta import JsonObject
 from kuberun.testing.kubectl import Kubectl
 

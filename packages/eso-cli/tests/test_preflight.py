@@ -19,12 +19,12 @@ from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.kinds import KINDS, AnyKind, provider_kinds
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
-from eso_cli.preflight.findings import Level
-from eso_cli.preflight.gathering import ROLES, Gatherer
-from eso_cli.preflight.helmcheck import helm_ownership
-from eso_cli.preflight.running import BLOCKED, READY, UNUSABLE, Options, run
-from eso_cli.preflight.snapshot import DEFINITIONS, DEPLOYMENTS, WEBHOOKS, Snapshot
+from eso_cli.preflight import BLOCKED, READY, UNUSABLE, Options, run
 from eso_operator.testing.operators import eventually, install_crds
+from eso_tools.preflight.findings import Level
+from eso_tools.preflight.gathering import ROLES, Gatherer
+from eso_tools.preflight.helmcheck import helm_ownership
+from eso_tools.preflight.snapshot import DEFINITIONS, DEPLOYMENTS, WEBHOOKS, Snapshot
 from kubebase.meta import Resource
 from kubebase.testing.servers import ApiServer, kubeconfig_text
 from kuberun import config

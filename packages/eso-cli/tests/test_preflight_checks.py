@@ -11,17 +11,17 @@ from eso_api.kinds import KINDS
 from eso_api.references import GENERATORS_GROUP
 from eso_api.stores.projectproviders import GENERATORS, STORES
 from eso_api.v2.providerclass import ProviderClass
-from eso_cli.demand import Want, offers
-from eso_cli.preflight.checks import CHECKS, judge
-from eso_cli.preflight.clustercheck import api_server, permissions
-from eso_cli.preflight.deployments import workload_of
-from eso_cli.preflight.findings import Detail, Finding, Level, Report
-from eso_cli.preflight.flagcheck import flags
-from eso_cli.preflight.helmcheck import helm_ownership, operators, selectors, webhooks
-from eso_cli.preflight.page import MAX_DETAILS, as_json, lines
-from eso_cli.preflight.providercheck import providers
-from eso_cli.preflight.reading import provider_of_class, provider_of_service, webhook_of
-from eso_cli.preflight.snapshot import (
+from eso_cli.preflight import MAX_DETAILS, as_json, lines
+from eso_sdk.installed import installed
+from eso_tools.preflight.checks import CHECKS, judge
+from eso_tools.preflight.clustercheck import api_server, permissions
+from eso_tools.preflight.deployments import workload_of
+from eso_tools.preflight.findings import Detail, Finding, Level, Report
+from eso_tools.preflight.flagcheck import flags
+from eso_tools.preflight.helmcheck import helm_ownership, operators, selectors, webhooks
+from eso_tools.preflight.providercheck import providers
+from eso_tools.preflight.reading import provider_of_class, provider_of_service, webhook_of
+from eso_tools.preflight.snapshot import (
     DEFINITIONS,
     WEBHOOKS,
     Definition,
@@ -36,7 +36,7 @@ from eso_cli.preflight.snapshot import (
     Webhook,
     Workload,
 )
-from eso_sdk.installed import installed
+from eso_tools.providers import Want, offers
 from kubebase.meta import Object, ObjectKey, ObjectMeta
 
 OWNER = Owner("external-secrets", "eso")

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from eso_cli.loglines import LogLines, Shown
-from eso_cli.plan.page import lines
-from eso_cli.plan.planning import Plan, PushPlan, TargetPlan, Unchecked
+from eso_cli.plan import lines
 from eso_cli.render import Options, run
 from eso_cli.terminal import echo, printable
-from eso_operator.planning.differences import Change, KeyChange
+from eso_tools.plan.differences import Change, KeyChange
+from eso_tools.plan.plan import Plan, PushPlan, TargetPlan, Unchecked
 from kubebase.clock import SystemClock
 
 HOSTILE = "\x1b]0;owned\x07\x9b2J\u202e\r\x1b[31m"

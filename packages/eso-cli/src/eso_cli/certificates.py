@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eso_cli.connecting import load
-from eso_cli.providers import CORE_NAMESPACE, keep_certificates
+from eso_cli.providers import keep_certificates
 from eso_cli.terminal import echo
 from eso_operator.stores.resolved import ServiceKey
+from eso_tools.providers import CORE_NAMESPACE
 from kubebase.clock import SystemClock
 from kuberun.client import Client
 from kuberun.errors import KubeError

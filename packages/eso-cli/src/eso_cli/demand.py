@@ -1,7 +1,5 @@
 """The providers that objects of the API server need, so that `eso up` starts each with the first object that needs it.
 
-    object -> wanted_by -> Want -> offers -> name of a provider
-
 Providers are imported when the first object appears that can need one. Until all providers run, each change of such an
 object is inspected once. After that, changes cost nothing.
 """
@@ -11,9 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, NamedTuple
+from typing import Final
 
-from eso_api import references
 from eso_api.clustersecretstore import CLUSTER_SECRET_STORE
 from eso_api.generators.clustergenerator import CLUSTER_GENERATOR
 from eso_api.generators.generatorstate import GENERATOR_STATE
@@ -22,13 +19,10 @@ from eso_api.secretstore import SECRET_STORE
 from eso_api.v2.clustergenerator import CLUSTER_GENERATOR_V2
 from eso_api.v2.clusterprovider import CLUSTER_PROVIDER
 from eso_api.v2.clustersecretstore import CLUSTER_SECRET_STORE_V2
-from eso_api.v2.connection import GENERATOR_CONFIG_API_VERSION, STORE_CONFIG_API_VERSION
 from eso_api.v2.generator import GENERATOR
 from eso_api.v2.provider import PROVIDER
 from eso_api.v2.secretstore import SECRET_STORE_V2
-from eso_operator.stores.loading import PLUGIN_KEY
-from eso_sdk.installed import ProviderNameError, load
-from eso_wire.values import KindRole
+from eso_tools.providers import Want, offers, wanted_by
 from kubebase.meta import JsonObject
 from localkube.cluster import Cluster
 from localkube.model import ListQuery
@@ -51,62 +45,6 @@ _USERS: Final[tuple[AnyKind, ...]] = (
 
 
 _MAX_UNSERVED: Final = 100
-
-
-class Want(NamedTuple):
-    """A kind that a provider must serve, or a key of `spec.provider` of a v1 store (then `group` is empty)."""
-
-    group: str
-    name: str
-
-
-def wanted_by(obj: JsonObject) -> Want | None:
-    """Return the kind or key that an object needs a provider for, or None if the object names none."""
-    group, kind = str(obj.get("apiVersion", "")).rpartition("/")[0], str(obj.get("kind", ""))
-    match group, kind, obj.get("spec"):
-        case (references.CORE_GROUP, "SecretStore" | "ClusterSecretStore", {"provider": dict(blocks)}):
-            config = blocks.get(PLUGIN_KEY)
-            if isinstance(config, dict):
-                return _configured(config, STORE_CONFIG_API_VERSION)
-            return Want("", next(iter(blocks))) if len(blocks) == 1 else None
-        case (references.CORE_GROUP, "Provider" | "ClusterProvider", dict(spec)):
-            return _configured(spec.get("config", spec), STORE_CONFIG_API_VERSION)
-        case (SECRET_STORE_V2.group, _, {"providerConfig": config}):
-            return _configured(config, STORE_CONFIG_API_VERSION)
-        case (GENERATOR.group, _, {"providerConfig": config}):
-            return _configured(config, GENERATOR_CONFIG_API_VERSION)
-        case (references.GENERATORS_GROUP, "ClusterGenerator", {"kind": str(embedded)}):
-            return Want(group, embedded)
-        case (references.GENERATORS_GROUP, "GeneratorState", {"resource": {"kind": str(made_by)} as generator}):
-            return None if made_by == kind else wanted_by(generator)
-        case _:
-            return Want(group, kind) if group else None
-
-
-def _configured(config: Any, api_version: str) -> Want | None:
-    """Return the kind that a connection names, by reference or inline."""
-    match config:
-        case {"providerRef": {"kind": str(kind)} as named} | {"inline": {"kind": str(kind)} as named}:
-            return Want(str(named.get("apiVersion") or api_version).rpartition("/")[0], kind)
-        case _:
-            return None
-
-
-def offers(names: Iterable[str], warn: Callable[[str], None]) -> dict[Want, str]:
-    """Map kinds and keys to providers; if two providers serve the same one, the first wins. Imports every provider."""
-    found: dict[Want, str] = {}
-    for name in names:
-        try:
-            infos = load(name).kind_infos
-        except ProviderNameError as problem:
-            warn(str(problem))
-            continue
-        for info in infos:
-            found.setdefault(Want(info.kind.group, info.kind.kind), name)
-            if info.v1_provider_key:
-                group = "" if info.role is KindRole.STORE else references.GENERATORS_GROUP
-                found.setdefault(Want(group, info.v1_provider_key), name)
-    return found
 
 
 def _ignore(_name: str, _problem: Exception) -> None:

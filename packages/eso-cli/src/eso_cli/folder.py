@@ -13,8 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from eso_cli.documents import Document, InputError, listed, path_of, read_manifests, read_places, without_manifests
-from eso_cli.fields import field_problems
+from eso_tools.manifests import (
+    Document,
+    InputError,
+    field_problems,
+    listed,
+    path_of,
+    rank,
+    read_manifests,
+    read_places,
+    without_manifests,
+)
 from kubebase.clock import Clock
 from kubebase.meta import JsonObject
 from localkube.cluster import Cluster
@@ -22,8 +31,6 @@ from localkube.manifests import ManifestError, install
 
 _POLL_SECONDS: Final = 1.0
 _LONGEST_PAUSE: Final = 30.0
-_FIRST: Final = ("Namespace", "CustomResourceDefinition")
-"""Kinds that other objects need, applied first."""
 
 Stamp = tuple[tuple[str, int, int], ...]
 
@@ -150,11 +157,6 @@ class Folder:
             self._voice.warn(f"{line}; it is tried again when a file changes")
 
 
-def missing(places: Sequence[Path]) -> Path | None:
-    """Return the first place that does not exist; None if all exist."""
-    return next((place for place in places if not place.exists()), None)
-
-
 def empty(places: Sequence[Path]) -> Path | None:
     """Return the first place without any manifest; None if each has one, or a file that cannot be read."""
     return next((place for place in places if read_places([place]) == ([], [without_manifests(place)])), None)
@@ -173,12 +175,6 @@ def _object(document: Document) -> JsonObject:
 
 def _named(document: Document) -> str:
     return f"{document.content['kind']} {document.content['metadata']['name']}"
-
-
-def rank(document: Document) -> int:
-    """Return the place of an object in the order in which objects are applied."""
-    kind = document.content.get("kind") if isinstance(document.content, dict) else None
-    return _FIRST.index(kind) if kind in _FIRST else len(_FIRST)
 
 
 def _stamp(files: Sequence[Path]) -> Stamp:

@@ -20,11 +20,8 @@ from typing import Annotated
 import typer
 
 from eso_cli.loglines import LogFormat
-from eso_cli.migrate.command import migrate
 from eso_cli.options import Context, Kubeconfig, Namespace, OutputFormat, complete_profile, complete_provider
 from eso_cli.plainvalues import PlainGroup
-from eso_cli.plancommand import plan
-from eso_cli.preflight.command import preflight
 from eso_cli.terminal import Output, echo, escaped
 
 commands = typer.Typer(
@@ -92,8 +89,8 @@ def crds(
     A cluster needs those of the core and of the providers that it uses.
     The kinds of a provider that cannot be loaded are left out; a warning names it.
     """
-    from eso_cli.crds import UnknownProviderError, printed
     from eso_sdk.installed import unloadable
+    from eso_tools.crds import UnknownProviderError, printed
 
     def warn(name: str, problem: Exception) -> None:
         echo(f"eso crds: {unloadable(name, problem)}", err=True)
@@ -310,9 +307,129 @@ def status(
     raise typer.Exit(asyncio.run(run(options)))
 
 
-commands.command(context_settings={"allow_extra_args": True})(plan)
-commands.command()(migrate)
-commands.command()(preflight)
+@commands.command(context_settings={"allow_extra_args": True})
+def plan(
+    context: typer.Context,
+    *,
+    file: Annotated[list[Path], typer.Option("--file", "-f", help="Manifests, or a folder of them. Repeatable.")],
+    namespace: Namespace = "",
+    kubeconfig: Kubeconfig = None,
+    kube_context: Context = "",
+    offline: Annotated[bool, typer.Option("--offline", help="Compare with no cluster: everything is new.")] = False,
+    record: Annotated[
+        Path | None, typer.Option(help="Write a recording without any value, for later runs with --recorded.")
+    ] = None,
+    recorded: Annotated[
+        Path | None, typer.Option(help="Plan from a recording: no cluster, no provider, no credentials.")
+    ] = None,
+    allow_token_requests: Annotated[
+        bool,
+        typer.Option(
+            "--allow-token-requests",
+            help="Request service account tokens from the cluster, for stores that log in with one.",
+        ),
+    ] = False,
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds until every object must have settled.")] = 60.0,
+    output: OutputFormat = Output.TEXT,
+) -> None:
+    """Show what manifests would change: each key of each target, as a digest. Changes nothing, prints no value.
+
+    Exits with 0 if nothing changes, with 3 if something does, with 1 if an object would fail, with 4 if one cannot be
+    checked, and with 2 if the input cannot be used. Arguments after -- are passed to the operator.
+    """
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # read when gRPC is imported; its log lines do not help users
+    from eso_cli.plan import Options, run, silence
+
+    options = Options(
+        tuple(file),
+        namespace=namespace,
+        kubeconfig=kubeconfig,
+        context=kube_context,
+        offline=offline,
+        record=record,
+        recorded=recorded,
+        allow_token_requests=allow_token_requests,
+        timeout=timeout,
+        as_json=output is Output.JSON,
+        operator_flags=tuple(context.args),
+    )
+    silence()
+    raise typer.Exit(run(options))
+
+
+@commands.command()
+def migrate(
+    *,
+    file: Annotated[
+        list[str] | None,
+        typer.Option("--file", "-f", help="Manifests, or a folder of them; - reads standard input. Repeatable."),
+    ] = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = "",
+    output: Annotated[
+        Path | None,
+        typer.Option("--output-dir", help="Folder for new and changed objects; without it they are printed as YAML."),
+    ] = None,
+    apply: Annotated[bool, typer.Option("--apply", help="Write to the cluster instead.")] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Read every value both ways first; switch only what is the same.")
+    ] = False,
+    rollback: Annotated[
+        bool, typer.Option("--rollback", help="Go back to the v1 objects; remove the v2 objects of the migration.")
+    ] = False,
+    keep_references: Annotated[
+        bool, typer.Option("--keep-references", help="Create the v2 objects only; switch no reference.")
+    ] = False,
+    regenerate: Annotated[
+        bool, typer.Option("--regenerate", help="Also switch objects whose generators then produce new values.")
+    ] = False,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that each step waits for the operator.")] = 60.0,
+) -> None:
+    """Turn v1 stores and generators into v2 ones, and let ExternalSecrets and PushSecrets name them.
+
+    Without --apply, nothing is written to the cluster. v1 objects are never changed or deleted. Exits with 0 if
+    everything is done, with 1 if something is left, and with 2 if nothing could be done.
+    """
+    from eso_cli.migrate import Options, run
+
+    options = Options(
+        files=tuple(file or ()),
+        kubeconfig=kubeconfig,
+        context=context,
+        output=output,
+        apply=apply,
+        verify=verify,
+        rollback=rollback,
+        regenerate=regenerate,
+        keep_references=keep_references,
+        timeout=timeout,
+    )
+    raise typer.Exit(asyncio.run(run(options)))
+
+
+@commands.command()
+def preflight(
+    *,
+    file: Annotated[
+        list[Path] | None,
+        typer.Option("--file", "-f", help="Manifests to judge, or a folder; a cluster only with --kubeconfig."),
+    ] = None,
+    values: Annotated[
+        Path | None, typer.Option(help="Values of the chart in Go; by default those of its Helm release.")
+    ] = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = "",
+    output: OutputFormat = Output.TEXT,
+) -> None:
+    """Report what stands between a cluster of the operator in Go and this operator. Nothing is written.
+
+    Blockers (✗) come first, then warnings (!), then facts (✓), each with what to do next. Exits with 0 if there is no
+    blocker, with 1 if there is one, and with 2 if an option, a file or the API server cannot be used.
+    """
+    from eso_cli.preflight import Options, run
+
+    as_json = output is Output.JSON
+    raise typer.Exit(asyncio.run(run(Options(kubeconfig, context, as_json, values, tuple(file or ())))))
 
 
 @provider_app.command("list")

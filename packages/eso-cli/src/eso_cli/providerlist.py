@@ -16,15 +16,15 @@ from typing import Any
 from eso_api.kinds import KINDS
 from eso_api.stores.projectproviders import REMOVED_UPSTREAM
 from eso_cli.connecting import connected
-from eso_cli.demand import offers
-from eso_cli.documents import InputError
-from eso_cli.preflight.gathering import Gatherer
-from eso_cli.preflight.providercheck import SOURCES, Need, needs_of, project_name
-from eso_cli.preflight.running import stored_in
-from eso_cli.preflight.snapshot import Snapshot
+from eso_cli.preflight import stored_in
 from eso_cli.terminal import echo, printable
 from eso_operator.insight.kinds import role_of
 from eso_sdk.installed import ProviderNameError, installed, load
+from eso_tools.manifests import InputError
+from eso_tools.preflight.gathering import Gatherer
+from eso_tools.preflight.providercheck import SOURCES, Need, needs_of, project_name
+from eso_tools.preflight.snapshot import Snapshot
+from eso_tools.providers import offers
 from kuberun.errors import KubeError
 
 ALL_INSTALLED, MISSING, UNUSABLE = 0, 1, 2

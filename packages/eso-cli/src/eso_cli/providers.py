@@ -22,18 +22,15 @@ from eso_operator.certificates.local import replace_set
 from eso_operator.certificates.secrets import CERTIFICATE, KEY, TRUST, TYPED_SECRETS, keys_of
 from eso_operator.stores.resolved import ServiceKey
 from eso_sdk.installed import ProviderNameError, installed, load
+from eso_tools.providers import CORE_NAMESPACE, service_object
 from eso_wire.tls import TlsMaterial, TlsMaterialError, client_id
-from eso_wire.values import KindInfo
 from kubebase.clock import Clock
 from kuberun.errors import ApiError
 
 if TYPE_CHECKING:
     from kuberun.client import Client
 
-CORE_NAMESPACE: Final = "external-secrets"
 CLIENT_IDENTITY: Final = client_id("cluster.local", CORE_NAMESPACE, "external-secrets")
-STARTED_HERE: Final = {"app.kubernetes.io/managed-by": "eso-up"}
-"""Labels of the Services that `eso up` creates, so that a later run can remove obsolete ones."""
 _SOON, _LATER = 0.25, 15.0
 
 
@@ -120,23 +117,6 @@ def shared_command(providers: Iterable[Supervised]) -> list[str]:
         own.append(f"--{provider.name}.ready-file={provider.ready_file}")
     common = ["--on-demand", "--allowed-client", CLIENT_IDENTITY]
     return [sys.executable, "-m", "eso_sdk.sharedmain", *names, *common, *own]
-
-
-def service_object(service: ServiceKey, port: int, infos: Iterable[KindInfo]) -> dict[str, Any]:
-    """Return the Service that makes a provider with these kinds known to the operator."""
-    kinds = tuple(infos)
-    keys = sorted({info.v1_provider_key for info in kinds if info.v1_provider_key})
-    annotations = {"external-secrets.io/provider-kinds": ",".join(str(info.kind) for info in kinds)}
-    if keys:
-        annotations["external-secrets.io/provider-v1-keys"] = ",".join(keys)
-    metadata = {
-        "name": service.name,
-        "namespace": service.namespace,
-        "labels": {"external-secrets.io/provider": "true", **STARTED_HERE},
-        "annotations": annotations,
-    }
-    ports = [{"name": "grpc", "port": port, "targetPort": port}]
-    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"ports": ports}}
 
 
 def plan(wanted: list[str], folder: Path) -> tuple[Supervised, ...]:

@@ -21,9 +21,7 @@ from eso_api.externalsecret import ExternalSecret, Target
 from eso_api.pushsecret import PushSecret
 from eso_api.references import CORE_GROUP
 from eso_api.template import Template, TemplateMetadata
-from eso_cli.documents import Document, Field, InputError, named, read_documents, read_manifests, typed
 from eso_cli.failures import failures
-from eso_cli.fields import field_problems, schema_of
 from eso_cli.printing import Clear, Masked, View, as_yaml, manifest_fields, secret_fields
 from eso_cli.standins import Kept, Values, kept, template_objects, values_of
 from eso_cli.terminal import echo
@@ -32,6 +30,17 @@ from eso_render.errors import Place, TargetError
 from eso_render.manifest import render_manifest
 from eso_render.scopes import RenderText
 from eso_render.secret import render_push, render_secret
+from eso_tools.manifests import (
+    Document,
+    Field,
+    InputError,
+    field_problems,
+    named,
+    read_documents,
+    read_manifests,
+    schema_of,
+    typed,
+)
 from kubebase.meta import ObjectMeta
 
 RENDERED, FAILED, UNUSABLE = 0, 1, 2

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from eso_api.values import SecretBytes
-from eso_cli.documents import Document, Field, typed
 from eso_render.decoding import DecodingError, decode
 from eso_render.sources import TemplateObjects
+from eso_tools.manifests import Document, Field, typed
 from kubebase.meta import ObjectMeta
 
 Values = dict[str, SecretBytes]

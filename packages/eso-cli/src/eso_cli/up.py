@@ -25,26 +25,18 @@ from typing import Final
 from eso_api.crd import crds
 from eso_api.kinds import installed_kinds
 from eso_cli.demand import Demand
-from eso_cli.documents import without_manifests
-from eso_cli.folder import Folder, Voice, empty, missing
+from eso_cli.folder import Folder, Voice, empty
 from eso_cli.loglines import LogFile, LogFormat, LogLines, Shown
 from eso_cli.progress import Progress
-from eso_cli.providers import (
-    CORE_NAMESPACE,
-    STARTED_HERE,
-    ReservedPort,
-    Supervised,
-    keep_certificates,
-    plan,
-    plan_others,
-    shared_command,
-)
+from eso_cli.providers import ReservedPort, Supervised, keep_certificates, plan, plan_others, shared_command
 from eso_cli.supervisor import Component, supervised
 from eso_operator.process.flags import parse
 from eso_operator.process.settings import SettingsError
 from eso_operator.telemetry.settings import TimeEncoding
 from eso_sdk.installed import ProviderNameError, unloadable
 from eso_sdk.tracebacks import seat
+from eso_tools.manifests import missing, without_manifests
+from eso_tools.providers import CORE_NAMESPACE, STARTED_HERE
 from kubebase.clock import Clock, SystemClock
 from kubebase.meta import JsonObject
 from kuberun import config

@@ -28,7 +28,8 @@ import sys
 class NotInstalled:
     def find_spec(self, name, path=None, target=None):
         root = name.partition(".")[0]
-        if root.startswith("eso_provider_") or root in {"eso_sdk", "eso_conformance", "eso_cli", "localkube"}:
+        others = {"eso_sdk", "eso_conformance", "eso_tools", "eso_cli", "localkube"}
+        if root.startswith("eso_provider_") or root in others:
             raise ModuleNotFoundError(f"{root} is no part of the core", name=root)
 
 sys.meta_path.insert(0, NotInstalled())

@@ -19,11 +19,12 @@ from pathlib import Path
 
 import aiohttp
 
-from eso_cli.providers import CLIENT_IDENTITY, CORE_NAMESPACE
+from eso_cli.providers import CLIENT_IDENTITY
 from eso_operator.certificates.bundle import Lifetimes
 from eso_operator.certificates.local import LocalCertificates, maintain
 from eso_operator.certificates.settings import CertificateSettings, identity_of
 from eso_operator.stores.resolved import ServiceKey
+from eso_tools.providers import CORE_NAMESPACE
 from kubebase.clock import SystemClock
 from kubebase.testing.servers import Child, free_ports
 

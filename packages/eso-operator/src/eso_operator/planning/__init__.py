@@ -1,1 +1,0 @@
-"""What an operator would change, found out without changing it: for `eso plan`."""

@@ -1,0 +1,205 @@
+"""Reads a cluster for `eso preflight`, with the rights of its user. Every list is paged and bounded.
+
+A list that the user may not read becomes a `Gap`; the others are read. Only metadata of Secrets is listed, and only of
+the records of the Helm releases that own a CRD, a Deployment or a ClusterRole of External Secrets; the newest record of
+each is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Final, TypeVar
+
+import msgspec
+
+from eso_api.kinds import KINDS, AnyKind
+from eso_api.v2.clusterproviderclass import CLUSTER_PROVIDER_CLASS
+from eso_api.v2.providerclass import PROVIDER_CLASS
+from eso_operator.insight.sights import SECRETS, SERVICES
+from eso_operator.stores.classes import PROVIDER_LABEL
+from eso_tools.preflight.deployments import workload_of
+from eso_tools.preflight.helmrecords import TYPE, RecordError, release_of
+from eso_tools.preflight.reading import (
+    definition_of,
+    owner_of_role,
+    provider_of_class,
+    provider_of_service,
+    webhook_of,
+)
+from eso_tools.preflight.snapshot import (
+    DEFINITIONS,
+    DEPLOYMENTS,
+    WEBHOOKS,
+    Definition,
+    Gap,
+    Owner,
+    Release,
+    Running,
+    Snapshot,
+    Stored,
+    Unread,
+)
+from kubebase.meta import JsonObject, Kind, Malformed, Object, Resource, metadata_of, raw
+from kuberun.client import Client
+from kuberun.errors import ApiError, Forbidden, NotFound, Unauthorized, Unreachable
+from kuberun.requests import ALL, Selection
+
+ROLES: Final = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
+"""They still name Go's release when its CRDs were replaced, which removes Helm's annotations, and its pods are gone."""
+_CHART_LABELS: Final = "app.kubernetes.io/managed-by=Helm,app.kubernetes.io/name=external-secrets"
+MAX_OBJECTS: Final = 20_000
+"""Objects of one list that are looked at."""
+_PAGE: Final = 200
+_DEFINITIONS_PAGE: Final = 20
+"""Definitions are large."""
+_MAX_RELEASES: Final = 10
+
+T = TypeVar("T")
+F = TypeVar("F")
+
+
+class Gatherer:
+    """Reads one cluster once."""
+
+    def __init__(self, client: Client, *, max_objects: int = MAX_OBJECTS) -> None:
+        self._client = client
+        self._max = max_objects
+        self._gaps: list[Gap] = []
+
+    async def gather(self, kinds: Sequence[AnyKind] = KINDS) -> Snapshot:
+        """Return everything that could be read. Raises `ApiError` if the API server cannot be reached at all.
+
+        `kinds` are those of the core and of the installed providers.
+        """
+        version = await self._client.read("/version", _Version)
+        definitions = await self._kept(raw(DEFINITIONS), definition_of, size=_DEFINITIONS_PAGE)
+        workloads = await self._kept(raw(DEPLOYMENTS), workload_of)
+        roles = await self._kept(metadata_of(ROLES), owner_of_role, Selection(label_selector=_CHART_LABELS))
+        owners = dict.fromkeys([*(each.owner for each in definitions), *(each.owner for each in workloads), *roles])
+        return Snapshot(
+            version=version.git_version,
+            definitions=tuple(definitions),
+            workloads=tuple(workloads),
+            webhooks=tuple(await self._kept(raw(WEBHOOKS), webhook_of)),
+            releases=tuple(await self._releases(list(filter(None, owners)))),
+            running=tuple(await self._running()),
+            objects=tuple(await self._objects(definitions, kinds)),
+            unknown=await self._unknown(definitions, kinds),
+            gaps=tuple(self._gaps),
+        )
+
+    async def gather_objects(self, kinds: Sequence[AnyKind]) -> Snapshot:
+        """Return the objects of these kinds alone. Raises `ApiError` if the API server cannot be reached at all."""
+        return Snapshot(objects=tuple(await self._objects((), kinds)), gaps=tuple(self._gaps))
+
+    async def _objects(self, definitions: Sequence[Definition], kinds: Sequence[AnyKind] = KINDS) -> list[Stored]:
+        known = {each.name: each.served for each in definitions} or await self._discovered(kinds)
+        found: list[Stored] = []
+        for custom in kinds:
+            served = known.get(custom.crd_name, ())
+            version = next((each for each in custom.versions if each in served), "")
+            if version:
+                documents = await self._kept(raw(custom.resource(version)), _itself)
+                found += [Stored(custom, document) for document in documents]
+        return found
+
+    async def _unknown(self, definitions: Sequence[Definition], kinds: Sequence[AnyKind]) -> dict[str, int]:
+        """Count the objects of each definition that none of these kinds has."""
+        known = {custom.crd_name for custom in kinds}
+        counts: dict[str, int] = {}
+        for each in definitions:
+            if each.name not in known and each.served:
+                plural, _, group = each.name.partition(".")
+                resource = Resource(group, each.served[0], plural, each.kind, namespaced=each.namespaced)
+                counts[each.name] = len(await self._kept(metadata_of(resource), lambda found: found.metadata.name))
+        return counts
+
+    async def _discovered(self, kinds: Sequence[AnyKind]) -> dict[str, tuple[str, ...]]:
+        """Return the versions that each group serves, for users who may not list definitions."""
+        served: dict[str, tuple[str, ...]] = {}
+        for group in dict.fromkeys(custom.group for custom in kinds):
+            try:
+                answer = await self._client.read(f"/apis/{group}", _Group)
+            except (NotFound, Forbidden):
+                continue
+            served[group] = tuple(each.version for each in answer.versions)
+        return {custom.crd_name: served.get(custom.group, ()) for custom in kinds}
+
+    async def _running(self) -> list[Running]:
+        labelled = Selection(label_selector=f"{PROVIDER_LABEL}=true")
+        found = await self._kept(metadata_of(SERVICES), provider_of_service, labelled)
+        classes: tuple[AnyKind, ...] = (PROVIDER_CLASS, CLUSTER_PROVIDER_CLASS)
+        for custom in classes:
+            found += await self._kept(custom.kind(), provider_of_class)
+        return found
+
+    async def _releases(self, owners: Sequence[Owner]) -> list[Release | Unread]:
+        read: list[Release | Unread] = [await self._release(owner) for owner in owners[:_MAX_RELEASES]]
+        return read + [Unread(owner, f"only {_MAX_RELEASES} releases were read") for owner in owners[_MAX_RELEASES:]]
+
+    async def _release(self, owner: Owner) -> Release | Unread:
+        """Read the newest record of a release: what `helm uninstall` and `helm upgrade` compare with."""
+        labels = f"owner=helm,name={owner.name}"
+        selection = Selection(owner.namespace, label_selector=labels, field_selector=f"type={TYPE}")
+        try:
+            page = await self._client.list(metadata_of(SECRETS), selection)
+            records = [each for each in page.items if isinstance(each, Object)]
+            if not records:
+                return Unread(owner, "no record of it was found in Secrets of its namespace")
+            newest = max(records, key=_revision)
+            return release_of(owner, await self._client.get(raw(SECRETS), newest.key))
+        except RecordError as problem:
+            return Unread(owner, f"its record cannot be used: {problem}")
+        except Forbidden:
+            return Unread(owner, f"you may not read Secrets of namespace {owner.namespace}")
+        except (Unreachable, Unauthorized):
+            raise
+        except ApiError as problem:
+            return Unread(owner, f"its record cannot be read: {problem.message}")
+
+    async def _kept(
+        self, kind: Kind[T], keep: Callable[[T], F | None], selection: Selection = ALL, *, size: int = _PAGE
+    ) -> list[F]:
+        """List a resource and return what `keep` returns for its objects, without None."""
+        return [kept async for item in self._each(kind, selection, size) if (kept := keep(item)) is not None]
+
+    async def _each(self, kind: Kind[T], selection: Selection, size: int) -> AsyncIterator[T]:
+        seen, what = 0, str(kind.resource)
+        try:
+            async for page in self._client.pages(kind, selection, size=size):
+                for item in page.items:
+                    if seen == self._max:
+                        self._gaps.append(Gap(what, f"only the first {self._max} were looked at", partly=True))
+                        return
+                    seen += 1
+                    if not isinstance(item, Malformed):
+                        yield item
+        except NotFound:  # of a list: the resource itself
+            return
+        except Forbidden:
+            self._gaps.append(Gap(what, "you may not list them"))
+        except (Unreachable, Unauthorized):
+            raise
+        except ApiError as problem:
+            self._gaps.append(Gap(what, f"they cannot be listed: {problem.message}"))
+
+
+class _Version(msgspec.Struct, rename="camel"):
+    git_version: str = ""
+
+
+class _GroupVersion(msgspec.Struct):
+    version: str = ""
+
+
+class _Group(msgspec.Struct):
+    versions: list[_GroupVersion] = []
+
+
+def _itself(document: JsonObject) -> JsonObject:
+    return document
+
+
+def _revision(record: Object) -> int:
+    version = record.metadata.labels.get("version", "")
+    return int(version) if version.isdecimal() else 0

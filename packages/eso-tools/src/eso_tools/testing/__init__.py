@@ -1,0 +1,1 @@
+"""For tests of migrations: objects and conversions in memory."""
