@@ -32,7 +32,7 @@ from typing import Any
 from report import Row, ratio, shown
 
 from eso_render import Renderer, RenderError
-from eso_render.quick import MeteredRenderer
+from eso_render.rendering import MeteredRenderer
 from gotmpl.run import MissingKey
 
 ROOT = Path(__file__).resolve().parent.parent

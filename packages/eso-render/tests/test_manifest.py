@@ -41,7 +41,7 @@ def literal(text: str, target: str, **more: Any) -> dict[str, Any]:
     return {"templateFrom": [{"literal": text, "target": target, **more}]}
 
 
-def kept(key: str, target: str, template_as: str = "Values") -> dict[str, Any]:
+def reader(key: str, target: str, template_as: str = "Values") -> dict[str, Any]:
     source = {"name": "shared", "items": [{"key": key, "templateAs": template_as}]}
     return {"templateFrom": [{"configMap": source, "target": target}]}
 
@@ -106,22 +106,22 @@ def test_values_without_a_template_are_added_to_what_an_existing_object_holds() 
         pytest.param(literal("a: b", "stringData"), {"spec": {}, "stringData": {"a": "b"}}, id="a path of one name"),
         pytest.param(literal("a: 1", "data"), {"spec": {}, "data": {"a": "1"}}, id="data holds text"),
         pytest.param(literal("a: b", ""), {"spec": {}, "data": {"a": "b"}}, id="an empty target means data"),
-        pytest.param(kept("user", "spec"), {"spec": {"user": "ada"}}, id="a value goes under its key in spec"),
+        pytest.param(reader("user", "spec"), {"spec": {"user": "ada"}}, id="a value goes under its key in spec"),
         pytest.param(
-            kept("user", "spec.name"), {"spec": {"name": "ada"}}, id="G14: a ConfigMap's value goes to a path"
+            reader("user", "spec.name"), {"spec": {"name": "ada"}}, id="G14: a ConfigMap's value goes to a path"
         ),
         pytest.param(
-            kept("doc", "spec.db", "KeysAndValues"),
+            reader("doc", "spec.db", "KeysAndValues"),
             {"spec": {"db": {"name": "ada", "port": 5432}}},
             id="a ConfigMap's document goes to a path",
         ),
         pytest.param(
-            kept("doc", "spec.db"),
+            reader("doc", "spec.db"),
             {"spec": {"db": {"name": "ada", "port": 5432}}},
             id="a value at a path is read as YAML",
         ),
         pytest.param(
-            kept("braces", "spec.x"), {"spec": {"x": "{{ .user }}"}}, id="what was rendered is not rendered again"
+            reader("braces", "spec.x"), {"spec": {"x": "{{ .user }}"}}, id="what was rendered is not rendered again"
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""Rendering pieces into a sheet: targets, scopes, decoding, and errors with their place."""
+"""Rendering pieces into an object: targets, scopes, decoding, and errors with their path."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from eso_api.values import SecretBytes
 from eso_render import render_text
-from eso_render.errors import Place, TargetError
+from eso_render.errors import TargetError, TemplatePath
 from eso_render.scopes import render_into
 from eso_render.sources import Piece, Scope
 
@@ -19,26 +19,26 @@ VALUES = {"user": SecretBytes(b"ada"), "secret": SecretBytes(CANARY.encode()), "
 
 
 class Page:
-    """A sheet that records writes."""
+    """An object that records writes."""
 
     def __init__(self) -> None:
         self.data: dict[str, bytes] = {}
         self.labels: dict[str, str] = {}
         self.annotations: dict[str, str] = {}
-        self.elsewhere: list[tuple[str, Any]] = []
+        self.other: list[tuple[str, Any]] = []
 
     def put_data(self, key: str, value: bytes, /) -> None:
         self.data[key] = value
 
     def put_at(self, target: str, _key: str, value: bytes, /) -> None:
-        self.elsewhere.append((target, value))
+        self.other.append((target, value))
 
     def put_document_at(self, target: str, content: Any, /) -> None:
-        self.elsewhere.append((target, content))
+        self.other.append((target, content))
 
 
 def piece(text: str, *, target: str = "Data", scope: Scope = Scope.VALUES, decoding: str = "None") -> Piece:
-    return Piece("key", text, target, scope, decoding, Place(("data", "key")))
+    return Piece("key", text, target, scope, decoding, TemplatePath(("data", "key")))
 
 
 def rendered(*pieces: Piece) -> Page:
@@ -68,7 +68,7 @@ def test_a_place_of_its_own_keeps_its_letter_case() -> None:
         piece("a: [{{ .user }}]", target="spec.userNames", scope=Scope.KEYS_AND_VALUES),
     )
 
-    assert page.elsewhere == [("spec.userName", b"ada"), ("spec.userNames", {"a": ["ada"]})]
+    assert page.other == [("spec.userName", b"ada"), ("spec.userNames", {"a": ["ada"]})]
 
 
 def test_binary_data_passes_through_unchanged() -> None:
@@ -158,7 +158,7 @@ def test_an_error_names_the_key_and_the_place_and_no_value(broken: Piece, messag
 
     assert message in str(refused.value)
     assert "key key" in str(refused.value)
-    assert refused.value.place == broken.place
+    assert refused.value.path == broken.path
     assert CANARY not in str(refused.value)
 
 

@@ -180,7 +180,7 @@ def test_a_refused_template_names_its_field(template: dict[str, Any], field: tup
     with pytest.raises(TargetError) as refused:
         secret(template)
 
-    assert refused.value.place.field == field
+    assert refused.value.path.field == field
 
 
 @pytest.mark.parametrize(

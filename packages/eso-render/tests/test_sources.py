@@ -10,9 +10,9 @@ from eso_render.errors import TargetError
 from eso_render.sources import (
     MANIFEST_ORDER,
     SECRET_ORDER,
-    Kept,
     Scope,
     TemplateObjects,
+    TemplateReader,
     pieces,
 )
 
@@ -38,7 +38,7 @@ def one(entry: TemplateFrom) -> Template:
         pytest.param(MANIFEST_ORDER, ["templateFrom[0].literal", "app.conf", "token"], id="other kinds: literal first"),
     ],
 )
-def test_all_sources_of_an_entry_are_used_in_order(order: tuple[Kept, ...], expected: list[str]) -> None:
+def test_all_sources_of_an_entry_are_used_in_order(order: tuple[TemplateReader, ...], expected: list[str]) -> None:
     found = list(pieces(one(EVERYWHERE), OBJECTS, order))
 
     assert [piece.key for piece in found] == expected
@@ -74,7 +74,7 @@ def test_a_literal_gives_keys_and_values_and_an_item_what_it_says() -> None:
 
 
 def test_every_piece_knows_where_it_stands() -> None:
-    found = {piece.key: piece.place for piece in pieces(one(EVERYWHERE), OBJECTS, SECRET_ORDER)}
+    found = {piece.key: piece.path for piece in pieces(one(EVERYWHERE), OBJECTS, SECRET_ORDER)}
 
     assert found["templateFrom[0].literal"].field == ("templateFrom", 0, "literal")
     assert found["app.conf"].field == ("templateFrom", 0, "configMap", "items", 0)

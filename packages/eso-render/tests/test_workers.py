@@ -20,7 +20,7 @@ from eso_api.externalsecret import Target
 from eso_api.template import Template
 from eso_api.values import SecretBytes
 from eso_render.errors import RenderError, TargetError
-from eso_render.passing import packed, unpacked_values
+from eso_render.jobs import packed, unpacked_values
 from eso_render.rendering import Rendering
 from eso_render.secret import Desired, render_secret
 from eso_render.workers import StoppedError, Workers, WorkerSettings
@@ -66,8 +66,8 @@ async def test_the_event_loop_goes_on_while_something_slow_is_rendered(template:
     async with heartbeat() as heart:
         try:
             await render(rendering, template)
-        except RenderError as problem:
-            assert "took longer than" in str(problem)  # noqa: PT017 - some machines are quick enough
+        except RenderError as error:
+            assert "took longer than" in str(error)  # noqa: PT017 - some machines are quick enough
 
     assert heart.worst_lag < 1.0
 
@@ -79,8 +79,8 @@ async def test_work_that_reaches_the_deadline_is_killed_and_reported() -> None:
         await render(rendering, FOREVER)
 
     assert set(children()) <= before
-    made = await render(rendering, '{{ regexReplaceAll "h.*" .short "next" }}')
-    assert made.data["key"] == SecretBytes(b"next")
+    value = await render(rendering, '{{ regexReplaceAll "h.*" .short "next" }}')
+    assert value.data["key"] == SecretBytes(b"next")
 
 
 async def test_a_worker_that_waits_for_a_processor_is_not_stopped() -> None:
@@ -100,13 +100,13 @@ async def test_one_namespace_leaves_a_worker_to_the_others() -> None:
     rendering = Rendering(Workers(WorkerSettings(processes=2, seconds=60.0)))
     greedy = [asyncio.create_task(render(rendering, FOREVER, "greedy")) for _ in range(2)]
 
-    made = await render(rendering, '{{ regexFind "h" .short }}', "neighbour")
+    value = await render(rendering, '{{ regexFind "h" .short }}', "neighbour")
 
     waiting = [task for task in greedy if not task.done()]
     for task in greedy:
         task.cancel()
     await asyncio.gather(*greedy, return_exceptions=True)
-    assert made.data["key"] == SecretBytes(b"h")
+    assert value.data["key"] == SecretBytes(b"h")
     assert waiting == greedy
 
 
@@ -157,11 +157,11 @@ async def test_the_values_of_work_are_not_kept(template: str) -> None:
             await rendering.run(partial(render_secret, target, values, owner=ObjectMeta(name="es")), "team")
         del values
 
-        kept = [each for each in gc.get_objects() if isinstance(each, SecretBytes) and len(each) == size]
+        reader = [each for each in gc.get_objects() if isinstance(each, SecretBytes) and len(each) == size]
     finally:
         gc.enable()
 
-    assert kept == []
+    assert reader == []
 
 
 async def test_a_worker_sees_nothing_of_our_environment_and_no_value_is_in_its_command(
@@ -198,7 +198,7 @@ async def test_errors_come_back_as_they_are() -> None:
     with pytest.raises(TargetError, match="map has no entry") as caught:
         await render(Rendering(Workers()), '{{ regexFind "h" .short }}{{ .nope }}')
 
-    assert caught.value.place.field == ("data", "key")
+    assert caught.value.path.field == ("data", "key")
     assert (caught.value.phase, caught.value.line) == ("execute", 1)
 
 
@@ -257,10 +257,10 @@ class Evil:
         return os.system, ("true",)
 
 
-@pytest.mark.parametrize("answer", [Evil(), subprocess.Popen, print, Path("/")])
-def test_an_answer_that_could_do_something_is_refused(answer: object) -> None:
+@pytest.mark.parametrize("result", [Evil(), subprocess.Popen, print, Path("/")])
+def test_a_result_that_could_execute_code_is_refused(result: object) -> None:
     with pytest.raises(pickle.UnpicklingError):
-        unpacked_values(pickle.dumps(answer))
+        unpacked_values(pickle.dumps(result))
 
 
 def test_secret_values_travel_and_stay_secret_values() -> None:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from eso_api.externalsecret import Target
 from eso_api.template import Template, TemplateFrom, TemplateMetadata, TemplateSource
 from eso_api.validation.externalsecret import template_problems
-from eso_render.errors import Place, TargetError
+from eso_render.errors import TargetError, TemplatePath
 from eso_render.paths import parse
 from eso_render.sources import ENGINE_VERSION
 
@@ -26,20 +26,20 @@ def failures(template: Template, target: Target | None, attempt: Callable[[Templ
 
     `attempt` renders a template, or raises. `target` is None for a push, whose template is not restricted.
     """
-    found = {error.place: error for error in _denied(target)}
+    found = {error.path: error for error in _denied(target)}
     for part in _parts(template):
         try:
             attempt(part.template)
         except TargetError as raised:
             error = part.placed(raised)
-            found.setdefault(error.place, error)
+            found.setdefault(error.path, error)
     return list(found.values())
 
 
 def _denied(target: Target | None) -> Iterator[TargetError]:
     above = ("spec", "target", "template")
     for problem in template_problems(target) if target else []:
-        yield TargetError(str(problem), Place(parse(problem.path)[len(above) :]))
+        yield TargetError(str(problem), TemplatePath(parse(problem.path)[len(above) :]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +50,10 @@ class _Part:
     item: int = 0
 
     def placed(self, error: TargetError) -> TargetError:
-        match error.place.field:
+        match error.path.field:
             case (*above, "items", 0):
-                place = error.place._replace(field=(*above, "items", self.item))
-                return TargetError(str(error), place, phase=error.phase, line=error.line, column=error.column)
+                path = error.path._replace(field=(*above, "items", self.item))
+                return TargetError(str(error), path, phase=error.phase, line=error.line, column=error.column)
             case _:
                 return error
 

@@ -26,7 +26,7 @@ from eso_cli.printing import Clear, Masked, View, as_yaml, manifest_fields, secr
 from eso_cli.standins import Kept, Values, kept, template_objects, values_of
 from eso_cli.terminal import echo
 from eso_render.engine import render_text
-from eso_render.errors import Place, TargetError
+from eso_render.errors import TargetError, TemplatePath
 from eso_render.manifest import render_manifest
 from eso_render.scopes import RenderText
 from eso_render.secret import render_push, render_secret
@@ -202,10 +202,10 @@ def _spelled_out(subject: Subject) -> set[str]:
 
 def _located(subject: Subject, error: TargetError, holders: list[Kept]) -> str:
     """Return `file:line` of the template, in the object that holds it if given, else where the manifest names it."""
-    place: Place = error.place
+    path: TemplatePath = error.path
     for holder in holders:
-        if (holder.kind, holder.name) == (place.kind, place.name) and holder.serves(subject.owner.namespace):
-            where = holder.locate(place.key, error.line)
+        if (holder.kind, holder.name) == (path.kind, path.name) and holder.serves(subject.owner.namespace):
+            where = holder.locate(path.key, error.line)
             if where is not None:
                 return where
-    return subject.document.at((*subject.template_at, *place.field), error.line)
+    return subject.document.at((*subject.template_at, *path.field), error.line)

@@ -17,7 +17,7 @@ from eso_api.externalsecret import (
     Target,
 )
 from eso_api.validation.externalsecret import template_problems
-from eso_render.errors import Place, TargetError
+from eso_render.errors import TargetError, TemplatePath
 from eso_render.paths import parse
 
 RESERVED_LABELS = frozenset(
@@ -29,11 +29,11 @@ _TARGET = "spec.target"
 
 
 def refuse_denied(target: Target) -> None:
-    """Raise for a template that names a refused Secret type, or a place where a Secret must not be written."""
+    """Raise for a template that names a refused Secret type, or a path where a Secret must not be written."""
     problems = template_problems(target, _TARGET)
     if problems:
         field = parse(problems[0].path)[len(parse(f"{_TARGET}.template")) :]
-        raise TargetError("; ".join(map(str, problems)), Place(field))
+        raise TargetError("; ".join(map(str, problems)), TemplatePath(field))
 
 
 def refuse_reserved(labels: Mapping[str, str]) -> None:
@@ -42,7 +42,7 @@ def refuse_reserved(labels: Mapping[str, str]) -> None:
         raise TargetError(
             f"the label {SECRET_TYPE_LABEL} is reserved: whoever copies a Secret must not decide that it may be sent to"
             " a webhook; create the Secret that carries it without an ExternalSecret",
-            Place(("metadata", "labels")),
+            TemplatePath(("metadata", "labels")),
         )
 
 
@@ -52,7 +52,7 @@ def refuse_token(type_: object, annotations: Mapping[str, str]) -> None:
     This is the final check before the write, whatever the template looked like.
     """
     if type_ == BOOTSTRAP_TOKEN or (type_ == SERVICE_ACCOUNT_TOKEN and SERVICE_ACCOUNT_NAME in annotations):
-        raise TargetError(f"a Secret of type {type_} may not be written by a template", Place(("type",)))
+        raise TargetError(f"a Secret of type {type_} may not be written by a template", TemplatePath(("type",)))
 
 
 def user_labels(labels: Mapping[str, str]) -> dict[str, str]:

@@ -40,7 +40,7 @@ class Renderer:
         try:
             return to_bytes(self._engine.render(template, _text_map(values), name=name, left=left, right=right))
         except TemplateError as exc:
-            raise _told(exc, name) from None
+            raise _render_error(exc, name) from None
 
     def render_groups(self, template: str, groups: Mapping[str, Mapping[str, bytes]], *, name: str = "tpl") -> bytes:
         """Render a template with several named sets of values: `{{ .group.key }}`."""
@@ -48,15 +48,15 @@ class Renderer:
         try:
             return to_bytes(self._engine.render(template, data, name=name))
         except TemplateError as exc:
-            raise _told(exc, name) from None
+            raise _render_error(exc, name) from None
 
 
-def _told(problem: TemplateError, name: str) -> RenderError:
+def _render_error(problem: TemplateError, name: str) -> RenderError:
     phase = "parse" if isinstance(problem, ParseError) else "execute"
     message = f"unable to {phase} template at key {name}: {problem}"
-    told = RenderError(message, phase=phase, line=problem.line, column=problem.column, hint=problem.hint)
-    told.is_bound = isinstance(problem, LimitError)
-    return told
+    error = RenderError(message, phase=phase, line=problem.line, column=problem.column, hint=problem.hint)
+    error.is_bound = isinstance(problem, LimitError)
+    return error
 
 
 def _text_map(values: Mapping[str, bytes]) -> StrMap:

@@ -1,7 +1,7 @@
 """The errors of rendering.
 
 RenderError      a template did not parse, did not execute, or exceeded a limit; str() is the message for users
-└── TargetError  the template of an object cannot produce that object; `place` says which part is wrong
+└── TargetError  the template of an object cannot produce that object; `path` says which part is wrong
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class RenderError(Exception):
         self.column = column
 
 
-class Place(NamedTuple):
+class TemplatePath(NamedTuple):
     """The location of a template: the field below `template`, and the object that contains it if it is another one."""
 
     field: tuple[str | int, ...]
@@ -36,6 +36,8 @@ class Place(NamedTuple):
 
 
 class TargetError(RenderError):
-    def __init__(self, message: str, place: Place, *, phase: str = "execute", line: int = 0, column: int = 0) -> None:
+    def __init__(
+        self, message: str, path: TemplatePath, *, phase: str = "execute", line: int = 0, column: int = 0
+    ) -> None:
         super().__init__(message, phase=phase, line=line, column=column)
-        self.place = place
+        self.path = path

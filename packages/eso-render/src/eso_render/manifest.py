@@ -18,8 +18,8 @@ from eso_api.validation.externalsecret import writes_secret
 from eso_render import paths
 from eso_render.denied import refuse_denied, refuse_reserved, refuse_token, user_annotations, user_labels
 from eso_render.engine import render_text
-from eso_render.errors import Place, TargetError
-from eso_render.scopes import RenderText, SheetError, as_text, render_into
+from eso_render.errors import TargetError, TemplatePath
+from eso_render.scopes import RenderedObjectError, RenderText, as_text, render_into
 from eso_render.secret import NO_OBJECTS, Values
 from eso_render.sources import MANIFEST_ORDER, TemplateObjects, pieces
 from eso_render.yamldata import YamlError, document
@@ -55,20 +55,20 @@ def render_manifest(
     """
     manifest = target.manifest
     if manifest is None:
-        raise TargetError("spec.target.manifest must name an apiVersion and a kind", Place(()))
+        raise TargetError("spec.target.manifest must name an apiVersion and a kind", TemplatePath(()))
     refuse_denied(target)
     identity = _identity(manifest, target, owner)
-    sheet = _ManifestSheet(_base(existing, identity))
+    rendered_object = _RenderedManifest(_base(existing, identity))
     try:
         if target.template is None:
-            sheet.copy(values, owner)
+            rendered_object.copy(values, owner)
         else:
-            render_into(sheet, pieces(target.template, objects, MANIFEST_ORDER), values=values, render=render)
+            render_into(rendered_object, pieces(target.template, objects, MANIFEST_ORDER), values=values, render=render)
         if writes_secret(target) and (target.template is not None or existing is not None):
-            refuse_reserved(sheet.labels)
-        desired = sheet.desired(identity)
-    except (paths.PathError, SheetError) as error:
-        raise TargetError(str(error), Place(())) from None
+            refuse_reserved(rendered_object.labels)
+        desired = rendered_object.desired(identity)
+    except (paths.PathError, RenderedObjectError) as error:
+        raise TargetError(str(error), TemplatePath(())) from None
     if writes_secret(target):
         refuse_token(desired.content.get("type"), desired.content["metadata"].get("annotations", {}))
     return desired
@@ -99,7 +99,7 @@ def _base(existing: Mapping[str, Any] | None, identity: _Identity) -> Json:
     }
 
 
-class _ManifestSheet:
+class _RenderedManifest:
     """The object being rendered. A template may have replaced any part of it, so parts are always looked up again."""
 
     def __init__(self, content: Json) -> None:
@@ -149,7 +149,7 @@ class _ManifestSheet:
         metadata, content = self._map(("metadata",)), self.content
         found = (content.get("apiVersion"), content.get("kind"), metadata.get("name"), metadata.get("namespace", ""))
         if found != (identity.api_version, identity.kind, identity.name, identity.namespace):
-            raise SheetError("a template may not change the apiVersion, kind, name or namespace of the object")
+            raise RenderedObjectError("a template may not change the apiVersion, kind, name or namespace of the object")
         for name, entries in (
             ("labels", user_labels(self.labels)),
             ("annotations", user_annotations(self.annotations)),
@@ -167,5 +167,5 @@ class _ManifestSheet:
             found = {}
             paths.put(self.content, path, found)
         if not isinstance(found, dict):
-            raise SheetError(f"{paths.text_of(path)} is not a map")
+            raise RenderedObjectError(f"{paths.text_of(path)} is not a map")
         return found

@@ -46,16 +46,16 @@ def get(root: dict[str, Any], path: Path) -> Any:
 
 def put(root: dict[str, Any], path: Path, value: Any) -> None:
     """Set the value at the path, replacing any value there."""
-    *way, last = path
-    _assign(_walk(root, way, path), last, value, path)
+    *parents, last = path
+    _assign(_walk(root, parents, path), last, value, path)
 
 
 def merge(root: dict[str, Any], path: Path, value: Any) -> None:
     """Add the entries of a map to the map at the path. Other values, and values at the top level, are replaced."""
-    *way, last = path
-    holder = _walk(root, way, path)
+    *parents, last = path
+    holder = _walk(root, parents, path)
     existing = _entry(holder, last, path)
-    if way and isinstance(existing, dict) and isinstance(value, dict):
+    if parents and isinstance(existing, dict) and isinstance(value, dict):
         existing.update(value)
     else:
         _assign(holder, last, value, path)
@@ -79,10 +79,10 @@ def _index(digits: str, text: str) -> int:
     return int(digits)
 
 
-def _walk(root: dict[str, Any], way: list[str | int], path: Path) -> Any:
+def _walk(root: dict[str, Any], parents: list[str | int], path: Path) -> Any:
     """Return the map or list that holds the last step; missing ones on the way are created as the next step needs."""
     holder: Any = root
-    for position, step in enumerate(way):
+    for position, step in enumerate(parents):
         below = _entry(holder, step, path)
         if below is None:
             below = {} if isinstance(path[position + 1], str) else []

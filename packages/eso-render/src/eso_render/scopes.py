@@ -1,7 +1,7 @@
-"""Render templates and write their results to the places they name.
+"""Render templates and write their results to the fields they name.
 
 All kinds of objects use this path: `render_into` renders the templates in order with `render_text` and writes into a
-`Sheet`. The sheet of a Secret holds bytes and three maps; that of any other kind is a JSON object.
+`RenderedObject`. That of a Secret holds bytes and three maps; that of any other kind is a JSON object.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class RenderText(Protocol):
     def __call__(self, template: str, values: Mapping[str, bytes], *, name: str) -> bytes: ...
 
 
-class Sheet(Protocol):
+class RenderedObject(Protocol):
     """The object being rendered."""
 
     @property
@@ -36,44 +36,42 @@ class Sheet(Protocol):
     def put_data(self, key: str, value: bytes, /) -> None: ...
 
     def put_at(self, target: str, key: str, value: bytes, /) -> None:
-        """Write one value to a place other than data, labels and annotations."""
+        """Write one value to a field other than data, labels and annotations."""
 
     def put_document_at(self, target: str, content: Any, /) -> None:
-        """Write a whole document to such a place."""
+        """Write a whole document to such a field."""
 
 
-_MADE_KEY: Final = "(made by the template)"
+_GENERATED_KEY: Final = "(made by the template)"
 """Stands in messages for a key that is not in the template's own text, because it may be made from a value."""
 
 
-_PLACES_OF_TEXT: Final = frozenset({"", "data", "labels", "annotations", "spec"})
+_TEXT_FIELDS: Final = frozenset({"", "data", "labels", "annotations", "spec"})
 """Targets that take a value as text; all others parse it as YAML."""
 
 
-class SheetError(ValueError):
-    """The object cannot hold that. The message names keys and places, never a value."""
+class RenderedObjectError(ValueError):
+    """The object cannot hold that. The message names keys and fields, never a value."""
 
 
 def render_into(
-    sheet: Sheet, pieces: Iterable[Piece], *, values: Mapping[str, SecretBytes], render: RenderText
+    rendered_object: RenderedObject, pieces: Iterable[Piece], *, values: Mapping[str, SecretBytes], render: RenderText
 ) -> None:
-    """Render all templates in order. The first error ends it; the sheet is then unusable."""
+    """Render all templates in order. The first error ends it; the object is then unusable."""
     revealed = {key: value.reveal() for key, value in values.items()}
     for piece in pieces:
         try:
             rendered = render(piece.text, revealed, name=piece.key)
-            if piece.scope is Scope.KEYS_AND_VALUES or piece.target.lower() not in _PLACES_OF_TEXT:
+            if piece.scope is Scope.KEYS_AND_VALUES or piece.target.lower() not in _TEXT_FIELDS:
                 allow(render, YAML_NANOS * len(rendered))
-            _put(sheet, piece, rendered)
+            _put(rendered_object, piece, rendered)
         except RenderError as error:
-            raise TargetError(
-                str(error), piece.place, phase=error.phase, line=error.line, column=error.column
-            ) from None
+            raise TargetError(str(error), piece.path, phase=error.phase, line=error.line, column=error.column) from None
         except YamlError as error:
             message = f"template at key {piece.key}: the rendered text cannot be used as YAML: {error}"
-            raise TargetError(message, piece.place) from None
-        except (DecodingError, PathError, SheetError) as error:
-            raise TargetError(f"template at key {piece.key}: {error}", piece.place) from None
+            raise TargetError(message, piece.path) from None
+        except (DecodingError, PathError, RenderedObjectError) as error:
+            raise TargetError(f"template at key {piece.key}: {error}", piece.path) from None
 
 
 def as_text(value: bytes, what: str) -> str:
@@ -81,43 +79,43 @@ def as_text(value: bytes, what: str) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError:
-        raise SheetError(f"{what} would not be UTF-8 text; encode it, for example with b64enc") from None
+        raise RenderedObjectError(f"{what} would not be UTF-8 text; encode it, for example with b64enc") from None
 
 
-def _put(sheet: Sheet, piece: Piece, rendered: bytes) -> None:
+def _put(rendered_object: RenderedObject, piece: Piece, rendered: bytes) -> None:
     match piece.scope:
         case Scope.VALUES:
-            _put_value(sheet, piece.target, piece.key, decode(piece.decoding, rendered))
+            _put_value(rendered_object, piece.target, piece.key, decode(piece.decoding, rendered))
         case Scope.KEYS_AND_VALUES:
-            _put_document(sheet, piece, rendered)
+            _put_document(rendered_object, piece, rendered)
         case _:
             assert_never(piece.scope)
 
 
-def _put_value(sheet: Sheet, target: str, key: str, value: bytes) -> None:
+def _put_value(rendered_object: RenderedObject, target: str, key: str, value: bytes) -> None:
     match target.lower():
         case "" | "data":
-            sheet.put_data(key, value)
+            rendered_object.put_data(key, value)
         case "labels":
-            sheet.labels[key] = as_text(value, f"label {key}")
+            rendered_object.labels[key] = as_text(value, f"label {key}")
         case "annotations":
-            sheet.annotations[key] = as_text(value, f"annotation {key}")
+            rendered_object.annotations[key] = as_text(value, f"annotation {key}")
         case _:
-            sheet.put_at(target, key, value)
+            rendered_object.put_at(target, key, value)
 
 
-def _put_document(sheet: Sheet, piece: Piece, rendered: bytes) -> None:
+def _put_document(rendered_object: RenderedObject, piece: Piece, rendered: bytes) -> None:
     if piece.target.lower() not in {"", "data", "labels", "annotations"}:
-        sheet.put_document_at(piece.target, document(rendered))
+        rendered_object.put_document_at(piece.target, document(rendered))
         return
     for key, value in flat_map(rendered).items():
-        shown = key if key in piece.text else _MADE_KEY
+        shown = key if key in piece.text else _GENERATED_KEY
         try:
-            _put_value(sheet, piece.target, key, decode(piece.decoding, _single(value, shown).encode()))
+            _put_value(rendered_object, piece.target, key, decode(piece.decoding, _single(value, shown).encode()))
         except DecodingError as error:
             raise DecodingError(f"key {shown}: {error}") from None
-        except SheetError as error:
-            raise SheetError(str(error).replace(key, shown)) from None
+        except RenderedObjectError as error:
+            raise RenderedObjectError(str(error).replace(key, shown)) from None
 
 
 def _single(value: str | None, shown: str) -> str:

@@ -15,7 +15,7 @@ from eso_api.template import Template, TemplateMetadata
 from eso_api.values import SecretBytes
 from eso_render.denied import refuse_denied, refuse_reserved, refuse_token, user_annotations, user_labels
 from eso_render.engine import render_text
-from eso_render.scopes import RenderText, SheetError, render_into
+from eso_render.scopes import RenderedObjectError, RenderText, render_into
 from eso_render.sources import SECRET_ORDER, TemplateObjects, pieces
 from kubebase.meta import ObjectMeta
 
@@ -55,11 +55,11 @@ def render_secret(
             immutable=target.immutable,
         )
     refuse_denied(target)
-    sheet = _SecretSheet(dict(values) if _keeps_values(template) else {})
-    render_into(sheet, pieces(template, objects, SECRET_ORDER), values=values, render=render)
-    refuse_reserved(sheet.labels)
+    rendered_object = _RenderedSecret(dict(values) if _includes_values(template) else {})
+    render_into(rendered_object, pieces(template, objects, SECRET_ORDER), values=values, render=render)
+    refuse_reserved(rendered_object.labels)
     metadata = template.metadata or TemplateMetadata()
-    desired = sheet.desired(template, finalizers=tuple(metadata.finalizers), immutable=target.immutable)
+    desired = rendered_object.desired(template, finalizers=tuple(metadata.finalizers), immutable=target.immutable)
     refuse_token(desired.type, desired.annotations)
     return desired
 
@@ -68,9 +68,9 @@ def render_push(
     template: Template, values: Values, *, objects: TemplateObjects = NO_OBJECTS, render: RenderText = render_text
 ) -> Desired:
     """Render what a PushSecret pushes: the values, overridden by the results of its template."""
-    sheet = _SecretSheet(dict(values))
-    render_into(sheet, pieces(template, objects, SECRET_ORDER), values=values, render=render)
-    return sheet.desired(template)
+    rendered_object = _RenderedSecret(dict(values))
+    render_into(rendered_object, pieces(template, objects, SECRET_ORDER), values=values, render=render)
+    return rendered_object.desired(template)
 
 
 def render_pushes(
@@ -80,12 +80,12 @@ def render_pushes(
     return tuple(render_push(template, values, objects=objects, render=render) for values in sources)
 
 
-def _keeps_values(template: Template) -> bool:
+def _includes_values(template: Template) -> bool:
     """Return whether the values themselves go into the Secret: without templates for data, or with the policy Merge."""
     return template.merge_policy == "Merge" or not (template.data or template.template_from)
 
 
-class _SecretSheet:
+class _RenderedSecret:
     """The Secret being rendered."""
 
     def __init__(self, data: dict[str, SecretBytes]) -> None:
@@ -112,5 +112,5 @@ class _SecretSheet:
             immutable=immutable,
         )
 
-    def _refused(self, target: str) -> SheetError:
-        return SheetError(f'a Secret has no target "{target}"; use Data, Annotations or Labels')
+    def _refused(self, target: str) -> RenderedObjectError:
+        return RenderedObjectError(f'a Secret has no target "{target}"; use Data, Annotations or Labels')

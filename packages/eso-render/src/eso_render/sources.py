@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from eso_api.template import Template, TemplateFrom, TemplateItem, TemplateSource
 from eso_api.values import SecretBytes
-from eso_render.errors import Place, TargetError
+from eso_render.errors import TargetError, TemplatePath
 from gotmpl.values import to_text
 from kubebase.hints import with_hint
 
@@ -38,7 +38,7 @@ class Piece:
     target: str
     scope: Scope
     decoding: str
-    place: Place
+    path: TemplatePath
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +49,18 @@ class TemplateObjects:
     secrets: Mapping[str, Mapping[str, SecretBytes]] = field(default_factory=dict, repr=False)
 
 
-Kept = Callable[[TemplateFrom, int, TemplateObjects], Iterator[Piece]]
+TemplateReader = Callable[[TemplateFrom, int, TemplateObjects], Iterator[Piece]]
 """Yields the templates of one kind of source in one entry of templateFrom."""
 
 
-def pieces(template: Template, objects: TemplateObjects, order: tuple[Kept, ...]) -> Iterator[Piece]:
+def pieces(template: Template, objects: TemplateObjects, order: tuple[TemplateReader, ...]) -> Iterator[Piece]:
     """Yield every template of the object. Later ones win: templateFrom, then data, then labels, then annotations."""
     if template.engine_version != ENGINE_VERSION:
         message = f"unsupported template engine version {template.engine_version}; use {ENGINE_VERSION}"
-        raise TargetError(message, Place(("engineVersion",)))
+        raise TargetError(message, TemplatePath(("engineVersion",)))
     for index, entry in enumerate(template.template_from):
-        for kept in order:
-            yield from kept(entry, index, objects)
+        for reader in order:
+            yield from reader(entry, index, objects)
     yield from _values(template.data, "Data", ("data",))
     if template.metadata:
         yield from _values(template.metadata.labels, "Labels", ("metadata", "labels"))
@@ -70,18 +70,18 @@ def pieces(template: Template, objects: TemplateObjects, order: tuple[Kept, ...]
 def in_config_map(entry: TemplateFrom, index: int, objects: TemplateObjects) -> Iterator[Piece]:
     """Yield the templates in the `data` of a ConfigMap; `binaryData` is ignored."""
     if source := entry.config_map:
-        place = Place(("templateFrom", index, "configMap"), "ConfigMap", source.name)
-        held = _found(objects.config_maps, place)
-        yield from _items(entry, source, held, place)
+        path = TemplatePath(("templateFrom", index, "configMap"), "ConfigMap", source.name)
+        held = _found(objects.config_maps, path)
+        yield from _items(entry, source, held, path)
 
 
 def in_secret(entry: TemplateFrom, index: int, objects: TemplateObjects) -> Iterator[Piece]:
     """Yield the templates in a Secret."""
     if source := entry.secret:
-        place = Place(("templateFrom", index, "secret"), "Secret", source.name)
-        held = _found(objects.secrets, place)
+        path = TemplatePath(("templateFrom", index, "secret"), "Secret", source.name)
+        held = _found(objects.secrets, path)
         wanted = {item.key for item in source.items} & held.keys()
-        yield from _items(entry, source, {key: to_text(held[key].reveal()) for key in wanted}, place)
+        yield from _items(entry, source, {key: to_text(held[key].reveal()) for key in wanted}, path)
 
 
 def in_literal(entry: TemplateFrom, index: int, _objects: TemplateObjects) -> Iterator[Piece]:
@@ -89,39 +89,39 @@ def in_literal(entry: TemplateFrom, index: int, _objects: TemplateObjects) -> It
     if entry.literal is not None:
         # The Go operator uses the whole text as the name of such a template, which makes messages unreadable.
         name = f"templateFrom[{index}].literal"
-        place = Place(("templateFrom", index, "literal"))
+        path = TemplatePath(("templateFrom", index, "literal"))
         decoding = entry.values_decoding_strategy
-        yield Piece(name, entry.literal, entry.target, Scope.KEYS_AND_VALUES, decoding, place)
+        yield Piece(name, entry.literal, entry.target, Scope.KEYS_AND_VALUES, decoding, path)
 
 
-SECRET_ORDER: tuple[Kept, ...] = (in_config_map, in_secret, in_literal)
-MANIFEST_ORDER: tuple[Kept, ...] = (in_literal, in_config_map, in_secret)
+SECRET_ORDER: tuple[TemplateReader, ...] = (in_config_map, in_secret, in_literal)
+MANIFEST_ORDER: tuple[TemplateReader, ...] = (in_literal, in_config_map, in_secret)
 """The two orders differ only for an entry with several sources, of which the last one wins."""
 
 
 def _values(templates: Mapping[str, str], target: str, field_path: tuple[str, ...]) -> Iterator[Piece]:
     for key in sorted(templates):
-        yield Piece(key, templates[key], target, Scope.VALUES, "None", Place((*field_path, key)))
+        yield Piece(key, templates[key], target, Scope.VALUES, "None", TemplatePath((*field_path, key)))
 
 
-def _found(objects: Mapping[str, Held], place: Place) -> Held:
-    if place.name not in objects:
-        raise TargetError(f"{place.kind} {place.name}, which holds templates, was not found", place)
-    return objects[place.name]
+def _found(objects: Mapping[str, Held], path: TemplatePath) -> Held:
+    if path.name not in objects:
+        raise TargetError(f"{path.kind} {path.name}, which holds templates, was not found", path)
+    return objects[path.name]
 
 
-def _items(entry: TemplateFrom, source: TemplateSource, held: Mapping[str, str], place: Place) -> Iterator[Piece]:
+def _items(entry: TemplateFrom, source: TemplateSource, held: Mapping[str, str], path: TemplatePath) -> Iterator[Piece]:
     for index, item in enumerate(source.items):
-        where = place._replace(field=(*place.field, "items", index), key=item.key)
+        where = path._replace(field=(*path.field, "items", index), key=item.key)
         if item.key not in held:
-            problem = f"{place.kind} {place.name} has no key {item.key}, which should hold a template"
+            problem = f"{path.kind} {path.name} has no key {item.key}, which should hold a template"
             raise TargetError(with_hint(problem, item.key, held), where)
         yield Piece(item.key, held[item.key], entry.target, _scope(item, where), entry.values_decoding_strategy, where)
 
 
-def _scope(item: TemplateItem, place: Place) -> Scope:
+def _scope(item: TemplateItem, path: TemplatePath) -> Scope:
     try:
         return Scope(item.template_as)
     except ValueError:
         message = f"templateAs {item.template_as} is unknown; use Values or KeysAndValues"
-        raise TargetError(message, place) from None
+        raise TargetError(message, path) from None

@@ -1,6 +1,6 @@
 """A few worker processes for slow rendering, shared by all namespaces.
 
-    run -> a turn, round robin over the waiting namespaces -> a process -> its answer, or its end at the limit
+    run -> a slot, round robin over the waiting namespaces -> a process -> its result, or its end at the limit
 
 No namespace can occupy all workers: one always remains for the others. Processes start on demand, end after an idle
 time, and end with this process. A worker that was interrupted, at the limit or because its caller was cancelled, is
@@ -19,15 +19,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from eso_render.errors import RenderError
-from eso_render.jobs import Answer, Job, clock_limit
-from eso_render.passing import packed, unpacked_values
+from eso_render.jobs import Job, JobResult, clock_limit, packed, unpacked_values
 from kubebase.fairness import FairSlots
 from kubebase.workerprocess import NotStartedError, Worker
 
 _MODULE: Final = "eso_render.workerprocess"
 _START_SECONDS: Final = 30.0
 _IDLE_SECONDS: Final = 120.0
-_ANSWER_BYTES: Final = 64 * 2**20
+_RESULT_BYTES: Final = 64 * 2**20
 _ADVICE: Final = "let templates and patterns do less, or use smaller values"
 
 
@@ -59,10 +58,10 @@ class Workers:
         *,
         waiting: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
     ) -> None:
-        """Create the pool. `waiting` is entered while waiting for an answer."""
+        """Create the pool. `waiting` is entered while waiting for a result."""
         self._settings = settings
         self._waiting = waiting
-        self._turns = FairSlots(settings.processes, greed=1)
+        self._slots = FairSlots(settings.processes, greed=1)
         self._idle: list[Worker] = []
 
     @property
@@ -70,23 +69,23 @@ class Workers:
         return self._settings.seconds
 
     async def run(self, job: Job, share: str) -> Any:
-        """Return the result of the job, or raise its error. `share` is the namespace whose turn it takes."""
+        """Return the result of the job, or raise its error. `share` is the namespace whose slot it takes."""
         message = packed(job)
-        async with self._waiting(), self._turns.turn(share):
-            answer = await self._answered(message)
-        if answer.problem is None:
-            return answer.made
-        problems = [answer.problem]
-        del answer  # a variable with the raised exception would be a cycle that keeps all values in memory
+        async with self._waiting(), self._slots.turn(share):
+            result = await self._run_in_worker(message)
+        if result.error is None:
+            return result.value
+        problems = [result.error]
+        del result  # a variable with the raised exception would be a cycle that keeps all values in memory
         raise problems.pop()
 
-    async def _answered(self, message: bytes) -> Answer:
-        worker = self._idle.pop() if self._idle else await self._started()
+    async def _run_in_worker(self, message: bytes) -> JobResult:
+        worker = self._idle.pop() if self._idle else await self._start_worker()
         worker.stay()
         try:
             async with asyncio.timeout(clock_limit(self._settings.seconds)):
                 raw = await worker.exchange(message)
-            answer = unpacked_values(raw)
+            result = unpacked_values(raw)
         except TimeoutError:
             worker.end()
             raise self._too_slow(clock_limit(self._settings.seconds)) from None
@@ -101,16 +100,16 @@ class Workers:
             raise
         self._idle.append(worker)
         worker.leave_after(_IDLE_SECONDS, self._idle)
-        return answer if isinstance(answer, Answer) else Answer()
+        return result if isinstance(result, JobResult) else JobResult()
 
     @staticmethod
     def _too_slow(seconds: float) -> StoppedError:
         return StoppedError(f"rendering took longer than {seconds:g} seconds and was stopped: {_ADVICE}")
 
-    async def _started(self) -> Worker:
+    async def _start_worker(self) -> Worker:
         try:
             return await Worker.started(
-                _MODULE, [str(self._settings.memory)], answer_bytes=_ANSWER_BYTES, within=_START_SECONDS
+                _MODULE, [str(self._settings.memory)], answer_bytes=_RESULT_BYTES, within=_START_SECONDS
             )
-        except NotStartedError as problem:
-            raise StoppedError(f"no process for templates can be started: {problem}") from None
+        except NotStartedError as error:
+            raise StoppedError(f"no process for templates can be started: {error}") from None

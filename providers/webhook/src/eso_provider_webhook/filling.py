@@ -11,7 +11,7 @@ from typing import Final
 
 from eso_provider_webhook import jsonanswer
 from eso_render.errors import RenderError
-from eso_render.jobs import Renders
+from eso_render.jobs import TextRenderer
 from eso_render.metering import TooSlowError, allow
 from eso_sdk.errors import invalid_config
 
@@ -30,7 +30,7 @@ class Piece:
     groups: Secrets = field(repr=False)
 
 
-def fill(pieces: Mapping[str, Piece], *, render: Renders) -> dict[str, bytes]:
+def fill(pieces: Mapping[str, Piece], *, render: TextRenderer) -> dict[str, bytes]:
     """Fill in templates, by their fields in the configuration.
 
     The first error is raised, with the name of its field.
@@ -46,13 +46,13 @@ def fill(pieces: Mapping[str, Piece], *, render: Renders) -> dict[str, bytes]:
     return filled
 
 
-def single(answer: bytes, path: str, *, render: Renders) -> bytes:
+def single(answer: bytes, path: str, *, render: TextRenderer) -> bytes:
     """Call `jsonanswer.single` with the path as text."""
     allow(render, _nanos(answer, path))
     return jsonanswer.single(answer, jsonanswer.path_of(path))
 
 
-def members(answer: bytes, path: str, *, render: Renders) -> dict[str, bytes]:
+def members(answer: bytes, path: str, *, render: TextRenderer) -> dict[str, bytes]:
     """Call `jsonanswer.members` with the path as text."""
     allow(render, _nanos(answer, path))
     return jsonanswer.members(answer, jsonanswer.path_of(path))

@@ -47,7 +47,7 @@ from eso_operator.targets.ownership import owners_after, ownership_refusal
 from eso_operator.targets.plan import KEEPS_FOREIGN
 from eso_operator.targets.shares import Shares
 from eso_operator.targets.target import Absent, Applied, Done, Look, Present, UnknownKindError
-from eso_render.errors import Place, TargetError
+from eso_render.errors import TargetError, TemplatePath
 from eso_render.manifest import render_manifest
 from eso_render.rendering import Rendering
 from eso_render.secret import Values
@@ -159,7 +159,7 @@ class ManifestTarget:
         if written.get("spec") is None and written.get("data") is None:
             if isinstance(change, Create):
                 await self._withdraw(kind, meta_of(written))
-            raise TargetError(_keeps_nothing(kind.resource), Place(()))
+            raise TargetError(_keeps_nothing(kind.resource), TemplatePath(()))
         self._seen.keep(es, meta_of(written), wanted=change.wanted, valid=True)
         self._shares.keep(es, written)
         return Applied(Done.CREATED if isinstance(change, Create) else Done.UPDATED, target_name(es))

@@ -14,15 +14,15 @@ from eso_render import RenderError, render_text
 from eso_render.clock import busy_seconds, wall_nanos
 from eso_render.functions import functions
 from eso_render.metering import QUICK_SECONDS, TooSlowError, pattern_nanos
-from eso_render.quick import RATES, MeteredRenderer
+from eso_render.rendering import RATES, MeteredRenderer
 from gotmpl.run import MissingKey
 from gotmpl.sprig.regexes import compiled, replace_all
 
-PACKAGES = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 LINES = [
     line
-    for package in ("gotmpl", "eso-render")
-    for line in (PACKAGES / package / "tests/vectors/templates.jsonl").read_text(encoding="utf-8").strip().split("\n")
+    for package in ("libs/gotmpl", "packages/eso-render")
+    for line in (ROOT / package / "tests/vectors/templates.jsonl").read_text(encoding="utf-8").strip().split("\n")
 ]
 
 
