@@ -20,9 +20,9 @@ from report import Row, shown
 from stage import ES, NAMESPACES, SECRETS, STORES_OF_NAMESPACE, is_ready, parallel, until
 
 from eso_cli.testing.upprocess import UpProcess, up_running
-from eso_provider_aws.testing.aside import environment_of, moto_aside
 from eso_provider_aws.testing.front import Front
 from eso_provider_aws.testing.sessions import KEYS, REGION, admin
+from eso_provider_aws.testing.threads import environment_of, moto_in_thread
 from kubebase.meta import JsonObject, Kind, ObjectKey, raw
 from kuberun import config
 from kuberun.client import Client
@@ -42,7 +42,7 @@ MAPS = raw(CONFIG_MAPS)
 def measure() -> list[Row]:
     with (
         tempfile.TemporaryDirectory() as folder,
-        moto_aside(Path(folder) / "moto") as front,
+        moto_in_thread(Path(folder) / "moto") as front,
         up_running(Path(folder) / "up", "--provider", "aws", environment=environment_of(front.url, KEYS)) as up,
     ):
 

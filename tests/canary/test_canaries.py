@@ -31,9 +31,9 @@ from eso_conformance import Identity, Target
 from eso_conformance.fixture import KindFixture
 from eso_conformance.subject import CALL_SECONDS, Subject, channel_to, item, shake_hands
 from eso_operator.testing.operators import Bench, eventually
-from eso_provider_aws.testing.aside import environment_of, moto_aside
-from eso_provider_aws.testing.front import Asked, Said, refused
+from eso_provider_aws.testing.front import RecordedRequest, StubResponse, refused
 from eso_provider_aws.testing.sessions import admin
+from eso_provider_aws.testing.threads import environment_of, moto_in_thread
 from eso_wire._generated import provider_pb2 as pb
 from kubebase.meta import Condition, JsonObject, Resource
 from kubebase.testing.servers import free_ports
@@ -167,14 +167,14 @@ def pushing(name: str, keys: Mapping[str, str]) -> JsonObject:
 def aws(folder: Path, canaries: Canaries) -> Iterator[dict[str, str]]:
     """A service that holds values, and repeats one when it refuses; yields the environment that leads there."""
 
-    def denied(asked: Asked) -> Said | None:
+    def denied(asked: RecordedRequest) -> StubResponse | None:
         words = f"{asked.key_id} is not authorized: {canaries.plant('words of a service')}"
         return refused("AccessDeniedException", words) if asked.body.get("SecretId") == "denied" else None
 
-    with moto_aside(folder) as front:
+    with moto_in_thread(folder) as front:
         broken = f'{{"a": {canaries.plant("a broken value of a service")}'
         admin("secretsmanager", front.behind).create_secret(Name="broken", SecretString=broken)
-        front.answer("GetSecretValue", denied)
+        front.respond("GetSecretValue", denied)
         yield environment_of(front.url)
 
 

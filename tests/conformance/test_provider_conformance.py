@@ -34,8 +34,8 @@ from eso_cli.testing.conformance import (
 )
 from eso_cli.testing.providerprocess import serve_command
 from eso_provider_aws.conformance import fixture as aws_fixture
-from eso_provider_aws.testing.aside import environment_of, moto_aside
 from eso_provider_aws.testing.sessions import KEYS, REGION, admin
+from eso_provider_aws.testing.threads import environment_of, moto_in_thread
 from eso_provider_azure.conformance import Principal
 from eso_provider_azure.conformance import fixture as azure_fixture
 from eso_provider_azure.testing.server import CLIENT, SECRET, TENANT, AzureServer
@@ -156,7 +156,7 @@ def aws_backend() -> Iterator[Mapping[str, Any]]:
     """All services of moto, with a secret of two versions; the provider's process inherits where they are."""
     with (
         tempfile.TemporaryDirectory() as folder,
-        moto_aside(Path(folder)) as front,
+        moto_in_thread(Path(folder)) as front,
         pytest.MonkeyPatch.context() as patched,
     ):
         quick = {"ESO_PROVIDER_AWS_LOOK_SECONDS": "1"}

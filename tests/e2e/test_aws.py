@@ -18,9 +18,9 @@ from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
 from eso_cli.testing.upprocess import UpProcess, up_running
-from eso_provider_aws.testing.aside import environment_of, moto_aside
-from eso_provider_aws.testing.front import Asked, Front, Said, refused
+from eso_provider_aws.testing.front import Front, RecordedRequest, StubResponse, refused
 from eso_provider_aws.testing.sessions import AUTH, KEYS, REGION, admin
+from eso_provider_aws.testing.threads import environment_of, moto_in_thread
 from kubebase.clock import SystemClock
 from kubebase.meta import JsonObject
 from kuberun.testing.builders import SECRETS
@@ -38,7 +38,7 @@ _NUMBERS = itertools.count(1)
 
 @pytest.fixture(scope="module")
 def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
-    with moto_aside(tmp_path_factory.mktemp("moto")) as running:
+    with moto_in_thread(tmp_path_factory.mktemp("moto")) as running:
         yield running
 
 
@@ -101,7 +101,7 @@ def made(front: Front, name: str, value: str = "first", service: str = "secretsm
 
 def signers(front: Front, name: str) -> set[str]:
     """Return the keys that requested a secret."""
-    return {one.key_id for one in front.asked if one.body.get("SecretId") == name}
+    return {one.key_id for one in front.requests if one.body.get("SecretId") == name}
 
 
 async def failing(site: Any, namespace: str, words: str, name: str = "app") -> str:
@@ -161,12 +161,12 @@ async def test_a_v1_store_works_unedited_with(  # noqa: PLR0917 - a table
 
     await site.ready(STORES, "aws", team)
     await site.secret("app", team, lambda text: text == {"password": "first"})
-    asked = [one.operation for one in aws.asked if one.operation.startswith("AssumeRole")]
+    asked = [one.operation for one in aws.requests if one.operation.startswith("AssumeRole")]
     assert asked == logins
     if signed_by:
         assert signers(aws, f"{team}/db") == {signed_by}
     if block is CHAIN:
-        last = [one.body for one in aws.asked if one.operation == "AssumeRole"][-1]
+        last = [one.body for one in aws.requests if one.operation == "AssumeRole"][-1]
         assert last["ExternalId"] == "shared-with-the-owner"
         assert last["TransitiveTagKeys.member.1"] == "team"
         assert (last["Tags.member.1.Key"], last["Tags.member.1.Value"]) == ("team", "blue")
@@ -227,7 +227,7 @@ async def test_45_secrets_of_one_externalsecret_cost_three_calls(site: Any, aws:
 
     await site.secret("app", team, lambda text: len(text) == 45)
     assert aws.count("BatchGetSecretValue") == 3
-    assert not [one for one in aws.asked if str(one.body.get("SecretId", "")).startswith(f"{team}/")]
+    assert not [one for one in aws.requests if str(one.body.get("SecretId", "")).startswith(f"{team}/")]
 
 
 # --- what fails -------------------------------------------------------------------------------------------------------
@@ -239,13 +239,13 @@ async def test_a_denial_says_what_to_allow_and_equal_denials_change_nothing(site
     await site.apply(external_secret(team, data=reading(f"{team}/db"), **OFTEN))
     await site.secret("app", team, lambda text: text == {"password": "the value"})
 
-    def denied(asked: Asked) -> Said | None:
+    def denied(asked: RecordedRequest) -> StubResponse | None:
         """As the service says it, with another request id every time."""
         who = f"arn:aws:iam::{ACCOUNT}:user/jane-doe"
         words = f"User: {who} is not authorized to perform: secretsmanager:GetSecretValue ({next(_NUMBERS)})"
         return refused("AccessDeniedException", words) if asked.body.get("SecretId") == f"{team}/db" else None
 
-    aws.answer("GetSecretValue", denied)
+    aws.respond("GetSecretValue", denied)
     message = await failing(site, team, f'secret "{team}/db" in {REGION}')
     before = await site.find(EXTERNAL_SECRETS, "app", team)
     tried = aws.count("GetSecretValue")
@@ -281,7 +281,7 @@ async def test_rejected_keys_are_the_stores_fault_and_say_so_without_showing_the
 ) -> None:
     words = "<ErrorResponse><Error><Code>InvalidClientTokenId</Code><Message>no</Message></Error></ErrorResponse>"
     key = f"AKIAWRONG{next(_NUMBERS)}"
-    aws.answer("GetCallerIdentity", lambda asked: Said(403, words.encode()) if asked.key_id == key else None)
+    aws.respond("GetCallerIdentity", lambda asked: StubResponse(403, words.encode()) if asked.key_id == key else None)
 
     await site.apply(secret("aws", team, id=key, key="wrong"), store(team))
 
@@ -333,17 +333,17 @@ async def test_a_kind_of_its_own_is_named_without_a_store_R184(site: Any, aws: F
 # --- generators -------------------------------------------------------------------------------------------------------
 
 
-def registry_login(_asked: Asked) -> Said:
+def registry_login(_asked: RecordedRequest) -> StubResponse:
     """A token that lives for twelve hours; those of moto ended in 2015."""
     ends = SystemClock().now().timestamp() + 12 * 3600
     endpoint = f"https://{ACCOUNT}.dkr.ecr.us-east-1.amazonaws.com"
     told = {"authorizationToken": base64.b64encode(b"AWS:of-the-registry").decode(), "expiresAt": ends}
     body = json.dumps({"authorizationData": [{**told, "proxyEndpoint": endpoint}]})
-    return Said(200, body.encode(), {"Content-Type": "application/x-amz-json-1.1"})
+    return StubResponse(200, body.encode(), {"Content-Type": "application/x-amz-json-1.1"})
 
 
 async def test_the_registry_login_of_the_source_documents_becomes_a_pull_secret(site: Any, aws: Front) -> None:
-    aws.answer("GetAuthorizationToken", registry_login)
+    aws.respond("GetAuthorizationToken", registry_login)
     keys = {"access-key-id": KEYS[0], "secret-access-key": KEYS[1]}
     await site.apply(secret("aws-credentials", "production", **keys))
 
@@ -367,7 +367,7 @@ READY = {
 
 
 async def test_every_manifest_of_the_guide_is_applied_and_becomes_ready(site: Any, aws: Front) -> None:
-    aws.answer("GetAuthorizationToken", registry_login)
+    aws.respond("GetAuthorizationToken", registry_login)
     database = json.dumps({"user": "app", "password": "correct-horse"})
     secrets, parameters = admin("secretsmanager", aws.behind), admin("ssm", aws.behind)
     secrets.create_secret(Name="app/db", SecretString=database, Tags=[{"Key": "team", "Value": "blue"}])

@@ -45,7 +45,7 @@ def server(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 async def front(moto: Moto, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Front]:
-    """Everything that the provider asks goes through here to moto."""
+    """All calls of the provider go through here to moto."""
     async with Front.before(moto.url) as opened:
         point_at(monkeypatch, opened.url)
         yield opened
@@ -67,7 +67,7 @@ async def provider() -> AsyncIterator[InMemory]:
 
 @pytest.fixture
 def secrets_manager(moto: Moto) -> Any:
-    """The vendor's client, for what tests prepare and look at."""
+    """The vendor's client, with which tests prepare and inspect data."""
     return admin("secretsmanager", moto.url)
 
 
@@ -78,7 +78,7 @@ def ssm(moto: Moto) -> Any:
 
 
 def point_at(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
-    """Let the provider ask every service at one address, and have no identity of its own."""
+    """Let the provider call every service at one address, and have no identity of its own."""
     for variable in VARIABLES.values():
         monkeypatch.setenv(variable, url)
     for variable in _CHAIN:

@@ -1,12 +1,11 @@
-"""Denied batches are remembered for an hour, in words that name the permission."""
+"""Denied batches are remembered for an hour, in a message that names the permission."""
 
 from __future__ import annotations
 
 from contextlib import nullcontext
 
 from eso_api.values import SecretBytes
-from eso_provider_aws.api import Api
-from eso_provider_aws.batching import Batching
+from eso_provider_aws.api import Api, Batching
 from eso_provider_aws.identity import Keys
 from eso_provider_aws.runtime import Runtime
 from kubebase.testing.clock import VirtualClock

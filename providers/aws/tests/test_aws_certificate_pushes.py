@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 
 from eso_api.values import SecretBytes
 from eso_provider_aws.provider import PROVIDER, CertificateManager
-from eso_provider_aws.testing.certificates import Issued, as_aws_answers, issued, said
+from eso_provider_aws.testing.certificates import Issued, correct_responses, issued, json_response
 from eso_provider_aws.testing.front import Front, refused
 from eso_provider_aws.testing.sessions import admin, context, tags
 from eso_sdk.testing import InMemory
@@ -75,8 +75,8 @@ class Account:
         listed = [
             {"Key": key, "Value": value} for key, value in ({"external-secrets-remote-key": self.key} | more).items()
         ]
-        told = self.acm.import_certificate(Certificate=_pem(made), PrivateKey=made.key_pem, Tags=listed)
-        return str(told["CertificateArn"])
+        response = self.acm.import_certificate(Certificate=_pem(made), PrivateKey=made.key_pem, Tags=listed)
+        return str(response["CertificateArn"])
 
     def writes(self) -> dict[str, int]:
         return {name: count for name, count in self.front.counts.items() if name in WRITES}
@@ -84,7 +84,7 @@ class Account:
 
 @pytest.fixture
 def account(either: Front, provider: InMemory, server: str) -> Account:
-    return Account(provider, either, as_aws_answers(either, server), f"app/{uuid.uuid4().hex}")
+    return Account(provider, either, correct_responses(either, server), f"app/{uuid.uuid4().hex}")
 
 
 def _pem(made: Issued) -> bytes:
@@ -96,7 +96,7 @@ def failed(outcome: object) -> ProviderError:
     return outcome
 
 
-def told(**spec: Any) -> dict[str, Any]:
+def envelope(**spec: Any) -> dict[str, Any]:
     return {"apiVersion": "kubernetes.external-secrets.io/v1alpha1", "kind": "PushSecretMetadata", "spec": spec}
 
 
@@ -151,11 +151,11 @@ async def test_prefix_is_part_of_the_remote_key(account: Account) -> None:
 
 
 async def test_tags_of_the_metadata_replace_all_but_ours(account: Account) -> None:
-    await account.push(FIRST.secret, provider_metadata=told(tags={"team": "a", "stage": "test"}))
+    await account.push(FIRST.secret, provider_metadata=envelope(tags={"team": "a", "stage": "test"}))
     ours = {"managed-by": "external-secrets", "external-secrets-remote-key": account.key}
     assert account.found()[account.arn()] == ours | {"team": "a", "stage": "test"}
 
-    outcome = await account.push(FIRST.secret, provider_metadata=told(tags={"team": "b"}))
+    outcome = await account.push(FIRST.secret, provider_metadata=envelope(tags={"team": "b"}))
 
     assert outcome is PushOutcome.UPDATED
     assert account.found()[account.arn()] == ours | {"team": "b"}
@@ -174,12 +174,14 @@ async def test_without_tags_in_the_metadata_tags_of_others_stay(account: Account
 async def test_tags_of_aws_are_never_removed(account: Account) -> None:
     await account.push(FIRST.secret)
     listed = {"managed-by": "external-secrets", "external-secrets-remote-key": account.key, "aws:stack": "a", "b": "c"}
-    answer = {"Tags": [{"Key": key, "Value": value} for key, value in listed.items()]}
-    account.front.answer("ListTagsForCertificate", said(answer))
+    result = {"Tags": [{"Key": key, "Value": value} for key, value in listed.items()]}
+    account.front.respond("ListTagsForCertificate", json_response(result))
 
-    await account.push(FIRST.secret, provider_metadata=told(tags={}))
+    await account.push(FIRST.secret, provider_metadata=envelope(tags={}))
 
-    (removed,) = [asked.body["Tags"] for asked in account.front.asked if asked.operation.startswith("RemoveTags")]
+    (removed,) = [
+        request.body["Tags"] for request in account.front.requests if request.operation.startswith("RemoveTags")
+    ]
     assert removed == [{"Key": "b", "Value": "c"}]
 
 
@@ -238,9 +240,9 @@ async def test_a_deleted_certificate_is_gone_and_deleting_it_again_is_no_error(a
     assert account.found() == {}
 
 
-async def test_a_certificate_in_use_says_what_to_do(account: Account) -> None:
+async def test_a_certificate_in_use_reports_what_to_do(account: Account) -> None:
     await account.push(FIRST.secret)
-    account.front.answer("DeleteCertificate", refused("ResourceInUseException"))
+    account.front.respond("DeleteCertificate", refused("ResourceInUseException"))
 
     error = failed(await account.delete())
 
@@ -255,7 +257,7 @@ async def test_a_certificate_in_use_says_what_to_do(account: Account) -> None:
 
 
 async def test_a_search_that_does_not_know_our_import_yet_makes_no_second_one(account: Account) -> None:
-    account.front.answer("GetResources", said({"ResourceTagMappingList": []}))
+    account.front.respond("GetResources", json_response({"ResourceTagMappingList": []}))
     await account.push(FIRST.secret)
 
     assert await account.push(SECOND.secret) is PushOutcome.UPDATED
@@ -267,7 +269,9 @@ async def test_a_search_that_still_knows_what_was_deleted_does_not_hinder_a_push
     await account.push(FIRST.secret)
     gone = account.arn()
     account.acm.delete_certificate(CertificateArn=gone)
-    account.front.answer("GetResources", said({"ResourceTagMappingList": [{"ResourceARN": gone, "Tags": []}]}))
+    account.front.respond(
+        "GetResources", json_response({"ResourceTagMappingList": [{"ResourceARN": gone, "Tags": []}]})
+    )
 
     assert await account.push(FIRST.secret) is PushOutcome.CREATED
 
@@ -278,8 +282,9 @@ async def test_all_pages_of_the_search_are_read(account: Account) -> None:
     arn = account.import_(FIRST, **{"managed-by": "external-secrets"})
     second = {"ResourceTagMappingList": [{"ResourceARN": arn, "Tags": []}], "PaginationToken": ""}
     first = {"ResourceTagMappingList": [], "PaginationToken": "more"}
-    account.front.answer(
-        "GetResources", lambda asked: said(second if asked.body.get("PaginationToken") == "more" else first)
+    account.front.respond(
+        "GetResources",
+        lambda request: json_response(second if request.body.get("PaginationToken") == "more" else first),
     )
 
     assert await account.push(FIRST.secret) is not PushOutcome.CREATED
@@ -294,15 +299,15 @@ async def test_the_search_of_moto_finds_what_was_pushed(front: Front, provider: 
         assert await Account(other, front, account.acm, account.key).delete() is True
 
     assert account.found() == {}
-    asked = next(asked for asked in front.asked if asked.operation == "GetResources")
-    assert asked.body == {
+    request = next(request for request in front.requests if request.operation == "GetResources")
+    assert request.body == {
         "ResourceTypeFilters": ["acm:certificate"],
         "TagFilters": [{"Key": "external-secrets-remote-key", "Values": [account.key]}],
     }
 
 
 async def test_a_denied_search_names_the_action(account: Account) -> None:
-    account.front.answer("GetResources", refused("AccessDeniedException"))
+    account.front.respond("GetResources", refused("AccessDeniedException"))
 
     error = failed(await account.push(FIRST.secret))
 
@@ -315,20 +320,20 @@ async def test_a_denied_search_names_the_action(account: Account) -> None:
 
 def _with(**changes: bytes | None) -> dict[str, SecretBytes]:
     data = {name.replace("_", "."): value for name, value in changes.items()}
-    kept = {name: value for name, value in FIRST.secret.items() if name not in data}
-    return kept | {name: SecretBytes(value) for name, value in data.items() if value is not None}
+    rest = {name: value for name, value in FIRST.secret.items() if name not in data}
+    return rest | {name: SecretBytes(value) for name, value in data.items() if value is not None}
 
 
 _LOCKED = FIRST.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"passphrase"))
 
 
 @pytest.mark.parametrize(
-    ("payload", "item", "words"),
+    ("payload", "item", "text"),
     [
         pytest.param(SecretBytes(b"a"), {"secret_key": "tls.crt"}, "remove secretKey", id="one key of the Secret"),
         pytest.param(_with(tls_crt=None), {}, "has no tls.crt; push a kubernetes.io/tls Secret", id="no certificate"),
         pytest.param(_with(tls_key=b""), {}, "has no tls.key; push a kubernetes.io/tls Secret", id="an empty key"),
-        pytest.param(_with(tls_crt=b"canary"), {}, "holds no certificate in PEM", id="a certificate that is none"),
+        pytest.param(_with(tls_crt=b"canary"), {}, "is not a certificate in PEM", id="a certificate that is none"),
         pytest.param(_with(tls_key=b"canary"), {}, "is not a private key in PEM without a passphrase", id="no key"),
         pytest.param(_with(tls_key=_LOCKED), {}, "is not a private key in PEM without a passphrase", id="a locked key"),
         pytest.param(
@@ -349,27 +354,30 @@ _LOCKED = FIRST.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailab
         pytest.param(FIRST.secret, {"remote": RemoteRef("app#1")}, "it becomes a tag", id="a key that no tag can have"),
         pytest.param(
             FIRST.secret,
-            {"provider_metadata": told(tags={"external-secrets-remote-key": "a"})},
+            {"provider_metadata": envelope(tags={"external-secrets-remote-key": "a"})},
             "which is set by External Secrets; remove it",
             id="the tag of the remote key",
         ),
         pytest.param(
             FIRST.secret,
-            {"provider_metadata": told(tags={"managed-by": "a"})},
+            {"provider_metadata": envelope(tags={"managed-by": "a"})},
             "which is set by External Secrets; remove it",
             id="the mark",
         ),
         pytest.param(
-            FIRST.secret, {"provider_metadata": told(kmsKeyID="a")}, "unknown field", id="metadata of another service"
+            FIRST.secret,
+            {"provider_metadata": envelope(kmsKeyID="a")},
+            "unknown field",
+            id="metadata of another service",
         ),
     ],
 )
 async def test_a_payload_that_cannot_be_a_certificate_is_refused_before_any_call(
-    account: Account, payload: Any, item: dict[str, Any], words: str
+    account: Account, payload: Any, item: dict[str, Any], text: str
 ) -> None:
     error = failed(await account.push(payload, **item))
 
     assert error.reason is ErrorReason.INVALID_REQUEST
-    assert words in error.message
+    assert text in error.message
     assert "canary" not in error.message
-    assert not account.front.asked
+    assert not account.front.requests

@@ -12,11 +12,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from eso_api.values import SecretBytes
-from eso_provider_aws.certificates.exports import MAX_EXPORTS, Exports
 from eso_provider_aws.certificates.pem import Exported
+from eso_provider_aws.certificates.reading import MAX_EXPORTS, Exports
 from eso_provider_aws.provider import PROVIDER, CertificateManager
-from eso_provider_aws.testing.certificates import issued, said
-from eso_provider_aws.testing.front import Front, Said, refused
+from eso_provider_aws.testing.certificates import issued, json_response
+from eso_provider_aws.testing.front import Front, StubResponse, refused
 from eso_provider_aws.testing.sessions import AUTH, REGION, admin, context, credentials, read
 from eso_sdk.testing import InMemory, call_context
 from eso_sdk.testing.moto import Moto
@@ -52,8 +52,8 @@ async def failure(provider: InMemory, ref: RemoteRef | str) -> ProviderError:
 
 
 def passphrases(front: Front) -> list[bytes]:
-    exports = [asked for asked in front.asked if asked.operation == "ExportCertificate"]
-    return [base64.b64decode(asked.body["Passphrase"]) for asked in exports]
+    exports = [request for request in front.requests if request.operation == "ExportCertificate"]
+    return [base64.b64decode(request.body["Passphrase"]) for request in exports]
 
 
 # --- values ----------------------------------------------------------------------------------------------------------
@@ -62,13 +62,15 @@ def passphrases(front: Front) -> list[bytes]:
 async def test_a_certificate_is_its_leaf_its_chain_and_its_decrypted_key(
     front: Front, provider: InMemory, acm: Any, private: str
 ) -> None:
-    told = acm.get_certificate(CertificateArn=private)
+    response = acm.get_certificate(CertificateArn=private)
 
     whole = await only(provider, private)
 
     assert isinstance(whole, bytes)
     text = whole.decode()
-    assert text.startswith(told["Certificate"].rstrip("\n") + "\n" + told["CertificateChain"].rstrip("\n") + "\n")
+    assert text.startswith(
+        response["Certificate"].rstrip("\n") + "\n" + response["CertificateChain"].rstrip("\n") + "\n"
+    )
     assert text.count("-----BEGIN PRIVATE KEY-----") == 1
     assert text.endswith("-----END PRIVATE KEY-----\n")
     assert "\n\n" not in text
@@ -106,7 +108,7 @@ async def test_a_public_certificate_with_export_enabled_is_read(front: Front, pr
     made = acm.request_certificate(DomainName="public.example", Options={"Export": "ENABLED"})
     # moto takes a minute to issue it.
     detail = {"Status": "ISSUED", "Type": "AMAZON_ISSUED", "Options": {"Export": "ENABLED"}}
-    front.answer("DescribeCertificate", said({"Certificate": detail}))
+    front.respond("DescribeCertificate", json_response({"Certificate": detail}))
 
     whole = await only(provider, made["CertificateArn"])
 
@@ -118,7 +120,7 @@ async def test_prefix_is_not_put_before_an_arn(front: Front, provider: InMemory,
     (whole,) = await read(provider, context(CertificateManager, prefix="team/"), private)
 
     assert isinstance(whole, bytes)
-    assert front.asked[0].body == {"CertificateArn": private}
+    assert front.requests[0].body == {"CertificateArn": private}
 
 
 # --- what is paid for ------------------------------------------------------------------------------------------------
@@ -142,7 +144,7 @@ async def test_another_identity_does_not_get_what_the_first_one_exported(
     front: Front, provider: InMemory, private: str
 ) -> None:
     await only(provider, private)
-    front.answer("DescribeCertificate", refused("AccessDeniedException"))
+    front.respond("DescribeCertificate", refused("AccessDeniedException"))
 
     (other,) = await read(provider, context(CertificateManager, ("AKIAIOSFODNN8EXAMPLE", "other")), private)
 
@@ -151,7 +153,7 @@ async def test_another_identity_does_not_get_what_the_first_one_exported(
     assert other.message.endswith("DescribeCertificate is denied (HTTP 400); allow acm:DescribeCertificate")
 
 
-async def test_namespaces_that_are_told_apart_by_session_tags_share_no_export(
+async def test_namespaces_that_are_distinguished_by_session_tags_share_no_export(
     front: Front, provider: InMemory, private: str
 ) -> None:
     spec = {"region": REGION, "auth": AUTH, "role": ROLE, "sessionTagsPolicy": "Simple"}
@@ -160,7 +162,7 @@ async def test_namespaces_that_are_told_apart_by_session_tags_share_no_export(
     for call in calls:
         await read(provider, call, private)
 
-    tagged = [asked.body for asked in front.asked if asked.operation == "AssumeRole"]
+    tagged = [request.body for request in front.requests if request.operation == "AssumeRole"]
     assert [body["Tags.member.1.Value"] for body in tagged] == ["team-a", "team-b"]
     assert front.count("ExportCertificate") == 2
 
@@ -181,11 +183,11 @@ async def test_a_renewed_certificate_is_exported_again(
     front: Front, provider: InMemory, acm: Any, private: str
 ) -> None:
     await only(provider, private)
-    told = acm.get_certificate(CertificateArn=private)
+    response = acm.get_certificate(CertificateArn=private)
     renewed = issued("app.example", issued("authority"))
-    front.answer(
+    front.respond(
         "GetCertificate",
-        said({"Certificate": renewed.certificates.decode(), "CertificateChain": told["CertificateChain"]}),
+        json_response({"Certificate": renewed.certificates.decode(), "CertificateChain": response["CertificateChain"]}),
     )
 
     await only(provider, private)
@@ -205,13 +207,13 @@ async def test_the_fingerprint_is_the_version(front: Front, provider: InMemory, 
 def test_exports_are_bounded_and_hide_their_keys() -> None:
     exports = Exports()
     for number in range(MAX_EXPORTS + 1):
-        exports.keep(number, Exported("print", "certificates", SecretBytes(b"canary")))
+        exports.put(number, Exported("print", "certificates", SecretBytes(b"canary")))
 
     assert exports.find(0, "print") is None
     assert exports.find(MAX_EXPORTS, "another print") is None
-    kept = exports.find(MAX_EXPORTS, "print")
-    assert kept is not None
-    assert "canary" not in repr(kept)
+    cached = exports.find(MAX_EXPORTS, "print")
+    assert cached is not None
+    assert "canary" not in repr(cached)
 
 
 # --- what cannot be read ---------------------------------------------------------------------------------------------
@@ -238,8 +240,8 @@ async def test_a_certificate_of_another_account_is_not_called_absent(provider: I
     )
 
 
-async def test_without_an_answer_about_the_account_nothing_is_called_absent(front: Front, provider: InMemory) -> None:
-    front.answer("GetCallerIdentity", Said(503, b""))
+async def test_without_an_response_about_the_account_nothing_is_called_absent(front: Front, provider: InMemory) -> None:
+    front.respond("GetCallerIdentity", StubResponse(503, b""))
 
     failed = await failure(provider, ABSENT)
 
@@ -247,7 +249,7 @@ async def test_without_an_answer_about_the_account_nothing_is_called_absent(fron
 
 
 @pytest.mark.parametrize(
-    ("ref", "words"),
+    ("ref", "text"),
     [
         pytest.param(
             RemoteRef("app/tls"),
@@ -268,14 +270,14 @@ async def test_without_an_answer_about_the_account_nothing_is_called_absent(fron
         pytest.param(RemoteRef(ABSENT, version="2"), "has no versions to choose from; remove version", id="a version"),
     ],
 )
-async def test_a_reference_that_cannot_be_is_refused_before_anything_is_asked(
-    front: Front, provider: InMemory, ref: RemoteRef, words: str
+async def test_a_reference_that_cannot_be_is_refused_before_any_call(
+    front: Front, provider: InMemory, ref: RemoteRef, text: str
 ) -> None:
     failed = await failure(provider, ref)
 
     assert failed.reason is ErrorReason.INVALID_REQUEST
-    assert words in failed.message
-    assert not front.asked
+    assert text in failed.message
+    assert not front.requests
 
 
 @pytest.mark.parametrize(
@@ -285,7 +287,7 @@ async def test_a_reference_that_cannot_be_is_refused_before_anything_is_asked(
             {"Status": "ISSUED", "Type": "IMPORTED"},
             (
                 ErrorReason.INVALID_REQUEST,
-                "it was imported, and Certificate Manager exports no imported certificate; read it where it comes from",
+                "it was imported, and Certificate Manager does not export imported certificates; read it from",
             ),
             id="imported",
         ),
@@ -314,10 +316,10 @@ async def test_a_reference_that_cannot_be_is_refused_before_anything_is_asked(
         ),
     ],
 )
-async def test_a_certificate_that_cannot_be_exported_says_why_and_costs_nothing(
+async def test_a_certificate_that_cannot_be_exported_reports_why_and_costs_nothing(
     front: Front, provider: InMemory, private: str, detail: dict[str, Any], expected: tuple[ErrorReason, str]
 ) -> None:
-    front.answer("DescribeCertificate", said({"Certificate": detail}))
+    front.respond("DescribeCertificate", json_response({"Certificate": detail}))
 
     failed = await failure(provider, private)
 
@@ -327,8 +329,8 @@ async def test_a_certificate_that_cannot_be_exported_says_why_and_costs_nothing(
     assert front.count("ExportCertificate") == 0
 
 
-async def test_a_certificate_that_is_being_issued_says_so(front: Front, provider: InMemory) -> None:
-    front.answer("GetCertificate", refused("RequestInProgressException"))
+async def test_a_certificate_that_is_being_issued_reports_so(front: Front, provider: InMemory) -> None:
+    front.respond("GetCertificate", refused("RequestInProgressException"))
 
     failed = await failure(provider, ABSENT)
 
@@ -338,7 +340,7 @@ async def test_a_certificate_that_is_being_issued_says_so(front: Front, provider
 
 async def test_an_expired_certificate_is_not_exported(front: Front, provider: InMemory) -> None:
     old = issued("old", until=datetime(2021, 1, 1, tzinfo=UTC))
-    front.answer("GetCertificate", said({"Certificate": old.certificates.decode()}))
+    front.respond("GetCertificate", json_response({"Certificate": old.certificates.decode()}))
 
     failed = await failure(provider, ABSENT)
 
@@ -355,15 +357,15 @@ async def test_an_expired_certificate_is_not_exported(front: Front, provider: In
         pytest.param("ExportCertificate", {"Certificate": "canary", "PrivateKey": "canary"}, id="an export of nothing"),
     ],
 )
-async def test_an_answer_that_is_no_certificate_is_an_error_that_quotes_nothing(
+async def test_an_response_that_is_no_certificate_is_an_error_that_quotes_nothing(
     front: Front, provider: InMemory, private: str, operation: str, body: dict[str, str]
 ) -> None:
-    front.answer(operation, said(body))
+    front.respond(operation, json_response(body))
 
     failed = await failure(provider, private)
 
     assert failed.reason is ErrorReason.BACKEND_ERROR
-    assert failed.message.endswith(f": {operation} was answered with something that is no certificate")
+    assert failed.message.endswith(f": {operation} returned something that is not a certificate")
 
 
 async def test_a_key_that_cannot_be_decrypted_is_an_error_that_quotes_nothing(
@@ -371,11 +373,11 @@ async def test_a_key_that_cannot_be_decrypted_is_an_error_that_quotes_nothing(
 ) -> None:
     other = acm.export_certificate(CertificateArn=private, Passphrase=b"another passphrase")
     del other["ResponseMetadata"]
-    front.answer("ExportCertificate", said(other))
+    front.respond("ExportCertificate", json_response(other))
 
     failed = await failure(provider, private)
 
-    assert failed.message.endswith(": ExportCertificate was answered with something that is no certificate")
+    assert failed.message.endswith(": ExportCertificate returned something that is not a certificate")
 
 
 async def test_v1_stores_reach_it_by_their_service(provider: InMemory) -> None:

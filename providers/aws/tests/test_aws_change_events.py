@@ -146,13 +146,13 @@ def test_a_secret_of_another_region_is_another_secret() -> None:
     assert topics(key("app/db")).concerned(change(json.dumps(event))) == ()
 
 
-def test_a_pattern_that_is_none_does_not_keep_others_from_hearing() -> None:
+def test_a_pattern_that_is_none_does_not_keep_others_from_events() -> None:
     watched = topics(WatchItem("broken", name_regexp="("), key("app/db"))
 
     assert watched.concerned(change(secret_event("UpdateSecret", "app/db"))) == ("app/db",)
 
 
-# --- the memory of a queue --------------------------------------------------------------------------------------------
+# --- the memory of a queue -------------------------------------------------------------------------------------------
 
 
 def message(number: int, body: str = "") -> dict[str, str]:
@@ -168,8 +168,8 @@ def test_messages_that_are_never_acknowledged_do_not_pile_up() -> None:
         again = queue.take([first], 0.0)
 
     assert kept == again == []
-    assert queue.place == MAX_PENDING + 2
-    assert len(queue.settle(listener, queue.place)) == MAX_PENDING
+    assert queue.position == MAX_PENDING + 2
+    assert len(queue.acknowledge(listener, queue.position)) == MAX_PENDING
 
 
 def test_a_watch_that_is_too_far_behind_gets_no_partial_replay() -> None:
@@ -178,9 +178,9 @@ def test_a_watch_that_is_too_far_behind_gets_no_partial_replay() -> None:
         queue.take((message(number) for number in range(LOG_ENTRIES + 1)), 0.0)
 
     assert queue.since(0) is None
-    assert queue.since(queue.place + 1) is None
+    assert queue.since(queue.position + 1) is None
     assert len(queue.since(1) or ()) == LOG_ENTRIES
-    assert queue.since(queue.place) == []
+    assert queue.since(queue.position) == []
 
 
 def test_messages_announced_only_to_a_closed_store_are_delivered_again_to_others() -> None:
@@ -191,7 +191,7 @@ def test_messages_announced_only_to_a_closed_store_are_delivered_again_to_others
 
     with queue.listening(other, topics(key("app/db"))):
         assert queue.take([message(1)], 0.0) == []
-    assert queue.settle(other, queue.place) == ["handle-1"]
+    assert queue.acknowledge(other, queue.position) == ["handle-1"]
 
 
 def test_a_copy_of_an_event_is_deleted_and_not_announced() -> None:
@@ -199,4 +199,4 @@ def test_a_copy_of_an_event_is_deleted_and_not_announced() -> None:
     with queue.listening(object(), topics(key("app/db"))):
         assert queue.take([message(1, body), message(2, body)], 0.0) == ["handle-2"]
 
-    assert queue.place == 1
+    assert queue.position == 1

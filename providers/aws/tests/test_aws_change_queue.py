@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from eso_provider_aws.changes.consumer import REFUSED_SECONDS
+from eso_provider_aws.changes.queue import REFUSED_SECONDS
 from eso_provider_aws.provider import PROVIDER, SecretsManager
-from eso_provider_aws.testing.front import Asked, Front, Said, refused
+from eso_provider_aws.testing.front import Front, RecordedRequest, StubResponse, refused
 from eso_provider_aws.testing.sessions import admin, context
-from eso_provider_aws.testing.streams import key, secret_event, told, watching
+from eso_provider_aws.testing.streams import key, secret_event, summary, watching
 from eso_sdk.testing import InMemory
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import ChangeType, Context, Operation
@@ -51,38 +51,38 @@ class Sqs:
 
     def left(self) -> int:
         names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
-        told = self._client.get_queue_attributes(QueueUrl=self.url, AttributeNames=names)["Attributes"]
-        return sum(int(told[name]) for name in names)
+        response = self._client.get_queue_attributes(QueueUrl=self.url, AttributeNames=names)["Attributes"]
+        return sum(int(response[name]) for name in names)
 
 
 class Script:
-    """A queue whose answers the test writes; it answers when there is something to say."""
+    """A queue whose responses the test writes; a receive call waits until there is one."""
 
     def __init__(self, front: Front) -> None:
         self.deleted: list[str] = []
         self._front = front
-        self._said: asyncio.Queue[Said] = asyncio.Queue()
-        front.answer("ReceiveMessage", self._receive)
-        front.answer("DeleteMessageBatch", self.delete)
+        self._responses: asyncio.Queue[StubResponse] = asyncio.Queue()
+        front.respond("ReceiveMessage", self._receive)
+        front.respond("DeleteMessageBatch", self.delete)
 
-    def say(self, *messages: tuple[str, str, str]) -> None:
+    def deliver(self, *messages: tuple[str, str, str]) -> None:
         """Id, handle and body of each message."""
-        told = [{"MessageId": one, "ReceiptHandle": handle, "Body": body} for one, handle, body in messages]
-        self._said.put_nowait(_json({"Messages": told}))
+        response = [{"MessageId": one, "ReceiptHandle": handle, "Body": body} for one, handle, body in messages]
+        self._responses.put_nowait(_json({"Messages": response}))
 
-    def refuse(self, said: Said) -> None:
-        self._said.put_nowait(said)
+    def refuse(self, response: StubResponse) -> None:
+        self._responses.put_nowait(response)
 
-    async def _receive(self, asked: Asked) -> Said:
-        return await self._said.get() if asked.body["WaitTimeSeconds"] else _json({})
+    async def _receive(self, request: RecordedRequest) -> StubResponse:
+        return await self._responses.get() if request.body["WaitTimeSeconds"] else _json({})
 
-    def delete(self, asked: Asked) -> Said:
-        self.deleted += [entry["ReceiptHandle"] for entry in asked.body["Entries"]]
-        return _json({"Successful": [{"Id": entry["Id"]} for entry in asked.body["Entries"]], "Failed": []})
+    def delete(self, request: RecordedRequest) -> StubResponse:
+        self.deleted += [entry["ReceiptHandle"] for entry in request.body["Entries"]]
+        return _json({"Successful": [{"Id": entry["Id"]} for entry in request.body["Entries"]], "Failed": []})
 
 
-def _json(body: dict[str, Any]) -> Said:
-    return Said(200, json.dumps(body).encode(), {"Content-Type": "application/x-amz-json-1.0"})
+def _json(body: dict[str, Any]) -> StubResponse:
+    return StubResponse(200, json.dumps(body).encode(), {"Content-Type": "application/x-amz-json-1.0"})
 
 
 def store(queue: str = QUEUE, **more: Any) -> Context:
@@ -99,7 +99,7 @@ def _wakes_in(clock: VirtualClock, seconds: float) -> bool:
     return clock.next_wake_up() == pytest.approx(seconds)
 
 
-# --- a real queue -----------------------------------------------------------------------------------------------------
+# --- a real queue ----------------------------------------------------------------------------------------------------
 
 
 async def test_a_change_is_announced_once_and_its_message_deleted_once_acknowledged(
@@ -119,12 +119,12 @@ async def test_a_change_is_announced_once_and_its_message_deleted_once_acknowled
         stream.acknowledge()
         await until(lambda: sqs.left() == 0)
 
-    assert (told(updated), told(deleted)) == ((UPDATED, ("app/db",)), (DELETED, ("app/web",)))
+    assert (summary(updated), summary(deleted)) == ((UPDATED, ("app/db",)), (DELETED, ("app/web",)))
     assert before == deleted.resume_token
     assert set(either.counts) == {"ReceiveMessage", "DeleteMessageBatch"}
 
 
-async def test_two_stores_with_one_queue_and_two_identities_hear_of_what_each_watches(
+async def test_two_stores_with_one_queue_and_two_identities_get_the_events_that_each_watches(
     either: Front, provider: InMemory, server: str
 ) -> None:
     sqs = Sqs(server)
@@ -136,18 +136,18 @@ async def test_two_stores_with_one_queue_and_two_identities_hear_of_what_each_wa
         await one.opened()
         await other.opened()
         sqs.send(*(secret_event("UpdateSecret", name) for name in ("mine", "yours", "mine", "yours")))
-        heard = [told(await one.change()), told(await one.change())]
-        heard += [told(await other.change()), told(await other.change())]
-        assert heard == [(UPDATED, ("mine",))] * 2 + [(UPDATED, ("yours",))] * 2
+        received = [summary(await one.change()), summary(await one.change())]
+        received += [summary(await other.change()), summary(await other.change())]
+        assert received == [(UPDATED, ("mine",))] * 2 + [(UPDATED, ("yours",))] * 2
 
         sqs.send(secret_event("UpdateSecret", "both"))
-        assert told(await one.change()) == told(await other.change()) == (UPDATED, ("both",))
+        assert summary(await one.change()) == summary(await other.change()) == (UPDATED, ("both",))
         one.acknowledge()
         await until(lambda: sqs.left() == 3)
         other.acknowledge()
         await until(lambda: sqs.left() == 0)
 
-    receivers = {asked.key_id for asked in either.asked if asked.operation == "ReceiveMessage"}
+    receivers = {request.key_id for request in either.requests if request.operation == "ReceiveMessage"}
     assert len(receivers) == 2
 
 
@@ -159,10 +159,10 @@ async def test_stores_of_one_identity_share_one_receiver(front: Front, provider:
         await other.opened()
         await until(lambda: front.count("ReceiveMessage") == 2)  # the proof, and the wait
 
-        script.say(("1", "h1", secret_event("UpdateSecret", "app/db")))
+        script.deliver(("1", "h1", secret_event("UpdateSecret", "app/db")))
 
-        assert told(await one.change()) == (UPDATED, ("app/db",))
-        assert told(await other.change()) == (UPDATED, ("db",))
+        assert summary(await one.change()) == (UPDATED, ("app/db",))
+        assert summary(await other.change()) == (UPDATED, ("db",))
 
 
 async def test_the_host_of_the_queue_is_never_dialled(front: Front, provider: InMemory) -> None:
@@ -171,14 +171,14 @@ async def test_the_host_of_the_queue_is_never_dialled(front: Front, provider: In
         url = f"{elsewhere.url}/123456789012/changes"
         async with watching(provider, store(url), key("app/db")) as stream:
             await stream.opened()
-            script.say(("1", "h1", secret_event("UpdateSecret", "app/db")))
+            script.deliver(("1", "h1", secret_event("UpdateSecret", "app/db")))
             await stream.change()
 
-    assert elsewhere.asked == []
-    assert {asked.body["QueueUrl"] for asked in front.asked} == {url}
+    assert elsewhere.requests == []
+    assert {request.body["QueueUrl"] for request in front.requests} == {url}
 
 
-# --- at least once, told once -----------------------------------------------------------------------------------------
+# --- at least once, reported once ------------------------------------------------------------------------------------
 
 
 async def test_a_redelivered_message_is_announced_once_and_deleted_by_its_newest_handle(
@@ -187,10 +187,10 @@ async def test_a_redelivered_message_is_announced_once_and_deleted_by_its_newest
     script, body = Script(front), secret_event("UpdateSecret", "app/db")
     async with watching(provider, store(), key("app/db"), key("app/web")) as stream:
         await stream.opened()
-        script.say(("1", "old", body))
-        script.say(("1", "new", body))
-        script.say(("2", "other", secret_event("UpdateSecret", "app/web")))
-        events = [told(await stream.change()), told(await stream.change())]
+        script.deliver(("1", "old", body))
+        script.deliver(("1", "new", body))
+        script.deliver(("2", "other", secret_event("UpdateSecret", "app/web")))
+        events = [summary(await stream.change()), summary(await stream.change())]
         assert script.deleted == []
 
         stream.acknowledge()
@@ -204,10 +204,10 @@ async def test_an_acknowledgement_covers_earlier_announcements_only(front: Front
     script = Script(front)
     async with watching(provider, store(), key("app/db")) as stream:
         await stream.opened()
-        script.say(("1", "first", secret_event("UpdateSecret", "app/db")))
+        script.deliver(("1", "first", secret_event("UpdateSecret", "app/db")))
         await stream.change()
         early = stream.token
-        script.say(("2", "second", secret_event("UpdateSecret", "app/db")))
+        script.deliver(("2", "second", secret_event("UpdateSecret", "app/db")))
         await stream.change()
 
         stream.token = early
@@ -215,7 +215,7 @@ async def test_an_acknowledgement_covers_earlier_announcements_only(front: Front
         await until(lambda: script.deleted == ["first"])
         stream.token = "queue of-another-process 7"
         stream.acknowledge()
-        script.say(("3", "needless", "no event"))
+        script.deliver(("3", "needless", "no event"))
         await until(lambda: len(script.deleted) == 2)
 
     assert script.deleted == ["first", "needless"]
@@ -225,22 +225,22 @@ async def test_a_message_that_cannot_be_deleted_is_announced_once_and_reported_o
     front: Front, provider: InMemory
 ) -> None:
     script, body = Script(front), secret_event("UpdateSecret", "app/db")
-    front.answer("DeleteMessageBatch", refused("AccessDeniedException"))
+    front.respond("DeleteMessageBatch", refused("AccessDeniedException"))
     call = store()
     async with watching(provider, call, key("app/db"), key("app/web")) as stream:
         await stream.opened()
-        script.say(("1", "h1", body))
+        script.deliver(("1", "h1", body))
         await stream.change()
         stream.acknowledge()
         await until(lambda: front.count("DeleteMessageBatch") == 1)
-        script.say(("1", "h2", body))
-        script.say(("2", "h3", secret_event("UpdateSecret", "app/web")))
+        script.deliver(("1", "h2", body))
+        script.deliver(("2", "h3", secret_event("UpdateSecret", "app/web")))
 
-        assert told(await stream.change()) == (UPDATED, ("app/web",))
+        assert summary(await stream.change()) == (UPDATED, ("app/web",))
         (condition,) = (await provider.validate(call)).conditions
 
         front.pass_on("DeleteMessageBatch")
-        front.answer("DeleteMessageBatch", script.delete)
+        front.respond("DeleteMessageBatch", script.delete)
         stream.acknowledge()
         await until(lambda: script.deleted == ["h3"])
         assert (await provider.validate(call)).conditions == ()
@@ -256,15 +256,15 @@ async def test_a_message_that_is_not_an_event_is_deleted_and_counted_without_its
     with capture_logs() as logs:
         async with watching(provider, store(), key("app/db")) as stream:
             await stream.opened()
-            script.say(("1", "h1", "CANARY-in-a-message"))
+            script.deliver(("1", "h1", "CANARY-in-a-message"))
             await until(lambda: script.deleted == ["h1"])
 
-    (line,) = [line for line in logs if "no event" in line["event"]]
+    (line,) = [line for line in logs if "not an event" in line["event"]]
     assert line["so_far"] == 1
     assert "CANARY" not in str(logs)
 
 
-# --- resuming ---------------------------------------------------------------------------------------------------------
+# --- resuming --------------------------------------------------------------------------------------------------------
 
 
 async def test_messages_received_without_a_stream_are_announced_when_it_reopens(
@@ -276,11 +276,11 @@ async def test_messages_received_without_a_stream_are_announced_when_it_reopens(
         async with watching(provider, store(prefix="app/"), key("db")) as stream:
             await stream.opened()
             token = stream.token
-        script.say(("1", "h1", secret_event("UpdateSecret", "app/db")))
+        script.deliver(("1", "h1", secret_event("UpdateSecret", "app/db")))
         await until(lambda: script.deleted == ["h1"])
 
         async with watching(provider, store(prefix="app/"), key("db"), resume=token) as stream:
-            assert told(await stream.change()) == (UPDATED, ("db",))
+            assert summary(await stream.change()) == (UPDATED, ("db",))
 
 
 async def test_a_stream_goes_on_over_a_change_of_its_watches(front: Front, provider: InMemory) -> None:
@@ -289,10 +289,10 @@ async def test_a_stream_goes_on_over_a_change_of_its_watches(front: Front, provi
         await stream.opened()
         stream.watch(key("app/web"))
         await until(lambda: front.count("ReceiveMessage") == 2)
-        script.say(("1", "h1", secret_event("UpdateSecret", "app/db")))
-        assert told(await stream.change()) == (UPDATED, ("app/db",))
-        script.say(("2", "h2", secret_event("UpdateSecret", "app/web")))
-        assert told(await stream.change()) == (UPDATED, ("app/web",))
+        script.deliver(("1", "h1", secret_event("UpdateSecret", "app/db")))
+        assert summary(await stream.change()) == (UPDATED, ("app/db",))
+        script.deliver(("2", "h2", secret_event("UpdateSecret", "app/web")))
+        assert summary(await stream.change()) == (UPDATED, ("app/web",))
 
 
 @pytest.mark.parametrize("token", ["queue of-another-process 3", "looks a 1 2.0", "anything", "queue  x"])
@@ -312,23 +312,23 @@ async def test_a_change_between_the_read_and_the_watch_is_announced(front: Front
     request = {"secretId": "app/db", "clientRequestToken": "version-2"}
     async with watching(provider, store(), key("unrelated")) as stream:
         await stream.opened()
-        script.say(("1", "h1", secret_event("PutSecretValue", "", requestParameters=request)))
+        script.deliver(("1", "h1", secret_event("PutSecretValue", "", requestParameters=request)))
         await until(lambda: script.deleted == ["h1"])
         stream.watch(key("app/db"))
 
-        assert told(await stream.change()) == (UPDATED, ("app/db",))
+        assert summary(await stream.change()) == (UPDATED, ("app/db",))
     async with watching(provider, store(), key("app/db", "version-1")) as stream:
-        assert told(await stream.change()) == (UPDATED, ("app/db",))
+        assert summary(await stream.change()) == (UPDATED, ("app/db",))
     async with watching(provider, store(), key("app/db", "version-2"), key("app/web")) as stream:
         await stream.opened()
-        script.say(("2", "h2", secret_event("UpdateSecret", "app/web")))
-        assert told(await stream.change()) == (UPDATED, ("app/web",))
+        script.deliver(("2", "h2", secret_event("UpdateSecret", "app/web")))
+        assert summary(await stream.change()) == (UPDATED, ("app/web",))
 
 
-# --- queues that refuse -----------------------------------------------------------------------------------------------
+# --- queues that refuse ----------------------------------------------------------------------------------------------
 
 
-async def test_a_throttled_queue_is_asked_again_after_ever_longer_pauses(
+async def test_a_throttled_queue_is_called_again_after_ever_longer_pauses(
     front: Front, provider: InMemory, clock: VirtualClock
 ) -> None:
     script = Script(front)
@@ -336,42 +336,42 @@ async def test_a_throttled_queue_is_asked_again_after_ever_longer_pauses(
         await stream.opened()
         for _ in range(3):
             script.refuse(refused("RequestThrottled"))
-        script.say(("1", "h1", secret_event("UpdateSecret", "app/db")))
-        asked = []
+        script.deliver(("1", "h1", secret_event("UpdateSecret", "app/db")))
+        counts = []
         for pause in (1.0, 2.0, 5.0):
             await until(partial(_wakes_in, clock, pause))
-            asked.append(front.count("ReceiveMessage"))
+            counts.append(front.count("ReceiveMessage"))
             await clock.advance(pause)
 
-        assert told(await stream.change()) == (UPDATED, ("app/db",))
-    assert asked == [2, 3, 4]
+        assert summary(await stream.change()) == (UPDATED, ("app/db",))
+    assert counts == [2, 3, 4]
 
 
 @pytest.mark.parametrize(
-    ("code", "words"),
+    ("code", "text"),
     [
         pytest.param("QueueDoesNotExist", 'queue "changes" does not exist', id="missing"),
         pytest.param("AccessDeniedException", "allow sqs:ReceiveMessage and sqs:DeleteMessage", id="denied"),
     ],
 )
 async def test_a_queue_that_rejects_requests_is_reported_and_polling_replaces_it(
-    front: Front, provider: InMemory, clock: VirtualClock, secrets_manager: Any, *, code: str, words: str
+    front: Front, provider: InMemory, clock: VirtualClock, secrets_manager: Any, *, code: str, text: str
 ) -> None:
     name = uuid.uuid4().hex
     secrets_manager.create_secret(Name=name, SecretString="1")
-    front.answer("ReceiveMessage", refused(code, "CANARY"))
+    front.respond("ReceiveMessage", refused(code, "CANARY"))
     call = store()
     async with watching(provider, call, key(name)) as stream:
         condition = (await stream.change()).condition
         await stream.opened()
         assert condition is not None
-        assert words in condition.message
+        assert text in condition.message
         assert "CANARY" not in condition.message
         assert (await provider.validate(call)).conditions == (condition,)
 
         secrets_manager.put_secret_value(SecretId=name, SecretString="2")
         await clock.advance(31)
-        assert told(await stream.change()) == (UPDATED, (name,))
+        assert summary(await stream.change()) == (UPDATED, (name,))
         assert front.count("ReceiveMessage") == 1
 
         script = Script(front)
@@ -379,11 +379,11 @@ async def test_a_queue_that_rejects_requests_is_reported_and_polling_replaces_it
         while front.count("ReceiveMessage") == 1:
             await clock.advance(10)
             passed += 10
-            await asyncio.sleep(0.05)  # calls have to be answered before their deadline
+            await asyncio.sleep(0.05)  # calls need a response before their deadline
         assert REFUSED_SECONDS <= passed <= REFUSED_SECONDS + 20
         assert (await stream.change()).type is RESYNC
-        script.say(("1", "h1", secret_event("UpdateSecret", name)))
-        assert told(await stream.change()) == (UPDATED, (name,))
+        script.deliver(("1", "h1", secret_event("UpdateSecret", name)))
+        assert summary(await stream.change()) == (UPDATED, (name,))
         assert (await provider.validate(call)).conditions == ()
 
 
@@ -402,8 +402,8 @@ async def test_a_queue_that_does_not_exist_falls_back_on_both_servers(
 
 
 async def test_a_store_that_may_neither_receive_nor_list_offers_no_changes(front: Front, provider: InMemory) -> None:
-    front.answer("ReceiveMessage", refused("AccessDeniedException"))
-    front.answer("ListSecrets", refused("AccessDeniedException"))
+    front.respond("ReceiveMessage", refused("AccessDeniedException"))
+    front.respond("ListSecrets", refused("AccessDeniedException"))
     call = store()
     async with watching(provider, call, key("app/db")) as stream:
         assert (await stream.change()).type is CONDITION
@@ -417,7 +417,7 @@ async def test_a_store_that_may_neither_receive_nor_list_offers_no_changes(front
 
 
 @pytest.mark.parametrize(
-    ("url", "words"),
+    ("url", "text"),
     [
         pytest.param("changes", "write the URL", id="a name"),
         pytest.param("ftp://sqs.eu-west-1.amazonaws.com/123456789012/q", "write the URL", id="another scheme"),
@@ -431,12 +431,12 @@ async def test_a_store_that_may_neither_receive_nor_list_offers_no_changes(front
         ),
     ],
 )
-async def test_a_queue_that_cannot_work_is_refused_with_its_field(provider: InMemory, url: str, words: str) -> None:
+async def test_a_queue_that_cannot_work_is_refused_with_its_field(provider: InMemory, url: str, text: str) -> None:
     validation = await provider.validate(store(url))
 
     assert validation.error is not None
     assert validation.error.reason is ErrorReason.CONFIG_INVALID
-    assert words in validation.error.message
+    assert text in validation.error.message
     assert "CANARY" not in validation.error.message
 
 

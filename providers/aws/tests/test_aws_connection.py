@@ -1,4 +1,4 @@
-"""Where services are asked and how: addresses, TLS, proxies, one request for each call, answers that are none."""
+"""Where services are called and how: addresses, TLS, proxies, one request for each call, invalid responses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aiohttp import web
 from eso_provider_aws.clients import Clients
 from eso_provider_aws.endpoints import VARIABLES
 from eso_provider_aws.provider import PROVIDER, SecretsManager
-from eso_provider_aws.testing.front import Asked, Front, Said, hang, refused
+from eso_provider_aws.testing.front import Front, RecordedRequest, StubResponse, hang, refused
 from eso_provider_aws.testing.logins import whoami
 from eso_provider_aws.testing.sessions import KEYS, context, read
 from eso_sdk.testing import InMemory
@@ -24,9 +24,9 @@ from kubebase.testing.listening import listening
 
 
 async def _refusal(provider: InMemory, region: str = "eu-west-1") -> ProviderError:
-    (answer,) = await read(provider, context(SecretsManager, region=region), "db")
-    assert isinstance(answer, ProviderError)
-    return answer
+    (result,) = await read(provider, context(SecretsManager, region=region), "db")
+    assert isinstance(result, ProviderError)
+    return result
 
 
 # --- addresses ---
@@ -77,7 +77,7 @@ async def _address(service: str, region: str) -> str:
         ),
     ],
 )
-async def test_a_service_is_asked_where_aws_or_the_environment_says(
+async def test_a_service_is_called_where_aws_or_the_environment_says(
     monkeypatch: pytest.MonkeyPatch, service: str, region: str, *, variables: dict[str, str], address: str
 ) -> None:
     for name, value in variables.items():
@@ -95,9 +95,7 @@ async def test_every_service_has_a_variable_for_its_address(
     assert await _address(service, "us-east-1") == "http://127.0.0.1:1"
 
 
-async def test_an_address_that_is_none_is_told_with_its_variable(
-    provider: InMemory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_address_that_is_none_names_its_variable(provider: InMemory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRETSMANAGER_ENDPOINT", "no address")
 
     with pytest.raises(ProviderError) as caught:
@@ -111,7 +109,7 @@ async def test_an_address_that_is_none_is_told_with_its_variable(
 
 
 @pytest.mark.parametrize(
-    ("address", "words"),
+    ("address", "text"),
     [
         pytest.param(
             "http://127.0.0.1:1", "secretsmanager in eu-west-1 cannot be reached", id="a port without a listener"
@@ -120,22 +118,22 @@ async def test_an_address_that_is_none_is_told_with_its_variable(
     ],
 )
 async def test_a_service_that_cannot_be_reached_is_unavailable(
-    provider: InMemory, monkeypatch: pytest.MonkeyPatch, address: str, words: str
+    provider: InMemory, monkeypatch: pytest.MonkeyPatch, address: str, text: str
 ) -> None:
     monkeypatch.setenv("AWS_SECRETSMANAGER_ENDPOINT", address)
 
     error = await _refusal(provider)
 
     assert error.reason is ErrorReason.BACKEND_UNAVAILABLE
-    assert words in error.message
+    assert text in error.message
 
 
-async def test_a_service_that_does_not_answer_times_out(front: Front) -> None:
-    front.answer("GetSecretValue", hang)
+async def test_a_service_that_does_not_response_times_out(front: Front) -> None:
+    front.respond("GetSecretValue", hang)
     clock = VirtualClock()
     async with InMemory(PROVIDER, clock) as provider:
         waiting = asyncio.ensure_future(read(provider, context(SecretsManager), "db"))
-        while not front.asked:  # noqa: ASYNC110 - the front has no event
+        while not front.requests:  # noqa: ASYNC110 - the front has no event
             await asyncio.sleep(0.001)
         await clock.advance(30)
         (error,) = await waiting
@@ -146,23 +144,25 @@ async def test_a_service_that_does_not_answer_times_out(front: Front) -> None:
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "result",
     [
         pytest.param(refused("InternalServiceError", status=500), id="500"),
-        pytest.param(Said(503, b"<html>try again</html>"), id="503 of a load balancer"),
+        pytest.param(StubResponse(503, b"<html>try again</html>"), id="503 of a load balancer"),
         pytest.param(refused("ThrottlingException"), id="a limit"),
         pytest.param(refused("RequestTimeout", status=400), id="a time-out of the service"),
     ],
 )
-async def test_a_call_is_one_request_whatever_its_answer_is(front: Front, provider: InMemory, answer: Said) -> None:
-    front.answer("GetSecretValue", answer)
+async def test_a_call_is_one_request_whatever_its_response_is(
+    front: Front, provider: InMemory, result: StubResponse
+) -> None:
+    front.respond("GetSecretValue", result)
 
     await _refusal(provider)
 
     assert front.counts == {"GetSecretValue": 1}
 
 
-# --- answers that are none ---
+# --- invalid responses ---
 
 
 @pytest.mark.parametrize(
@@ -176,10 +176,10 @@ async def test_a_call_is_one_request_whatever_its_answer_is(front: Front, provid
     ],
 )
 @pytest.mark.parametrize("names", [pytest.param(("db",), id="one"), pytest.param(("db", "app"), id="a batch")])
-async def test_the_answer_of_a_proxy_is_never_taken_for_an_answer_of_aws(
+async def test_the_response_of_a_proxy_is_never_taken_for_an_response_of_aws(
     front: Front, provider: InMemory, body: bytes, names: tuple[str, ...]
 ) -> None:
-    front.answer("*", Said(200, body))
+    front.respond("*", StubResponse(200, body))
 
     for error in await read(provider, context(SecretsManager), *names):
         assert isinstance(error, ProviderError)
@@ -203,7 +203,7 @@ async def tls(tmp_path: Path) -> AsyncIterator[tuple[str, Path]]:
 
     async def serve(request: web.Request) -> web.Response:
         body = await request.json()
-        return web.Response(body=whoami(Asked("GetSecretValue", body, KEYS[0])).body)
+        return web.Response(body=whoami(RecordedRequest("GetSecretValue", body, KEYS[0])).body)
 
     app = web.Application()
     app.router.add_post("/", serve)
@@ -248,12 +248,12 @@ class Proxy:
 
     def __init__(self, to: str) -> None:
         self._to = to.rpartition("/")[2]
-        self.wanted: list[str] = []
+        self.expected: list[str] = []
         self.refuses = False
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         request = await reader.readuntil(b"\r\n\r\n")
-        self.wanted.append(request.split()[1].decode())
+        self.expected.append(request.split()[1].decode())
         if self.refuses:
             writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
             return
@@ -289,7 +289,7 @@ async def proxy(tls: tuple[str, Path], monkeypatch: pytest.MonkeyPatch) -> Async
 
 async def test_a_service_is_reached_through_a_proxy_that_resolves_its_name(proxy: Proxy, provider: InMemory) -> None:
     assert await read(provider, context(SecretsManager), "db") == [KEYS[0].encode()]
-    assert proxy.wanted == ["provider.test:443"]
+    assert proxy.expected == ["provider.test:443"]
 
 
 async def test_a_proxy_that_refuses_is_named(proxy: Proxy, provider: InMemory) -> None:

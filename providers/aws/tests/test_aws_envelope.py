@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import pytest
 
-from eso_provider_aws.envelope import decoded
+from eso_provider_aws.ownership import decoded
 from eso_sdk.pushmetadata import Told
 from eso_wire.errors import ErrorReason, ProviderError
 
@@ -24,7 +24,7 @@ class Spec(Told, frozen=True, kw_only=True):
 
 
 @pytest.mark.parametrize(
-    ("metadata", "wanted"),
+    ("metadata", "expected"),
     [
         pytest.param(None, Spec(), id="no metadata means the defaults"),
         pytest.param(HEAD, Spec(), id="an envelope without spec means the defaults"),
@@ -32,8 +32,8 @@ class Spec(Told, frozen=True, kw_only=True):
         pytest.param(HEAD | {"spec": {"tags": {}}}, Spec(tags={}), id="no tags at all are told from no word of tags"),
     ],
 )
-def test_metadata_is_decoded(metadata: dict[str, Any] | None, wanted: Spec) -> None:
-    assert decoded(metadata, Spec, "db") == wanted
+def test_metadata_is_decoded(metadata: dict[str, Any] | None, expected: Spec) -> None:
+    assert decoded(metadata, Spec, "db") == expected
 
 
 @pytest.mark.parametrize(

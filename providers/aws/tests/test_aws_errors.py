@@ -20,20 +20,20 @@ from botocore.exceptions import (
 )
 from botocore.parsers import ResponseParserError
 
-from eso_provider_aws.errors import Asked, no_client, no_identity, of_code, refusal
+from eso_provider_aws.errors import CallSubject, no_client, no_identity, of_code, refusal
 from eso_wire.errors import ErrorReason, RetryClass
 
-ASKED = Asked("secretsmanager", "GetSecretValue", "eu-west-1", 'secret "db"')
-ASSUMED = Asked("sts", "AssumeRole", "eu-west-1", 'role "arn:x"')
+SUBJECT = CallSubject("secretsmanager", "GetSecretValue", "eu-west-1", 'secret "db"')
+ASSUMED = CallSubject("sts", "AssumeRole", "eu-west-1", 'role "arn:x"')
 LEAK = "CANARY-of-the-service"
 
 
-def _told(code: str, message: str = LEAK, status: int = 400, request_id: str = "id-1") -> ClientError:
-    answer: Any = {
+def _response(code: str, message: str = LEAK, status: int = 400, request_id: str = "id-1") -> ClientError:
+    result: Any = {
         "Error": {"Code": code, "Message": message},
         "ResponseMetadata": {"HTTPStatusCode": status, "RequestId": request_id},
     }
-    return ClientError(answer, "GetSecretValue")
+    return ClientError(result, "GetSecretValue")
 
 
 MARKED = "You can't perform this operation on the secret because it was marked for deletion."
@@ -95,7 +95,7 @@ CODES = [
     ("code", "message", "reason"), [pytest.param(*row, id=f"{row[0]}{' ' if row[1] else ''}{row[1]}") for row in CODES]
 )
 def test_a_code_has_a_reason_and_words_without_the_message(code: str, message: str, reason: ErrorReason) -> None:
-    found = refusal(_told(code, f"{message} {LEAK}"), ASKED)
+    found = refusal(_response(code, f"{message} {LEAK}"), SUBJECT)
 
     assert found.reason is reason
     assert LEAK not in found.message
@@ -110,7 +110,9 @@ def test_a_code_has_a_reason_and_words_without_the_message(code: str, message: s
 
 @pytest.mark.parametrize("code", sorted({row[0] for row in CODES}))
 def test_equal_failures_give_equal_errors_whatever_their_request_id(code: str) -> None:
-    first, second = (refusal(_told(code, f"RequestId: {number}", request_id=str(number)), ASKED) for number in (7, 8))
+    first, second = (
+        refusal(_response(code, f"RequestId: {number}", request_id=str(number)), SUBJECT) for number in (7, 8)
+    )
 
     assert first == second
 
@@ -126,8 +128,8 @@ def test_equal_failures_give_equal_errors_whatever_their_request_id(code: str) -
         pytest.param(407, ErrorReason.BACKEND_ERROR, id="407 asks for the password of a proxy"),
     ],
 )
-def test_an_answer_without_a_code_is_judged_by_its_status(status: int, reason: ErrorReason) -> None:
-    found = refusal(_told(str(status), f"<html>{LEAK}</html>", status), ASKED)
+def test_an_response_without_a_code_is_judged_by_its_status(status: int, reason: ErrorReason) -> None:
+    found = refusal(_response(str(status), f"<html>{LEAK}</html>", status), SUBJECT)
 
     assert found.reason is reason
     assert f"HTTP {status}" in found.message
@@ -147,27 +149,27 @@ def test_a_service_of_the_json_protocol_may_refuse_in_xml(code: str, reason: Err
         f"<ErrorResponse><Errors><Error><Code>{code}</Code><Message>{LEAK}</Message></Error></Errors></ErrorResponse>"
     )
 
-    found = refusal(_told("403", body, 403), ASKED)
+    found = refusal(_response("403", body, 403), SUBJECT)
 
     assert (found.reason, found.backend_code) == (reason, code)
     assert LEAK not in found.message
 
 
 @pytest.mark.parametrize(
-    ("asked", "code", "message", "words"),
+    ("subject", "code", "message", "text"),
     [
-        pytest.param(ASKED, "AccessDeniedException", "", "allow secretsmanager:GetSecretValue", id="the call's own"),
+        pytest.param(SUBJECT, "AccessDeniedException", "", "allow secretsmanager:GetSecretValue", id="the call's own"),
         pytest.param(
-            ASKED,
+            SUBJECT,
             "AccessDeniedException",
             "User: arn:x is not authorized to perform: kms:Decrypt on resource: arn:y",
             "allow kms:Decrypt",
             id="the one that the service names",
         ),
-        pytest.param(ASKED, "AccessDeniedException", "Access to KMS is not allowed", "kms:Decrypt", id="of the key"),
+        pytest.param(SUBJECT, "AccessDeniedException", "Access to KMS is not allowed", "kms:Decrypt", id="of the key"),
         pytest.param(ASSUMED, "AccessDenied", "", "allow sts:AssumeRole, also in the trust policy", id="of a role"),
         pytest.param(
-            Asked("resourcegroupstaggingapi", "GetResources", "eu-west-1"),
+            CallSubject("resourcegroupstaggingapi", "GetResources", "eu-west-1"),
             "AccessDeniedException",
             "",
             "allow tag:GetResources",
@@ -175,27 +177,27 @@ def test_a_service_of_the_json_protocol_may_refuse_in_xml(code: str, reason: Err
         ),
     ],
 )
-def test_a_denial_names_the_action_to_allow(asked: Asked, code: str, message: str, words: str) -> None:
-    assert words in of_code(code, message, asked).message
+def test_a_denial_names_the_action_to_allow(subject: CallSubject, code: str, message: str, text: str) -> None:
+    assert text in of_code(code, message, subject).message
 
 
 @pytest.mark.parametrize("operation", ["BatchGetSecretValue", "ListSecrets", "GetParameters", "DescribeParameters"])
-def test_a_call_about_many_things_never_says_that_one_is_absent(operation: str) -> None:
-    asked = Asked("secretsmanager", operation, "eu-west-1", "20 secrets")
+def test_a_call_about_many_things_never_reports_that_one_is_absent(operation: str) -> None:
+    subject = CallSubject("secretsmanager", operation, "eu-west-1", "20 secrets")
 
-    assert of_code("ResourceNotFoundException", "", asked).reason is ErrorReason.BACKEND_ERROR
-    assert of_code("InvalidRequestException", MARKED, asked).reason is ErrorReason.BACKEND_ERROR
+    assert of_code("ResourceNotFoundException", "", subject).reason is ErrorReason.BACKEND_ERROR
+    assert of_code("InvalidRequestException", MARKED, subject).reason is ErrorReason.BACKEND_ERROR
 
 
 def test_a_wrong_clock_is_named_as_the_cause() -> None:
-    found = of_code("InvalidSignatureException", "Signature expired: 2020 is now earlier than 2021", ASKED)
+    found = of_code("InvalidSignatureException", "Signature expired: 2020 is now earlier than 2021", SUBJECT)
 
     assert found.reason is ErrorReason.CREDENTIALS_REJECTED
     assert "clock" in found.message
 
 
 URL = f"https://{LEAK}.example"
-WITHOUT_ANSWER = [
+WITHOUT_RESPONSE = [
     ("refused", EndpointConnectionError(endpoint_url=URL), ErrorReason.BACKEND_UNAVAILABLE, "cannot be reached"),
     ("cut off", ConnectionClosedError(endpoint_url=URL), ErrorReason.BACKEND_UNAVAILABLE, "cannot be reached"),
     ("odd", HTTPClientError(error=LEAK), ErrorReason.BACKEND_UNAVAILABLE, "cannot be reached"),
@@ -219,24 +221,24 @@ WITHOUT_ANSWER = [
     ("ours", TimeoutError(), ErrorReason.BACKEND_TIMEOUT, "in time"),
     ("loop", TimeoutError(), ErrorReason.BACKEND_TIMEOUT, "in time"),
     ("fields", ParamValidationError(report=LEAK), ErrorReason.INVALID_REQUEST, "names and fields"),
-    ("garbage", ResponseParserError(LEAK), ErrorReason.BACKEND_ERROR, "no answer of secretsmanager"),
-    ("html", ValueError(LEAK), ErrorReason.BACKEND_ERROR, "no answer of secretsmanager"),
+    ("garbage", ResponseParserError(LEAK), ErrorReason.BACKEND_ERROR, "not from secretsmanager"),
+    ("html", ValueError(LEAK), ErrorReason.BACKEND_ERROR, "not from secretsmanager"),
 ]
 
 
 @pytest.mark.parametrize(
-    ("failed", "reason", "words"), [pytest.param(*row[1:], id=f"{row[0]}: {row[3]}") for row in WITHOUT_ANSWER]
+    ("failed", "reason", "text"), [pytest.param(*row[1:], id=f"{row[0]}: {row[3]}") for row in WITHOUT_RESPONSE]
 )
-def test_a_call_without_an_answer_says_what_to_look_at(failed: Exception, reason: ErrorReason, words: str) -> None:
-    found = refusal(failed, ASKED)
+def test_a_call_without_an_response_reports_what_to_look_at(failed: Exception, reason: ErrorReason, text: str) -> None:
+    found = refusal(failed, SUBJECT)
 
     assert found.reason is reason
-    assert words in found.message
+    assert text in found.message
     assert LEAK not in found.message
     assert "eu-west-1" in found.message
 
 
 def test_errors_that_heal_without_a_change_of_the_store_are_retried() -> None:
-    healing = (no_identity(), no_client("sts", "eu-west-1", ""), of_code("LimitExceededException", "", ASKED))
+    healing = (no_identity(), no_client("sts", "eu-west-1", ""), of_code("LimitExceededException", "", SUBJECT))
 
     assert {error.retry for error in healing} == {RetryClass.BACKOFF}

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from eso_api.values import SecretBytes
-from eso_provider_aws.generators.registry import ECRAuthorizationTokenGenerator
-from eso_provider_aws.generators.sessiontoken import STSSessionTokenGenerator
+from eso_provider_aws.generators import ECRAuthorizationTokenGenerator, STSSessionTokenGenerator
 from eso_provider_aws.provider import PROVIDER
-from eso_provider_aws.testing.front import Asked, Front, Said, refused
+from eso_provider_aws.testing.front import Front, RecordedRequest, StubResponse, refused
 from eso_provider_aws.testing.sessions import AUTH, KEYS, context, credentials
 from eso_sdk.testing import InMemory, call_context
 from eso_wire.errors import ErrorReason, ProviderError
@@ -29,23 +28,23 @@ def texts(made: Generated) -> dict[str, str]:
     return {name: value.reveal().decode() for name, value in made.data.items()}
 
 
-def said(body: Any) -> Said:
-    return Said(200, json.dumps(body).encode(), {"Content-Type": "application/x-amz-json-1.1"})
+def json_response(body: Any) -> StubResponse:
+    return StubResponse(200, json.dumps(body).encode(), {"Content-Type": "application/x-amz-json-1.1"})
 
 
-def public_login(_asked: Asked) -> Said:
-    """As the model of ecr-public says it: one object, not a list, and no endpoint. moto has no ecr-public."""
+def public_login(_asked: RecordedRequest) -> StubResponse:
+    """As in the model of ecr-public: one object, not a list, and no endpoint. moto has no ecr-public."""
     token = base64.b64encode(b"AWS:public-password").decode()
-    return said({"authorizationData": {"authorizationToken": token, "expiresAt": 1_800_000_000.25}})
+    return json_response({"authorizationData": {"authorizationToken": token, "expiresAt": 1_800_000_000.25}})
 
 
-def denied(_asked: Asked) -> Said:
+def denied(_asked: RecordedRequest) -> StubResponse:
     """As STS refuses: XML, status 403."""
     body = (
         b'<ErrorResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><Error><Type>Sender</Type>'
         b"<Code>AccessDenied</Code><Message>words of STS</Message></Error><RequestId>id</RequestId></ErrorResponse>"
     )
-    return Said(403, body, {"Content-Type": "text/xml"})
+    return StubResponse(403, body, {"Content-Type": "text/xml"})
 
 
 async def failure(provider: InMemory, generator: Any, **spec: Any) -> ProviderError:
@@ -72,12 +71,12 @@ async def test_a_private_login_has_the_values_of_the_source_documents_and_its_en
     }
     assert made.metadata.expires_at == datetime(2015, 1, 1, tzinfo=UTC)
     assert made.state is None
-    (asked,) = front.asked
-    assert (asked.operation, asked.service, asked.region) == ("GetAuthorizationToken", "ecr", "eu-west-1")
+    (request,) = front.requests
+    assert (request.operation, request.service, request.region) == ("GetAuthorizationToken", "ecr", "eu-west-1")
 
 
-async def test_a_public_login_is_asked_for_in_the_only_region_that_has_them(front: Front, provider: InMemory) -> None:
-    front.answer("GetAuthorizationToken", public_login)
+async def test_a_public_login_is_requested_in_the_only_region_that_has_them(front: Front, provider: InMemory) -> None:
+    front.respond("GetAuthorizationToken", public_login)
 
     made = await provider.generate(context(ECRAuthorizationTokenGenerator, scope="public"))
 
@@ -88,19 +87,19 @@ async def test_a_public_login_is_asked_for_in_the_only_region_that_has_them(fron
         "registry": "public.ecr.aws",
         "expires_at": "1800000000",
     }
-    (asked,) = front.asked
-    assert (asked.service, asked.region) == ("ecr-public", "us-east-1")
+    (request,) = front.requests
+    assert (request.service, request.region) == ("ecr-public", "us-east-1")
 
 
 async def test_the_role_is_assumed_in_the_region_of_the_spec(front: Front, provider: InMemory) -> None:
-    front.answer("GetAuthorizationToken", public_login)
+    front.respond("GetAuthorizationToken", public_login)
 
     await provider.generate(context(ECRAuthorizationTokenGenerator, scope="public", role=ROLE))
 
-    assume, ask = front.asked
+    assume, request = front.requests
     assert (assume.operation, assume.region, assume.key_id) == ("AssumeRole", "eu-west-1", KEYS[0])
     assert assume.body["RoleArn"] == ROLE
-    assert ask.key_id not in ("", KEYS[0])
+    assert request.key_id not in ("", KEYS[0])
 
 
 async def test_keys_of_a_secret_win_over_a_service_account(front: Front, provider: InMemory) -> None:
@@ -114,7 +113,7 @@ async def test_keys_of_a_secret_win_over_a_service_account(front: Front, provide
 
     await provider.generate(call)
 
-    assert [(asked.operation, asked.key_id) for asked in front.asked] == [("GetAuthorizationToken", KEYS[0])]
+    assert [(request.operation, request.key_id) for request in front.requests] == [("GetAuthorizationToken", KEYS[0])]
 
 
 async def test_a_service_account_alone_logs_in_with_its_token(front: Front, provider: InMemory) -> None:
@@ -131,7 +130,7 @@ async def test_a_service_account_alone_logs_in_with_its_token(front: Front, prov
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "result",
     [
         pytest.param({"authorizationData": []}, id="no login"),
         pytest.param({}, id="nothing"),
@@ -145,19 +144,19 @@ async def test_a_service_account_alone_logs_in_with_its_token(front: Front, prov
         ),
     ],
 )
-async def test_an_answer_without_one_login_is_an_error_that_quotes_nothing(
-    front: Front, provider: InMemory, answer: dict[str, Any]
+async def test_an_response_without_one_login_is_an_error_that_quotes_nothing(
+    front: Front, provider: InMemory, result: dict[str, Any]
 ) -> None:
-    front.answer("GetAuthorizationToken", said(answer))
+    front.respond("GetAuthorizationToken", json_response(result))
 
     failed = await failure(provider, ECRAuthorizationTokenGenerator)
 
     assert failed.reason is ErrorReason.BACKEND_ERROR
-    assert failed.message == "ecr in eu-west-1: GetAuthorizationToken was not answered with one login"
+    assert failed.message == "ecr in eu-west-1: GetAuthorizationToken did not return one login"
 
 
 async def test_a_denied_login_names_the_missing_action(front: Front, provider: InMemory) -> None:
-    front.answer("GetAuthorizationToken", refused("AccessDeniedException"))
+    front.respond("GetAuthorizationToken", refused("AccessDeniedException"))
 
     failed = await failure(provider, ECRAuthorizationTokenGenerator)
 
@@ -179,8 +178,8 @@ async def test_session_keys_have_their_end(front: Front, provider: InMemory) -> 
     assert int(values["expiration"]) == int(made.metadata.expires_at.timestamp())
     assert timedelta(seconds=3590) < made.metadata.expires_at - before < timedelta(seconds=3610)
     assert made.state is None
-    (asked,) = front.asked
-    assert (asked.operation, asked.body["DurationSeconds"]) == ("GetSessionToken", "3600")
+    (request,) = front.requests
+    assert (request.operation, request.body["DurationSeconds"]) == ("GetSessionToken", "3600")
 
 
 async def test_the_code_of_an_mfa_device_is_sent_with_its_serial_number(front: Front, provider: InMemory) -> None:
@@ -190,13 +189,13 @@ async def test_the_code_of_an_mfa_device_is_sent_with_its_serial_number(front: F
         context(STSSessionTokenGenerator, requestParameters={"serialNumber": device, "tokenCode": "123456"})
     )
 
-    (asked,) = front.asked
-    assert (asked.body["SerialNumber"], asked.body["TokenCode"]) == (device, "123456")
-    assert "DurationSeconds" not in asked.body
+    (request,) = front.requests
+    assert (request.body["SerialNumber"], request.body["TokenCode"]) == (device, "123456")
+    assert "DurationSeconds" not in request.body
 
 
-async def test_temporary_keys_are_refused_with_the_way_out(front: Front, provider: InMemory) -> None:
-    front.answer("GetSessionToken", denied)
+async def test_temporary_keys_are_refused_with_the_remedy(front: Front, provider: InMemory) -> None:
+    front.respond("GetSessionToken", denied)
 
     failed = await failure(provider, STSSessionTokenGenerator, role=ROLE)
 
@@ -207,8 +206,8 @@ async def test_temporary_keys_are_refused_with_the_way_out(front: Front, provide
     )
 
 
-async def test_a_denied_code_says_that_each_code_works_once(front: Front, provider: InMemory) -> None:
-    front.answer("GetSessionToken", denied)
+async def test_a_denied_code_reports_that_each_code_works_once(front: Front, provider: InMemory) -> None:
+    front.respond("GetSessionToken", denied)
     device = {"serialNumber": "arn:aws:iam::123456789012:mfa/ann", "tokenCode": "123456"}
 
     failed = await failure(provider, STSSessionTokenGenerator, requestParameters=device)
@@ -218,8 +217,8 @@ async def test_a_denied_code_says_that_each_code_works_once(front: Front, provid
     assert "123456" not in failed.message.replace("123456789012", "")
 
 
-async def test_long_term_keys_that_are_denied_are_told_the_action(front: Front, provider: InMemory) -> None:
-    front.answer("GetSessionToken", denied)
+async def test_long_term_keys_that_are_denied_are_given_the_action(front: Front, provider: InMemory) -> None:
+    front.respond("GetSessionToken", denied)
 
     failed = await failure(provider, STSSessionTokenGenerator)
 
@@ -227,7 +226,7 @@ async def test_long_term_keys_that_are_denied_are_told_the_action(front: Front, 
 
 
 @pytest.mark.parametrize(
-    ("spec", "words"),
+    ("spec", "text"),
     [
         pytest.param({"auth": ACCOUNT}, "/auth/jwt: ", id="a service account"),
         pytest.param({"region": "no region of AWS"}, "/region: ", id="a region that cannot be"),
@@ -243,22 +242,22 @@ async def test_long_term_keys_that_are_denied_are_told_the_action(front: Front, 
         ),
     ],
 )
-async def test_a_session_token_that_cannot_be_is_refused_before_anything_is_asked(
-    front: Front, provider: InMemory, spec: dict[str, Any], words: str
+async def test_a_session_token_that_cannot_be_is_refused_before_any_call(
+    front: Front, provider: InMemory, spec: dict[str, Any], text: str
 ) -> None:
     failed = await failure(provider, STSSessionTokenGenerator, **spec)
 
     assert failed.reason is ErrorReason.CONFIG_INVALID
-    assert failed.message.startswith(words)
-    assert not front.asked
+    assert failed.message.startswith(text)
+    assert not front.requests
 
 
 async def test_a_role_for_session_tokens_is_warned_about(provider: InMemory) -> None:
     call = context(STSSessionTokenGenerator, role=ROLE)
 
-    told = await provider.validate(call, ValidationMode.STATIC, KindRole.GENERATOR)
+    response = await provider.validate(call, ValidationMode.STATIC, KindRole.GENERATOR)
 
-    assert told.warnings == ("AWS denies GetSessionToken to keys of an assumed role; remove role",)
+    assert response.warnings == ("AWS denies GetSessionToken to keys of an assumed role; remove role",)
 
 
 # --- both ------------------------------------------------------------------------------------------------------------
@@ -266,14 +265,14 @@ async def test_a_role_for_session_tokens_is_warned_about(provider: InMemory) -> 
 
 async def test_validation_obtains_the_keys_and_reports_a_role_that_is_refused(front: Front, provider: InMemory) -> None:
     call = context(ECRAuthorizationTokenGenerator, role=ROLE)
-    front.answer("AssumeRole", denied)
+    front.respond("AssumeRole", denied)
 
-    told = await provider.validate(call, role=KindRole.GENERATOR)
+    response = await provider.validate(call, role=KindRole.GENERATOR)
 
-    assert told.state is ValidationState.INVALID
-    assert told.error is not None
-    assert told.error.reason is ErrorReason.PERMISSION_DENIED
-    assert told.error.message == (
+    assert response.state is ValidationState.INVALID
+    assert response.error is not None
+    assert response.error.reason is ErrorReason.PERMISSION_DENIED
+    assert response.error.message == (
         f'role "{ROLE}" in eu-west-1: AssumeRole is denied (HTTP 403); allow sts:AssumeRole, also in the trust policy'
         " of the role"
     )

@@ -15,11 +15,10 @@ from botocore.credentials import ReadOnlyCredentials
 
 from eso_api.values import SecretBytes
 from eso_provider_aws.clients import Clients, signed_by
-from eso_provider_aws.identity import Keys, Known
+from eso_provider_aws.identity import AssumedRole, Identities, Keys, Known, Role
 from eso_provider_aws.provider import PROVIDER, SecretsManager
-from eso_provider_aws.renewed import AssumedRole, Identities, Role
 from eso_provider_aws.runtime import runtime_of
-from eso_provider_aws.testing.front import Asked, Front, Said, refused
+from eso_provider_aws.testing.front import Front, RecordedRequest, StubResponse, refused
 from eso_provider_aws.testing.logins import whoami, with_keys
 from eso_provider_aws.testing.sessions import REGION, context, read
 from eso_provider_aws.testing.sts import Sts
@@ -42,19 +41,19 @@ async def clients() -> AsyncIterator[Clients]:
 async def test_interleaved_reads_of_two_identities_are_signed_by_their_own_stores(
     front: Front, provider: InMemory
 ) -> None:
-    async def slowly(asked: Asked) -> Said:
-        await asyncio.sleep(len(front.asked) % 7 / 1000)
-        return whoami(asked)
+    async def slowly(request: RecordedRequest) -> StubResponse:
+        await asyncio.sleep(len(front.requests) % 7 / 1000)
+        return whoami(request)
 
-    front.answer("GetSecretValue", slowly)
+    front.respond("GetSecretValue", slowly)
     calls = {name: context(SecretsManager, (name, "secret")) for name in ("AKIARED", "AKIABLUE")}
     names = list(calls) * 250
     gate = asyncio.Semaphore(40)
 
     async def who(name: str) -> bytes | ProviderError:
         async with gate:
-            (answer,) = await read(provider, calls[name], "any")
-            return answer
+            (result,) = await read(provider, calls[name], "any")
+            return result
 
     found = await asyncio.gather(*(who(name) for name in names))
 
@@ -62,13 +61,14 @@ async def test_interleaved_reads_of_two_identities_are_signed_by_their_own_store
 
 
 async def test_the_parts_of_one_call_are_signed_by_its_store(front: Front, provider: InMemory) -> None:
-    def batch(asked: Asked) -> Said:
+    def batch(request: RecordedRequest) -> StubResponse:
         values = [
-            {"ARN": f"arn:{name}", "Name": name, "SecretString": asked.key_id} for name in asked.body["SecretIdList"]
+            {"ARN": f"arn:{name}", "Name": name, "SecretString": request.key_id}
+            for name in request.body["SecretIdList"]
         ]
-        return Said(200, json.dumps({"SecretValues": values}).encode())
+        return StubResponse(200, json.dumps({"SecretValues": values}).encode())
 
-    front.answer("BatchGetSecretValue", batch)
+    front.respond("BatchGetSecretValue", batch)
     names = [str(number) for number in range(200)]
     calls = {name: context(SecretsManager, (name, "secret")) for name in ("AKIARED", "AKIABLUE", "AKIAGREEN")}
 
@@ -80,17 +80,17 @@ async def test_the_parts_of_one_call_are_signed_by_its_store(front: Front, provi
 
 async def test_reads_stay_apart_while_keys_are_replaced(front: Front, provider: InMemory) -> None:
     sts = Sts(SystemClock())
-    front.answer("AssumeRole", sts)
-    front.answer("GetSecretValue", whoami)
+    front.respond("AssumeRole", sts)
+    front.respond("GetSecretValue", whoami)
     calls = {role: with_keys(role=role) for role in ("red", "blue")}
     identities = runtime_of(provider.clock).identities
 
     async def reads(role: str) -> list[str]:
         found = []
         for number in range(60):
-            (answer,) = await read(provider, calls[role], "any")
-            assert isinstance(answer, bytes)
-            found.append(sts.chain(answer.decode())[-1])
+            (result,) = await read(provider, calls[role], "any")
+            assert isinstance(result, bytes)
+            found.append(sts.chain(result.decode())[-1])
             if number % 20 == 19:
                 _forget_keys(identities)
         return found
@@ -114,11 +114,11 @@ async def test_a_call_without_keys_fails_before_anything_is_sent(front: Front, c
     finally:
         await clients.leave("secretsmanager", REGION)
 
-    assert front.asked == []
+    assert front.requests == []
 
 
 async def test_keys_are_for_the_task_that_named_them(front: Front, clients: Clients) -> None:
-    front.answer("GetSecretValue", whoami)
+    front.respond("GetSecretValue", whoami)
     client = await clients.join("secretsmanager", REGION)
     try:
         with signed_by(ReadOnlyCredentials("AKIAOUTER", "secret", None)):
@@ -178,8 +178,8 @@ async def test_identities_show_no_keys_and_are_not_serialised() -> None:
                 serialised(identity)
 
 
-async def test_the_traceback_of_an_error_shows_no_keys_and_no_answer(front: Front) -> None:
-    front.answer("GetSecretValue", refused("AccessDeniedException", PLANTED))
+async def test_the_traceback_of_an_error_shows_no_keys_and_no_response(front: Front) -> None:
+    front.respond("GetSecretValue", refused("AccessDeniedException", PLANTED))
     async with InMemory(PROVIDER) as provider:
         call = context(SecretsManager, (f"AKIA{PLANTED}", PLANTED))
         (error,) = await read(provider, call, "any")
@@ -190,10 +190,10 @@ async def test_the_traceback_of_an_error_shows_no_keys_and_no_answer(front: Fron
 
 
 async def test_200_identities_share_clients_that_are_closed_with_the_last_session(front: Front) -> None:
-    front.answer("GetSecretValue", whoami)
+    front.respond("GetSecretValue", whoami)
     async with InMemory(PROVIDER) as provider:
         calls = [context(SecretsManager, (f"AKIA{number}", "secret")) for number in range(200)]
-        found = [answer for start in range(0, 200, 40) for answer in await _side_by_side(provider, calls[start:][:40])]
+        found = [result for start in range(0, 200, 40) for result in await _side_by_side(provider, calls[start:][:40])]
         opened = runtime_of(provider.clock).clients._opened
         assert [users.users for users in opened.values()] == [200, 200]
 
@@ -202,15 +202,15 @@ async def test_200_identities_share_clients_that_are_closed_with_the_last_sessio
 
 
 async def test_more_sessions_than_are_kept_are_closed_and_opened_again(front: Front) -> None:
-    front.answer("GetSecretValue", whoami)
+    front.respond("GetSecretValue", whoami)
     async with InMemory(PROVIDER) as provider:
         for number in (*range(260), *range(10)):
-            (answer,) = await read(provider, context(SecretsManager, (f"AKIA{number}", "secret")), "any")
-            assert answer == f"AKIA{number}".encode()
+            (result,) = await read(provider, context(SecretsManager, (f"AKIA{number}", "secret")), "any")
+            assert result == f"AKIA{number}".encode()
         await asyncio.sleep(0.05)
         opened = runtime_of(provider.clock).clients._opened
         assert [users.users for users in opened.values()] == [256, 256]
 
 
 async def _side_by_side(provider: InMemory, calls: Sequence[Context]) -> list[bytes | ProviderError]:
-    return [answer for (answer,) in await asyncio.gather(*(read(provider, call, "any") for call in calls))]
+    return [result for (result,) in await asyncio.gather(*(read(provider, call, "any") for call in calls))]

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from eso_api.values import SecretBytes
-from eso_provider_aws.generators.registry import ECRAuthorizationTokenGenerator
-from eso_provider_aws.generators.sessiontoken import STSSessionTokenGenerator
+from eso_provider_aws.generators import ECRAuthorizationTokenGenerator, STSSessionTokenGenerator
 from eso_provider_aws.provider import SecretsManager
-from eso_provider_aws.testing.front import Asked, Front, Said, refused
+from eso_provider_aws.testing.front import Front, RecordedRequest, StubResponse, refused
 from eso_provider_aws.testing.logins import TOKEN_POINTER, token, whoami, with_keys, with_own, with_token
 from eso_provider_aws.testing.metadata import POD_PATH, Metadata
 from eso_provider_aws.testing.sessions import AUTH, KEYS, REGION, credentials, read
@@ -29,26 +28,26 @@ from kubebase.clock import SystemClock
 def sts(front: Front) -> Sts:
     """Grants every role, and shows who is behind the key of a read."""
     granting = Sts(SystemClock())
-    front.answer("AssumeRole", granting)
-    front.answer("AssumeRoleWithWebIdentity", granting)
-    front.answer("GetSecretValue", whoami)
+    front.respond("AssumeRole", granting)
+    front.respond("AssumeRoleWithWebIdentity", granting)
+    front.respond("GetSecretValue", whoami)
     return granting
 
 
 async def _who(provider: InMemory, call: Context) -> str:
-    (answer,) = await read(provider, call, "any")
-    assert isinstance(answer, bytes), answer
-    return answer.decode()
+    (result,) = await read(provider, call, "any")
+    assert isinstance(result, bytes), result
+    return result.decode()
 
 
 async def _refusal(provider: InMemory, call: Context) -> ProviderError:
     """Return the error: a failed open fails the call, a failed read fails the item."""
     try:
-        (answer,) = await read(provider, call, "any")
+        (result,) = await read(provider, call, "any")
     except ProviderError as failed:
         return failed
-    assert isinstance(answer, ProviderError), answer
-    return answer
+    assert isinstance(result, ProviderError), result
+    return result
 
 
 # --- keys of a Secret ---
@@ -61,13 +60,13 @@ async def test_keys_of_a_secret_sign_the_calls(front: Front, provider: InMemory)
 
     assert await _who(provider, call_context(SecretsManager, {"region": REGION, "auth": auth}, sent)) == KEYS[0]
 
-    (asked,) = front.asked
-    assert (asked.service, asked.region) == ("secretsmanager", "eu-west-1")
-    assert asked.headers["X-Amz-Security-Token"] == "the session"
+    (request,) = front.requests
+    assert (request.service, request.region) == ("secretsmanager", "eu-west-1")
+    assert request.headers["X-Amz-Security-Token"] == "the session"
 
 
 @pytest.mark.parametrize(
-    ("keys", "words"),
+    ("keys", "text"),
     [
         pytest.param(("", "secret"), "is empty", id="an empty key id"),
         pytest.param(("AKIA", " \n"), "is empty", id="a secret of white space"),
@@ -75,14 +74,14 @@ async def test_keys_of_a_secret_sign_the_calls(front: Front, provider: InMemory)
     ],
 )
 async def test_keys_that_cannot_be_any_are_not_tried(
-    front: Front, provider: InMemory, keys: tuple[str, str], words: str
+    front: Front, provider: InMemory, keys: tuple[str, str], text: str
 ) -> None:
     error = await _refusal(provider, with_keys(keys))
 
     assert error.reason is ErrorReason.CREDENTIALS_NOT_FOUND
-    assert words in error.message
+    assert text in error.message
     assert "schlüssel" not in error.message
-    assert front.asked == []
+    assert front.requests == []
 
 
 @pytest.mark.usefixtures("sts")
@@ -98,13 +97,13 @@ async def test_the_token_of_a_service_account_is_exchanged_for_the_role_of_its_a
 ) -> None:
     key_id = await _who(provider, with_token(token("the token")))
 
-    (asked,) = sts.granted.values()
-    assert sts.granted == {key_id: asked}
-    assert asked.operation == "AssumeRoleWithWebIdentity"
-    assert asked.key_id == ""
-    assert asked.body["WebIdentityToken"] == "the token"
-    assert asked.body["RoleArn"] == f"{ARN}app"
-    assert asked.body["RoleSessionName"] == "external-secrets-provider-aws"
+    (request,) = sts.granted.values()
+    assert sts.granted == {key_id: request}
+    assert request.operation == "AssumeRoleWithWebIdentity"
+    assert request.key_id == ""
+    assert request.body["WebIdentityToken"] == "the token"
+    assert request.body["RoleArn"] == f"{ARN}app"
+    assert request.body["RoleSessionName"] == "external-secrets-provider-aws"
     assert front.counts == {"AssumeRoleWithWebIdentity": 1, "GetSecretValue": 1}
 
 
@@ -118,7 +117,7 @@ async def test_a_service_account_wins_over_keys_of_a_secret(provider: InMemory, 
 
 
 @pytest.mark.parametrize(
-    ("sent", "words"),
+    ("sent", "text"),
     [
         pytest.param(
             token(annotations={}),
@@ -129,13 +128,13 @@ async def test_a_service_account_wins_over_keys_of_a_secret(provider: InMemory, 
     ],
 )
 async def test_a_service_account_without_a_role_is_told_what_to_do(
-    front: Front, provider: InMemory, sent: Token, words: str
+    front: Front, provider: InMemory, sent: Token, text: str
 ) -> None:
     error = await _refusal(provider, with_token(sent))
 
     assert error.reason is ErrorReason.CREDENTIALS_NOT_FOUND
-    assert words in error.message
-    assert front.asked == []
+    assert text in error.message
+    assert front.requests == []
 
 
 async def test_stores_of_one_service_account_share_its_keys(front: Front, provider: InMemory, sts: Sts) -> None:
@@ -171,21 +170,21 @@ async def test_the_newest_token_of_any_session_is_used(front: Front, provider: I
     newer = with_token(token("new token", expires_at=now + timedelta(minutes=5)), prefix="1/")
     for call in (one, two, newer):
         await provider.validate(call)  # opens sessions; the third renews the token of the first
-    front.answer("GetSecretValue", _expired_once())
+    front.respond("GetSecretValue", _expired_once())
 
     await _who(provider, two)
 
-    assert [asked.body["WebIdentityToken"] for asked in sts.granted.values()] == ["old token", "new token"]
+    assert [request.body["WebIdentityToken"] for request in sts.granted.values()] == ["old token", "new token"]
 
 
-def _expired_once() -> Callable[[Asked], Said]:
-    seen: list[str] = []
+def _expired_once() -> Callable[[RecordedRequest], StubResponse]:
+    used: list[str] = []
 
-    def answer(asked: Asked) -> Said:
-        seen.append(asked.key_id)
-        return refused("ExpiredTokenException") if len(seen) == 1 else whoami(asked)
+    def result(request: RecordedRequest) -> StubResponse:
+        used.append(request.key_id)
+        return refused("ExpiredTokenException") if len(used) == 1 else whoami(request)
 
-    return answer
+    return result
 
 
 # --- the process itself ---
@@ -194,7 +193,7 @@ def _expired_once() -> Callable[[Asked], Said]:
 @pytest.fixture
 async def metadata() -> AsyncIterator[Front]:
     async with Front.before("") as endpoint:
-        endpoint.answer("*", Metadata())
+        endpoint.respond("*", Metadata())
         yield endpoint
 
 
@@ -209,7 +208,7 @@ async def test_a_store_of_a_namespace_does_not_use_the_identity_of_the_provider(
 
     assert failed.reason is ErrorReason.CONFIG_INVALID
     assert "--ambient-identity=namespaced" in failed.message
-    assert front.asked == []
+    assert front.requests == []
 
 
 @pytest.mark.parametrize("kind", [ECRAuthorizationTokenGenerator, STSSessionTokenGenerator])
@@ -222,7 +221,7 @@ async def test_a_generator_of_a_namespace_gives_nothing_of_the_providers_identit
     with pytest.raises(ProviderError, match="--ambient-identity=namespaced"):
         await provider.generate(call_context(kind, {"region": REGION}))
 
-    assert front.asked == []
+    assert front.requests == []
 
 
 @pytest.mark.usefixtures("sts")
@@ -246,8 +245,8 @@ async def test_the_process_may_have_a_web_identity_file(
     found = await asyncio.gather(*(_who(provider, with_own(prefix=f"{number}/")) for number in range(30)))
 
     assert set(found) == set(sts.granted)
-    (asked,) = sts.granted.values()
-    assert asked.body["WebIdentityToken"] == "token of the pod"
+    (request,) = sts.granted.values()
+    assert request.body["WebIdentityToken"] == "token of the pod"
     assert front.count("AssumeRoleWithWebIdentity") == 1
 
 
@@ -262,8 +261,8 @@ async def test_the_process_may_have_a_pod_identity(
     found = await asyncio.gather(*(_who(provider, with_own(prefix=f"{number}/")) for number in range(30)))
 
     assert set(found) == {"ASIAOFTHEPOD"}
-    (asked,) = metadata.asked
-    assert asked.headers["Authorization"] == "token of the pod"
+    (request,) = metadata.requests
+    assert request.headers["Authorization"] == "token of the pod"
 
 
 @pytest.mark.usefixtures("sts")
@@ -276,22 +275,22 @@ async def test_the_process_may_have_the_role_of_its_instance(
     found = await asyncio.gather(*(_who(provider, with_own(prefix=f"{number}/")) for number in range(30)))
 
     assert set(found) == {"ASIAOFTHEINSTANCE"}
-    assert len(metadata.asked) == 3
+    assert len(metadata.requests) == 3
 
 
-async def test_a_process_without_an_identity_says_so_and_looks_once(
+async def test_a_process_without_an_identity_reports_so_and_looks_once(
     front: Front, provider: InMemory, metadata: Front, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("AWS_EC2_METADATA_DISABLED")
     monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", metadata.url)
-    metadata.answer("*", Metadata(broken=True))
+    metadata.respond("*", Metadata(broken=True))
 
     errors = await asyncio.gather(*(_refusal(provider, with_own(prefix=f"{number}/")) for number in range(30)))
 
     assert {error.reason for error in errors} == {ErrorReason.CREDENTIALS_NOT_FOUND}
     assert "give it one, or set auth" in errors[0].message
-    assert len(metadata.asked) <= 4
-    assert front.asked == []
+    assert len(metadata.requests) <= 4
+    assert front.requests == []
     assert (await provider.validate(with_own())).state is ValidationState.INVALID
 
 
@@ -300,7 +299,7 @@ async def test_a_failed_pod_identity_is_reported_without_its_response(
     provider: InMemory, metadata: Front, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", metadata.url + POD_PATH)
-    metadata.answer("*", Metadata(broken=True))
+    metadata.respond("*", Metadata(broken=True))
 
     error = await _refusal(provider, with_own())
 
@@ -308,18 +307,18 @@ async def test_a_failed_pod_identity_is_reported_without_its_response(
     assert "(CredentialRetrievalError)" in error.message
 
 
-async def test_keys_of_the_process_that_are_rejected_are_looked_for_again(
+async def test_keys_of_the_process_that_are_rejected_are_requested_again(
     front: Front, provider: InMemory, metadata: Front, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", metadata.url + POD_PATH)
-    front.answer("GetSecretValue", _expired_once())
+    front.respond("GetSecretValue", _expired_once())
 
     assert await _who(provider, with_own()) == "ASIAOFTHEPOD"
-    assert len(metadata.asked) == 2
+    assert len(metadata.requests) == 2
 
 
 @pytest.mark.usefixtures("front")
-async def test_a_web_identity_without_a_region_says_which_variable_is_missing(
+async def test_a_web_identity_without_a_region_reports_which_variable_is_missing(
     provider: InMemory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "token").write_text("token of the pod")
@@ -367,8 +366,8 @@ async def test_roles_are_assumed_one_by_the_other_and_the_last_one_reads(provide
     first, second, last = sts.granted.values()
     assert (last.body["ExternalId"], last.body["TransitiveTagKeys.member.1"]) == ("external", "team")
     assert sts.tags(key_id) == {"team": "red"}
-    for asked in (first, second):
-        assert not {"ExternalId", "Tags.member.1.Key", "TransitiveTagKeys.member.1"} & set(asked.body)
+    for request in (first, second):
+        assert not {"ExternalId", "Tags.member.1.Key", "TransitiveTagKeys.member.1"} & set(request.body)
 
 
 async def test_any_number_of_stores_and_reads_assumes_a_chain_once(front: Front, provider: InMemory, sts: Sts) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from eso_provider_aws.provider import ParameterStore
-from eso_provider_aws.testing.front import Asked, Front, Said, refused
+from eso_provider_aws.testing.front import Front, RecordedRequest, StubResponse, refused
 from eso_provider_aws.testing.sessions import admin, context
 from eso_sdk.testing import InMemory
 from eso_wire.errors import ErrorReason, ProviderError
@@ -80,7 +80,7 @@ async def test_names_without_a_hierarchy_are_found_from_the_root(
     plain = root.removeprefix("/")
     store(ssm, plain, f"{root}/below")
     if denied:
-        front.answer("GetParametersByPath", DENIED)
+        front.respond("GetParametersByPath", DENIED)
 
     found = await find(provider, context(ParameterStore), FindQuery(name_regexp=plain))
 
@@ -103,7 +103,7 @@ async def test_a_find_without_a_match_is_empty(provider: InMemory, root: str) ->
     assert await find(provider, context(ParameterStore), FindQuery(path=root, name_regexp=".")) == {}
 
 
-async def test_a_pattern_that_is_none_is_refused_before_anything_is_asked(front: Front, provider: InMemory) -> None:
+async def test_a_pattern_that_is_none_is_refused_before_any_call(front: Front, provider: InMemory) -> None:
     with pytest.raises(ProviderError) as wrong:
         await find(provider, context(ParameterStore), FindQuery(name_regexp="("))
 
@@ -119,13 +119,15 @@ async def test_where_hierarchies_are_denied_names_are_listed_and_values_read_in_
 ) -> None:
     keys = [f"{root}/{number:02}" for number in range(25)]
     store(ssm, *keys, f"{root}/other")
-    front.answer("GetParametersByPath", DENIED)
+    front.respond("GetParametersByPath", DENIED)
 
     found = await find(provider, context(ParameterStore), FindQuery(path=root, name_regexp=r"\d\d$"))
 
     assert found == values(*keys)
     assert (front.count("GetParametersByPath"), front.count("GetParameters")) == (1, 3)
-    assert {asked.body["MaxResults"] for asked in front.asked if asked.operation == "DescribeParameters"} == {50}
+    assert {request.body["MaxResults"] for request in front.requests if request.operation == "DescribeParameters"} == {
+        50
+    }
 
 
 async def test_batches_are_full_even_if_few_names_of_each_page_match(
@@ -133,7 +135,7 @@ async def test_batches_are_full_even_if_few_names_of_each_page_match(
 ) -> None:
     keys = [f"{root}/{number:02}" for number in range(40)]
     store(ssm, *keys)
-    front.answer("GetParametersByPath", DENIED)
+    front.respond("GetParametersByPath", DENIED)
 
     found = await find(provider, context(ParameterStore), FindQuery(path=root, name_regexp="5$|7$"))
 
@@ -148,29 +150,29 @@ async def test_a_key_of_kms_that_is_denied_midway_loses_and_repeats_nothing(
     store(ssm, *keys, f"{root}/foreign")
     denied = refused("AccessDeniedException", "the ciphertext refers to a KMS key")
 
-    def later(asked: Asked) -> Said | None:
-        return denied if asked.body.get("NextToken") else None
+    def later(request: RecordedRequest) -> StubResponse | None:
+        return denied if request.body.get("NextToken") else None
 
-    front.answer("GetParametersByPath", later)
+    front.respond("GetParametersByPath", later)
 
     found = await provider.find(context(ParameterStore), FindQuery(path=root, name_regexp=r"\d\d$"))
 
     assert sorted(each.key for each in found) == keys
 
 
-async def test_where_everything_is_denied_the_cheaper_permission_is_asked_for(
+async def test_where_everything_is_denied_the_cheaper_permission_is_requested(
     front: Front, provider: InMemory, root: str
 ) -> None:
-    front.answer("GetParametersByPath", DENIED)
-    front.answer("DescribeParameters", DENIED)
+    front.respond("GetParametersByPath", DENIED)
+    front.respond("DescribeParameters", DENIED)
 
     with pytest.raises(ProviderError) as denied:
         await find(provider, context(ParameterStore), FindQuery(path=root, name_regexp="."))
 
     assert denied.value.reason is ErrorReason.PERMISSION_DENIED
     subject = f'parameters below "{root}" in eu-west-1'
-    wanted = f"{subject}: GetParametersByPath is denied (HTTP 400); allow ssm:GetParametersByPath"
-    assert denied.value.message == wanted
+    expected = f"{subject}: GetParametersByPath is denied (HTTP 400); allow ssm:GetParametersByPath"
+    assert denied.value.message == expected
 
 
 async def test_a_value_that_is_denied_fails_the_find_by_its_name(
@@ -178,7 +180,7 @@ async def test_a_value_that_is_denied_fails_the_find_by_its_name(
 ) -> None:
     store(ssm, f"{root}/a", f"{root}/b")
     for operation in ("GetParametersByPath", "GetParameters", "GetParameter"):
-        front.answer(operation, DENIED)
+        front.respond(operation, DENIED)
 
     with pytest.raises(ProviderError) as denied:
         await find(provider, context(ParameterStore), FindQuery(path=root, name_regexp="."))
@@ -192,13 +194,13 @@ async def test_a_parameter_that_was_deleted_after_it_was_listed_is_left_out(
 ) -> None:
     keys = [f"{root}/{number}" for number in range(3)]
     store(ssm, *keys)
-    front.answer("GetParametersByPath", DENIED)
+    front.respond("GetParametersByPath", DENIED)
 
-    def meanwhile(_asked: Asked) -> Said | None:
+    def meanwhile(_asked: RecordedRequest) -> StubResponse | None:
         ssm.delete_parameters(Names=[keys[1]])
         return None
 
-    front.answer("GetParameters", meanwhile)
+    front.respond("GetParameters", meanwhile)
 
     found = await find(provider, context(ParameterStore), FindQuery(path=root, name_regexp="."))
 
@@ -228,7 +230,7 @@ async def test_tags_below_a_path_are_read_ten_at_a_time(front: Front, provider: 
 
     assert found == values(*keys)
     assert front.count("GetParameters") == 2
-    listing = next(asked.body for asked in front.asked if asked.operation == "DescribeParameters")
+    listing = next(request.body for request in front.requests if request.operation == "DescribeParameters")
     assert {"Key": "Path", "Option": "Recursive", "Values": [f"{root}/in"]} in listing["ParameterFilters"]
 
 

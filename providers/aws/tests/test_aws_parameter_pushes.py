@@ -1,4 +1,4 @@
-"""Pushes of parameters: the values that are written or kept, and the number of calls."""
+"""Pushes of parameters: the values that are written or unchanged, and the number of calls."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from eso_provider_aws.testing.front import Asked, Front, Said, refused
+from eso_provider_aws.testing.front import Front, RecordedRequest, StubResponse, refused
 from eso_provider_aws.testing.parameters import (
     MARK,
     OURS,
     delete,
     described,
-    is_there,
     outcome,
+    parameter_exists,
     push,
     refusal,
     tags_at,
@@ -136,8 +136,8 @@ async def test_properties_of_one_parameter_become_one_version_and_keep_the_rest(
     results = await push(provider, item(key, b"ann", "user.name"), item(key, b"y", "a.b"), item(key, b"z", "new"))
 
     assert {(result.outcome, result.provider_version) for result in results} == {(UPDATED, "2")}
-    wanted = {"kept": 1, "a.b": "y", "user": {"name": "ann"}, "new": "z"}
-    assert json.loads(value_of(client, key)) == wanted
+    expected = {"kept": 1, "a.b": "y", "user": {"name": "ann"}, "new": "z"}
+    assert json.loads(value_of(client, key)) == expected
     assert either.count("PutParameter") == 1
 
 
@@ -197,33 +197,33 @@ async def test_only_what_is_absent_is_created(front: Front, provider: InMemory, 
 
 
 @pytest.mark.parametrize(
-    ("precondition", "wanted"),
+    ("precondition", "expected"),
     [
         pytest.param(IF_ABSENT, (SKIPPED, "theirs"), id="what must be absent is skipped"),
         pytest.param(PushPrecondition.NONE, (UPDATED, "ours"), id="what is ours is overwritten"),
     ],
 )
 async def test_a_parameter_that_appears_while_it_is_created_is_not_overwritten_blindly(
-    front: Front, provider: InMemory, ssm: Any, precondition: PushPrecondition, wanted: tuple[PushOutcome, str]
+    front: Front, provider: InMemory, ssm: Any, precondition: PushPrecondition, expected: tuple[PushOutcome, str]
 ) -> None:
     key = f"/{uuid.uuid4().hex}/db"
 
-    def meanwhile(asked: Asked) -> Said | None:
-        if not asked.body["Overwrite"]:
+    def meanwhile(request: RecordedRequest) -> StubResponse | None:
+        if not request.body["Overwrite"]:
             ssm.put_parameter(Name=key, Value="theirs", Type="String", Tags=OURS)
         return None
 
-    front.answer("PutParameter", meanwhile)
+    front.respond("PutParameter", meanwhile)
 
     done = await outcome(provider, item(key, b"ours", precondition=precondition))
 
-    assert (done, value_of(ssm, key)) == wanted
+    assert (done, value_of(ssm, key)) == expected
 
 
 async def test_a_parameter_that_is_never_there_but_always_exists_is_given_up(
     front: Front, provider: InMemory, key: str
 ) -> None:
-    front.answer("PutParameter", refused("ParameterAlreadyExists"))
+    front.respond("PutParameter", refused("ParameterAlreadyExists"))
 
     assert (await refusal(provider, item(key, b"x"))).reason is ErrorReason.PRECONDITION_FAILED
     assert front.count("PutParameter") == 3
@@ -232,14 +232,14 @@ async def test_a_parameter_that_is_never_there_but_always_exists_is_given_up(
 # --- deletions -------------------------------------------------------------------------------------------------------
 
 
-async def test_a_parameter_of_ours_is_deleted_without_a_look_at_its_value(
+async def test_a_parameter_of_ours_is_deleted_without_reading_its_value(
     front: Front, provider: InMemory, ssm: Any, key: str
 ) -> None:
     await push(provider, item(key, b"value"))
     front.forget()
 
     assert await delete(provider, key) == [True]
-    assert not is_there(ssm, key)
+    assert not parameter_exists(ssm, key)
     assert front.counts == {"ListTagsForResource": 1, "DeleteParameter": 1}
     assert await delete(provider, key) == [False]
 
@@ -255,14 +255,14 @@ async def test_properties_are_removed_and_the_rest_stays_until_nothing_is_left(
     assert value_of(client, key) == '{"a":{},"d":"3"}'
     assert described(client, key)["Type"] == "SecureString"
     assert await delete(provider, key, "d") == [True]
-    assert not is_there(client, key)
+    assert not parameter_exists(client, key)
 
 
 async def test_a_parameter_that_vanishes_while_it_is_deleted_was_not_there(
     front: Front, provider: InMemory, ssm: Any, key: str
 ) -> None:
     ssm.put_parameter(Name=key, Value="x", Type="String", Tags=OURS)
-    front.answer("DeleteParameter", refused("ParameterNotFound"))
+    front.respond("DeleteParameter", refused("ParameterNotFound"))
 
     assert await delete(provider, key) == [False]
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from eso_provider_aws.provider import ParameterStore
-from eso_provider_aws.testing.front import Asked, Front, Said, refused
+from eso_provider_aws.testing.front import Front, RecordedRequest, StubResponse, refused
 from eso_provider_aws.testing.sessions import admin, context, read
 from eso_sdk.testing import InMemory
 from eso_wire.errors import ErrorReason, ProviderError
@@ -31,19 +31,19 @@ def store(client: Any, *keys: str, value: str = "", **more: Any) -> None:
         client.put_parameter(Name=key, Value=value or f"value of {key}", Type="SecureString", **more)
 
 
-def denying(*keys: str, answer: Said = DENIED) -> Callable[[Asked], Said | None]:
+def denying(*keys: str, result: StubResponse = DENIED) -> Callable[[RecordedRequest], StubResponse | None]:
     """Reject requests for one of these parameters."""
 
-    def said(asked: Asked) -> Said | None:
-        asked_for = {asked.body.get("Name"), *asked.body.get("Names", ())}
-        return answer if asked_for & set(keys) else None
+    def response(request: RecordedRequest) -> StubResponse | None:
+        names_read = {request.body.get("Name"), *request.body.get("Names", ())}
+        return result if names_read & set(keys) else None
 
-    return said
+    return response
 
 
-def reason(answer: bytes | ProviderError) -> ErrorReason:
-    assert isinstance(answer, ProviderError), "it was read"
-    return answer.reason
+def reason(result: bytes | ProviderError) -> ErrorReason:
+    assert isinstance(result, ProviderError), "it was read"
+    return result.reason
 
 
 async def test_25_parameters_due_together_cost_three_calls(either: Front, provider: InMemory, server: str) -> None:
@@ -121,7 +121,7 @@ async def test_a_parameter_that_is_missing_fails_alone(provider: InMemory, serve
 
 @pytest.mark.parametrize("alone", [pytest.param(True, id="read alone"), pytest.param(False, id="read in a batch")])
 @pytest.mark.parametrize(
-    ("parts", "wanted"),
+    ("parts", "expected"),
     [
         pytest.param(("{there}", "7"), ErrorReason.VERSION_NOT_FOUND, id="a version"),
         pytest.param(("{there}", "stable"), ErrorReason.VERSION_NOT_FOUND, id="a label"),
@@ -131,8 +131,8 @@ async def test_a_parameter_that_is_missing_fails_alone(provider: InMemory, serve
     ],
 )
 @pytest.mark.usefixtures("either")
-async def test_a_missing_version_is_told_from_a_missing_parameter(
-    provider: InMemory, server: str, parts: tuple[str, str], wanted: ErrorReason, *, alone: bool
+async def test_a_missing_version_differs_from_a_missing_parameter(
+    provider: InMemory, server: str, parts: tuple[str, str], expected: ErrorReason, *, alone: bool
 ) -> None:
     there, absent, other = names(3)
     store(admin("ssm", server), there, other)
@@ -141,7 +141,7 @@ async def test_a_missing_version_is_told_from_a_missing_parameter(
 
     missing, *_ = await read(provider, context(ParameterStore), ref, *(() if alone else (other, there)))
 
-    assert reason(missing) is wanted
+    assert reason(missing) is expected
 
 
 async def test_a_version_in_key_and_in_version_is_refused_alone(front: Front, provider: InMemory, ssm: Any) -> None:
@@ -176,7 +176,7 @@ async def test_the_prefix_is_put_before_every_key(front: Front, provider: InMemo
     assert front.counts == {"GetParameters": 1}
 
 
-async def test_the_version_is_a_number_and_the_time_of_the_change_is_told(
+async def test_the_version_is_a_number_and_the_time_of_the_change_is_reported(
     front: Front, provider: InMemory, ssm: Any
 ) -> None:
     (key,) = names(1)
@@ -191,8 +191,8 @@ async def test_the_version_is_a_number_and_the_time_of_the_change_is_told(
 
 
 async def test_a_reference_to_secrets_manager_has_no_version(front: Front, provider: InMemory) -> None:
-    told = {"Name": "/aws/reference/secretsmanager/db", "Type": "SecureString", "Value": "secret", "Version": 0}
-    front.answer("GetParameter", Said(200, json.dumps({"Parameter": told}).encode()))
+    response = {"Name": "/aws/reference/secretsmanager/db", "Type": "SecureString", "Value": "secret", "Version": 0}
+    front.respond("GetParameter", StubResponse(200, json.dumps({"Parameter": response}).encode()))
 
     ref = RemoteRef("/aws/reference/secretsmanager/db")
     (result,) = await provider.get(context(ParameterStore), (GetItem("1", ref),))
@@ -208,8 +208,8 @@ async def test_a_parameter_that_is_denied_fails_alone_and_stays_out_of_later_bat
 ) -> None:
     keys = names(10)
     store(ssm, *keys)
-    front.answer("GetParameters", denying(keys[3], answer=BATCH_DENIED))
-    front.answer("GetParameter", denying(keys[3]))
+    front.respond("GetParameters", denying(keys[3], result=BATCH_DENIED))
+    front.respond("GetParameter", denying(keys[3]))
     call = context(ParameterStore)
 
     values = await read(provider, call, *keys)
@@ -217,8 +217,8 @@ async def test_a_parameter_that_is_denied_fails_alone_and_stays_out_of_later_bat
     denied = values.pop(3)
     assert isinstance(denied, ProviderError)
     assert denied.reason is ErrorReason.PERMISSION_DENIED
-    wanted = f'parameter "{keys[3]}" in eu-west-1: GetParameter is denied (HTTP 400); allow ssm:GetParameter'
-    assert denied.message == wanted
+    expected = f'parameter "{keys[3]}" in eu-west-1: GetParameter is denied (HTTP 400); allow ssm:GetParameter'
+    assert denied.message == expected
     assert values == [f"value of {key}".encode() for key in keys if key != keys[3]]
     assert front.counts == {"GetParameters": 1, "GetParameter": 10}
     front.forget()
@@ -232,8 +232,8 @@ async def test_a_parameter_that_is_allowed_again_returns_to_the_batch(
 ) -> None:
     keys = names(3)
     store(ssm, *keys)
-    front.answer("GetParameters", denying(keys[0], answer=BATCH_DENIED))
-    front.answer("GetParameter", denying(keys[0]))
+    front.respond("GetParameters", denying(keys[0], result=BATCH_DENIED))
+    front.respond("GetParameter", denying(keys[0]))
     call = context(ParameterStore)
     await read(provider, call, *keys)
     front.pass_on()
@@ -248,8 +248,8 @@ async def test_a_parameter_that_is_allowed_again_returns_to_the_batch(
 async def test_a_name_that_aws_does_not_accept_fails_alone(front: Front, provider: InMemory, ssm: Any) -> None:
     good, other, bad = *names(2), "no name"
     store(ssm, good, other)
-    front.answer("GetParameters", denying(bad, answer=refused("ValidationException", "canary")))
-    front.answer("GetParameter", denying(bad, answer=refused("ValidationException", "canary")))
+    front.respond("GetParameters", denying(bad, result=refused("ValidationException", "canary")))
+    front.respond("GetParameter", denying(bad, result=refused("ValidationException", "canary")))
     call = context(ParameterStore)
 
     values = await read(provider, call, good, bad, other)
@@ -261,12 +261,12 @@ async def test_a_name_that_aws_does_not_accept_fails_alone(front: Front, provide
     assert front.counts == {"GetParameters": 1, "GetParameter": 1}
 
 
-async def test_without_the_permission_for_batches_parameters_are_read_one_by_one_and_the_store_says_so(
+async def test_without_the_permission_for_batches_parameters_are_read_one_by_one_and_the_store_reports_so(
     front: Front, provider: InMemory, ssm: Any
 ) -> None:
     keys = names(3)
     store(ssm, *keys)
-    front.answer("GetParameters", BATCH_DENIED)
+    front.respond("GetParameters", BATCH_DENIED)
     call = context(ParameterStore)
 
     for _ in range(2):
@@ -279,7 +279,7 @@ async def test_without_the_permission_for_batches_parameters_are_read_one_by_one
 
 
 async def test_a_throttled_batch_is_not_followed_by_single_reads(front: Front, provider: InMemory) -> None:
-    front.answer("GetParameters", refused("ThrottlingException"))
+    front.respond("GetParameters", refused("ThrottlingException"))
 
     values = await read(provider, context(ParameterStore), *names(10))
 
@@ -317,11 +317,11 @@ async def test_tags_that_cannot_be_listed_do_not_make_a_parameter_absent(
 ) -> None:
     (key,) = names(1)
     store(ssm, key)
-    front.answer("ListTagsForResource", refused("InvalidResourceId"))
+    front.respond("ListTagsForResource", refused("InvalidResourceId"))
 
-    (answer,) = await read(provider, context(ParameterStore), RemoteRef(key, metadata_policy=MetadataPolicy.FETCH))
+    (result,) = await read(provider, context(ParameterStore), RemoteRef(key, metadata_policy=MetadataPolicy.FETCH))
 
-    assert reason(answer) is ErrorReason.UNSUPPORTED_OPERATION
+    assert reason(result) is ErrorReason.UNSUPPORTED_OPERATION
 
 
 # --- checks ----------------------------------------------------------------------------------------------------------
@@ -342,10 +342,10 @@ async def test_check_tells_what_is_there(
 ) -> None:
     (key,) = names(1)
     store(admin("ssm", server), key, value='{"user":"ann"}')
-    asked = RemoteRef(ref.key.format(key=key), ref.version, ref.property)
+    request = RemoteRef(ref.key.format(key=key), ref.version, ref.property)
 
-    (result,) = await provider.check(context(ParameterStore), (GetItem("1", asked),))
+    (result,) = await provider.check(context(ParameterStore), (GetItem("1", request),))
 
     assert result.error is None
     assert (result.exists, result.provider_version) == (exists, version)
-    assert [request.body["WithDecryption"] for request in either.asked][:1] == [bool(ref.property)]
+    assert [request.body["WithDecryption"] for request in either.requests][:1] == [bool(ref.property)]

@@ -33,9 +33,9 @@ def key() -> str:
     return f"/{uuid.uuid4().hex}/db"
 
 
-def asked_of(front: Front) -> dict[str, Any]:
+def request_of(front: Front) -> dict[str, Any]:
     """The fields of the last PutParameter besides name and value."""
-    body = [asked.body for asked in front.asked if asked.operation == "PutParameter"][-1]
+    body = [request.body for request in front.requests if request.operation == "PutParameter"][-1]
     return {name: value for name, value in body.items() if name not in ("Name", "Value", "Tags", "Overwrite")}
 
 
@@ -43,7 +43,7 @@ POLICY = {"Type": "NoChangeNotification", "Version": "1.0", "Attributes": {"Afte
 
 
 @pytest.mark.parametrize(
-    ("spec", "wanted"),
+    ("spec", "expected"),
     [
         pytest.param({"secretType": "StringList"}, {"Type": "StringList"}, id="type"),
         pytest.param(
@@ -75,11 +75,11 @@ POLICY = {"Type": "NoChangeNotification", "Version": "1.0", "Attributes": {"Afte
     ],
 )
 async def test_metadata_becomes_fields_of_the_request(
-    either: Front, provider: InMemory, key: str, spec: dict[str, Any], wanted: dict[str, Any]
+    either: Front, provider: InMemory, key: str, spec: dict[str, Any], expected: dict[str, Any]
 ) -> None:
     assert await outcome(provider, item(key, b"value", provider_metadata=envelope(**spec))) is CREATED
 
-    assert asked_of(either) == {"Description": "secret 'managed-by:external-secrets'"} | wanted
+    assert request_of(either) == {"Description": "secret 'managed-by:external-secrets'"} | expected
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ async def test_settings_that_the_metadata_does_not_name_stay_as_they_are(
 
     assert (described(ssm, key)["Type"], described(ssm, key)["Description"]) == ("SecureString", "theirs")
     assert tags_at(ssm, key) == {"managed-by": "external-secrets", "team": "db"}
-    assert asked_of(front) == {"Type": "SecureString", "KeyId": "alias/aws/ssm"}
+    assert request_of(front) == {"Type": "SecureString", "KeyId": "alias/aws/ssm"}
 
 
 async def test_a_parameter_is_never_asked_to_go_back_to_the_standard_tier(
@@ -126,7 +126,7 @@ async def test_a_parameter_is_never_asked_to_go_back_to_the_standard_tier(
     for value, tier in ((b"1", "Advanced"), (b"2", "Standard")):
         await outcome(provider, item(key, value, provider_metadata=envelope(tier={"type": tier})))
 
-    assert "Tier" not in asked_of(front)
+    assert "Tier" not in request_of(front)
 
 
 @pytest.mark.usefixtures("either")
@@ -152,10 +152,10 @@ async def test_another_type_is_written_even_if_the_value_is_equal(provider: InMe
         pytest.param("InvalidPolicyTypeException", "tier.policies", id="a policy that AWS does not know"),
     ],
 )
-async def test_a_refused_write_says_what_to_change(
+async def test_a_refused_write_reports_what_to_change(
     front: Front, provider: InMemory, key: str, code: str, named: str
 ) -> None:
-    front.answer("PutParameter", refused(code, "canary"))
+    front.respond("PutParameter", refused(code, "canary"))
 
     refused_push = await refusal(provider, item(key, b"canary"))
 
@@ -188,7 +188,7 @@ async def test_tags_of_aws_itself_are_left_alone(front: Front, provider: InMemor
 
     await outcome(provider, item(key, b"value", provider_metadata=envelope(tags={})))
 
-    (removal,) = (asked.body for asked in front.asked if asked.operation == "RemoveTagsFromResource")
+    (removal,) = (request.body for request in front.requests if request.operation == "RemoveTagsFromResource")
     assert removal["TagKeys"] == ["old"]
 
 
@@ -200,8 +200,8 @@ async def test_the_last_of_several_items_that_names_a_field_decides(front: Front
         item(key, b"3", "c"),
     )
 
-    wanted = {"Type": "SecureString", "KeyId": "alias/aws/ssm", "Description": "second"}
-    assert asked_of(front) == wanted
+    expected = {"Type": "SecureString", "KeyId": "alias/aws/ssm", "Description": "second"}
+    assert request_of(front) == expected
 
 
 # --- limits ----------------------------------------------------------------------------------------------------------
@@ -225,11 +225,11 @@ async def test_a_value_that_no_parameter_can_have_is_not_sent(
     assert front.count("PutParameter") == 0
 
 
-async def test_a_value_that_the_default_tier_refuses_is_told_with_the_tier_to_choose(
+async def test_a_value_that_the_default_tier_refuses_names_the_tier_to_choose(
     front: Front, provider: InMemory, key: str
 ) -> None:
-    words = "Standard tier parameters support a maximum parameter value of 4096 characters."
-    front.answer("PutParameter", refused("ValidationException", words))
+    text = "Standard tier parameters support a maximum parameter value of 4096 characters."
+    front.respond("PutParameter", refused("ValidationException", text))
 
     refused_push = await refusal(provider, item(key, b"x" * 4097))
 
@@ -257,10 +257,10 @@ async def test_a_value_that_parameter_store_cannot_keep_is_refused_with_the_reas
 
 
 async def test_a_denied_write_names_the_action_to_allow(front: Front, provider: InMemory, key: str) -> None:
-    front.answer("PutParameter", refused("AccessDeniedException", "not authorized to perform: ssm:AddTagsToResource"))
+    front.respond("PutParameter", refused("AccessDeniedException", "not authorized to perform: ssm:AddTagsToResource"))
 
     refused_push = await refusal(provider, item(key, b"canary"))
 
     assert refused_push.reason is ErrorReason.PERMISSION_DENIED
-    wanted = f'parameter "{key}" in eu-west-1: PutParameter is denied (HTTP 400); allow ssm:AddTagsToResource'
-    assert refused_push.message == wanted
+    expected = f'parameter "{key}" in eu-west-1: PutParameter is denied (HTTP 400); allow ssm:AddTagsToResource'
+    assert refused_push.message == expected

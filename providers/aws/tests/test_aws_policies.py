@@ -19,10 +19,10 @@ from aiohttp import web
 
 from eso_api.values import SecretBytes
 from eso_provider_aws.endpoints import VARIABLES
-from eso_provider_aws.generators.registry import ECRAuthorizationTokenGenerator
+from eso_provider_aws.generators import ECRAuthorizationTokenGenerator
 from eso_provider_aws.provider import CertificateManager, ParameterStore, SecretsManager
 from eso_provider_aws.testing.certificates import issued
-from eso_provider_aws.testing.front import Front, Said, refused
+from eso_provider_aws.testing.front import Front, StubResponse, refused
 from eso_provider_aws.testing.pushes import envelope
 from eso_provider_aws.testing.sessions import admin, context, read
 from eso_sdk.backend import Backend
@@ -61,7 +61,7 @@ _NUMBERS: Final = itertools.count(1)
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """An account that verifies who asks, and for what."""
+    """An account that verifies who calls, and what for."""
 
     url: str
     root: tuple[str, str]
@@ -109,13 +109,13 @@ def granting(title: str, *, without: str = "") -> dict[str, Any]:
     """A policy of the page for all resources, or all but one action of it."""
     statements = []
     for statement in POLICIES[title]["Statement"]:
-        kept = [action for action in statement["Action"] if action != without] or [ALWAYS]
-        actions = [MOTO_NAMES.get(action, action) for action in kept]
+        tags = [action for action in statement["Action"] if action != without] or [ALWAYS]
+        actions = [MOTO_NAMES.get(action, action) for action in tags]
         statements.append({"Effect": statement["Effect"], "Action": actions, "Resource": "*"})
     return {"Version": "2012-10-17", "Statement": statements}
 
 
-# --- the uses ---------------------------------------------------------------------------------------------------------
+# --- the uses --------------------------------------------------------------------------------------------------------
 
 
 async def values(trial: Trial, call: Context, *refs: RemoteRef | str) -> list[bytes]:
@@ -129,7 +129,7 @@ async def values(trial: Trial, call: Context, *refs: RemoteRef | str) -> list[by
 
 
 async def complained(trial: Trial, call: Context) -> None:
-    """Raise what the store says about itself, if it says anything."""
+    """Raise the error of the validation, if any."""
     for condition in (await trial.provider.validate(call)).conditions:
         raise ProviderError(ErrorReason.PERMISSION_DENIED, condition.message)
 
@@ -173,8 +173,8 @@ async def find_secrets(trial: Trial) -> None:
     """One that matches is read alone, several are read together."""
     secrets = trial.account.admin("secretsmanager")
     for number in range(3):
-        kept = [{"Key": "name", "Value": trial.name}, {"Key": "number", "Value": str(number)}]
-        secrets.create_secret(Name=f"{trial.name}/{number}", SecretString="value", Tags=kept)
+        tags = [{"Key": "name", "Value": trial.name}, {"Key": "number", "Value": str(number)}]
+        secrets.create_secret(Name=f"{trial.name}/{number}", SecretString="value", Tags=tags)
     call = trial.call(SecretsManager)
     for query, count in (
         (FindQuery(tags={"name": trial.name, "number": "1"}), 1),
@@ -196,9 +196,9 @@ async def push_settings(trial: Trial) -> None:
     both = granting("Push and delete secrets")["Statement"] + trial.policy["Statement"]
     keys = trial.account.user({"Version": "2012-10-17", "Statement": both})
     source = {"policySourceRef": {"kind": "ConfigMap", "name": "policy", "key": "json"}}
-    said = {"resourcePolicy": source, "replicationLocations": ["eu-central-1"]}
+    spec = {"resourcePolicy": source, "replicationLocations": ["eu-central-1"]}
     call = context(SecretsManager, keys)
-    await pushed_and_deleted(trial, call, trial.name, {}, said, {"replicationLocations": []})
+    await pushed_and_deleted(trial, call, trial.name, {}, spec, {"replicationLocations": []})
 
 
 async def read_certificates(trial: Trial) -> None:
@@ -211,10 +211,10 @@ async def read_certificates(trial: Trial) -> None:
 async def push_certificates(trial: Trial) -> None:
     """Imported, replaced with other tags, deleted."""
     call = trial.call(CertificateManager)
-    for kept in ({"a": "1"}, {"b": "2"}):
+    for tags in ({"a": "1"}, {"b": "2"}):
         made = issued("app.example")
         whole = {"tls.crt": SecretBytes(made.certificates), "tls.key": SecretBytes(made.key_pem)}
-        item = PushItem("only", RemoteRef(trial.name), whole, provider_metadata=envelope(tags=kept))
+        item = PushItem("only", RemoteRef(trial.name), whole, provider_metadata=envelope(tags=tags))
         (done,) = await trial.provider.push(call, PushBatch((item,), SourceSecret("kubernetes.io/tls")))
         if isinstance(done.outcome, ProviderError):
             raise done.outcome
@@ -245,11 +245,11 @@ async def find_parameters_by_tags(trial: Trial) -> None:
     """One that matches is read alone, several are read together."""
     parameters = trial.account.admin("ssm")
     for number in range(3):
-        kept = [{"Key": "name", "Value": trial.name}, {"Key": "number", "Value": str(number)}]
-        parameters.put_parameter(Name=f"/{trial.name}/{number}", Value="value", Type="String", Tags=kept)
+        tags = [{"Key": "name", "Value": trial.name}, {"Key": "number", "Value": str(number)}]
+        parameters.put_parameter(Name=f"/{trial.name}/{number}", Value="value", Type="String", Tags=tags)
     call = trial.call(ParameterStore)
-    for tags, count in (({"name": trial.name, "number": "1"}, 1), ({"name": trial.name}, 3)):
-        assert len(await trial.provider.find(call, FindQuery(tags=tags))) == count
+    for query, count in (({"name": trial.name, "number": "1"}, 1), ({"name": trial.name}, 3)):
+        assert len(await trial.provider.find(call, FindQuery(tags=query))) == count
     await complained(trial, call)
 
 
@@ -296,11 +296,11 @@ def test_every_policy_of_the_page_is_tried() -> None:
 class AsServices(Front):
     """moto refuses in XML. Services of the JSON protocol refuse in JSON."""
 
-    async def _passed(self, request: web.Request, raw: bytes) -> Said:
-        said = await super()._passed(request, raw)
-        found = re.search(rb"<Code>AccessDenied</Code><Message>(.*?)</Message>", said.body)
+    async def _passed(self, request: web.Request, raw: bytes) -> StubResponse:
+        response = await super()._passed(request, raw)
+        found = re.search(rb"<Code>AccessDenied</Code><Message>(.*?)</Message>", response.body)
         if found is None or "X-Amz-Target" not in request.headers:
-            return said
+            return response
         return refused("AccessDeniedException", found[1].decode())
 
 

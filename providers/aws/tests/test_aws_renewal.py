@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from eso_provider_aws.provider import PROVIDER
-from eso_provider_aws.testing.front import Asked, Front, Said, refused
+from eso_provider_aws.testing.front import Front, RecordedRequest, StubResponse, refused
 from eso_provider_aws.testing.logins import token, whoami, with_keys, with_token
 from eso_provider_aws.testing.sessions import read
 from eso_provider_aws.testing.sts import Sts, refused_xml
@@ -35,21 +35,21 @@ async def provider(clock: VirtualClock) -> AsyncIterator[InMemory]:
 @pytest.fixture
 def sts(front: Front, clock: VirtualClock) -> Sts:
     granting = Sts(clock, life=HOUR)
-    front.answer("AssumeRole", granting)
-    front.answer("AssumeRoleWithWebIdentity", granting)
-    front.answer("GetSecretValue", whoami)
+    front.respond("AssumeRole", granting)
+    front.respond("AssumeRoleWithWebIdentity", granting)
+    front.respond("GetSecretValue", whoami)
     return granting
 
 
 async def _who(provider: InMemory, call: Context = CALL) -> str | ProviderError:
-    (answer,) = await read(provider, call, "any")
-    return answer if isinstance(answer, ProviderError) else answer.decode()
+    (result,) = await read(provider, call, "any")
+    return result if isinstance(result, ProviderError) else result.decode()
 
 
 async def _error(provider: InMemory, call: Context = CALL) -> ProviderError:
-    answer = await _who(provider, call)
-    assert isinstance(answer, ProviderError), answer
-    return answer
+    result = await _who(provider, call)
+    assert isinstance(result, ProviderError), result
+    return result
 
 
 async def _until(happened: Callable[[], bool]) -> None:
@@ -77,17 +77,17 @@ async def test_reads_use_the_old_keys_while_new_ones_are_obtained(
 ) -> None:
     first = await _who(provider)
     await clock.advance(HOUR - 200)
-    may_answer = asyncio.Event()
+    may_respond = asyncio.Event()
 
-    async def slowly(asked: Asked) -> Said:
-        await may_answer.wait()
-        return sts(asked)
+    async def slowly(request: RecordedRequest) -> StubResponse:
+        await may_respond.wait()
+        return sts(request)
 
-    front.answer("AssumeRole", slowly)
+    front.respond("AssumeRole", slowly)
 
     assert {await _who(provider) for _ in range(20)} == {first}
     await _until(lambda: front.count("AssumeRole") == 2)
-    may_answer.set()
+    may_respond.set()
     await _until(lambda: len(sts.granted) == 2)
 
     assert await _who(provider) != first
@@ -110,7 +110,7 @@ async def test_200_reads_that_find_the_keys_expired_log_in_once(
 
 
 async def test_200_reads_without_keys_share_the_failure_of_one_login(front: Front, provider: InMemory) -> None:
-    front.answer("AssumeRole", refused_xml("InternalFailure", status=500))
+    front.respond("AssumeRole", refused_xml("InternalFailure", status=500))
     calls = [with_keys(role="app", prefix=f"{number % 10}/") for number in range(200)]
 
     found = await asyncio.gather(*(_error(provider, call) for call in calls))
@@ -124,7 +124,7 @@ async def test_while_sts_fails_reads_go_on_with_keys_that_are_still_valid(
     front: Front, provider: InMemory, clock: VirtualClock
 ) -> None:
     first = await _who(provider)
-    front.answer("AssumeRole", refused_xml("InternalFailure", status=500))
+    front.respond("AssumeRole", refused_xml("InternalFailure", status=500))
     await clock.advance(HOUR - 290)
     for attempts in range(2, 9):
         assert await _who(provider) == first
@@ -136,7 +136,7 @@ async def test_while_sts_fails_reads_go_on_with_keys_that_are_still_valid(
 
 
 @pytest.mark.parametrize(
-    ("answer", "reason", "most"),
+    ("result", "reason", "most"),
     [
         pytest.param(refused_xml("AccessDenied"), ErrorReason.PERMISSION_DENIED, 13, id="a denial"),
         pytest.param(refused_xml("InvalidClientTokenId"), ErrorReason.CREDENTIALS_REJECTED, 13, id="wrong keys"),
@@ -149,11 +149,11 @@ async def test_a_refused_login_is_not_tried_again_before_a_pause(
     provider: InMemory,
     clock: VirtualClock,
     *,
-    answer: Said,
+    result: StubResponse,
     reason: ErrorReason,
     most: int,
 ) -> None:
-    front.answer("AssumeRole", answer)
+    front.respond("AssumeRole", result)
     messages = set()
     for _ in range(120):
         error = await _error(provider)
@@ -168,11 +168,11 @@ async def test_a_refused_login_is_not_tried_again_before_a_pause(
 async def test_a_login_that_was_refused_works_once_it_is_allowed(
     front: Front, provider: InMemory, sts: Sts, clock: VirtualClock
 ) -> None:
-    front.answer("AssumeRole", refused_xml("AccessDenied"))
+    front.respond("AssumeRole", refused_xml("AccessDenied"))
     error = await _error(provider)
     assert 'role "arn:aws:iam::123456789012:role/app"' in error.message
     assert "sts:AssumeRole" in error.message
-    front.answer("AssumeRole", sts)
+    front.respond("AssumeRole", sts)
     await clock.advance(6)
 
     assert await _who(provider) in sts.granted
@@ -181,9 +181,9 @@ async def test_a_login_that_was_refused_works_once_it_is_allowed(
 async def test_a_new_token_of_a_service_account_need_not_wait_for_the_pause_of_the_old_one(
     front: Front, provider: InMemory, sts: Sts
 ) -> None:
-    front.answer("AssumeRoleWithWebIdentity", refused_xml("ExpiredTokenException", status=400))
+    front.respond("AssumeRoleWithWebIdentity", refused_xml("ExpiredTokenException", status=400))
     assert (await _error(provider, with_token(token("old token")))).reason is ErrorReason.CREDENTIALS_REJECTED
-    front.answer("AssumeRoleWithWebIdentity", sts)
+    front.respond("AssumeRoleWithWebIdentity", sts)
     assert isinstance(await _who(provider, with_token(token("old token"))), ProviderError)
 
     assert await _who(provider, with_token(token("new token"))) in sts.granted
@@ -194,10 +194,10 @@ async def test_revoked_keys_are_replaced_once_for_all_reads_that_meet_them(
 ) -> None:
     revoked = await _who(provider)
 
-    def service(asked: Asked) -> Said:
-        return refused("ExpiredTokenException") if asked.key_id == revoked else whoami(asked)
+    def service(request: RecordedRequest) -> StubResponse:
+        return refused("ExpiredTokenException") if request.key_id == revoked else whoami(request)
 
-    front.answer("GetSecretValue", service)
+    front.respond("GetSecretValue", service)
     calls = [with_keys(role="app", prefix=f"{number % 10}/") for number in range(100)]
 
     found = await asyncio.gather(*(_who(provider, call) for call in calls))
@@ -210,7 +210,7 @@ async def test_revoked_keys_are_replaced_once_for_all_reads_that_meet_them(
 async def test_keys_that_are_rejected_again_and_again_are_replaced_once_a_minute(
     front: Front, provider: InMemory, clock: VirtualClock
 ) -> None:
-    front.answer("GetSecretValue", refused("UnrecognizedClientException"))
+    front.respond("GetSecretValue", refused("UnrecognizedClientException"))
     for _ in range(12):
         assert (await _error(provider)).reason is ErrorReason.CREDENTIALS_REJECTED
         await clock.advance(10)
@@ -226,11 +226,13 @@ async def test_a_revoked_role_in_the_middle_of_a_chain_is_replaced_too(
     assert isinstance(last, str)
     first = sts.granted[last].key_id
 
-    def granting(asked: Asked) -> Said:
-        return refused_xml("ExpiredToken") if asked.key_id == first else sts(asked)
+    def granting(request: RecordedRequest) -> StubResponse:
+        return refused_xml("ExpiredToken") if request.key_id == first else sts(request)
 
-    front.answer("AssumeRole", granting)
-    front.answer("GetSecretValue", lambda asked: refused("ExpiredToken") if asked.key_id == last else whoami(asked))
+    front.respond("AssumeRole", granting)
+    front.respond(
+        "GetSecretValue", lambda request: refused("ExpiredToken") if request.key_id == last else whoami(request)
+    )
     await clock.advance(120)
 
     renewed = await _who(provider, call)
@@ -242,19 +244,19 @@ async def test_a_revoked_role_in_the_middle_of_a_chain_is_replaced_too(
 async def test_a_call_that_is_cancelled_does_not_take_the_login_from_the_others(
     front: Front, provider: InMemory, sts: Sts
 ) -> None:
-    may_answer = asyncio.Event()
+    may_respond = asyncio.Event()
 
-    async def slowly(asked: Asked) -> Said:
-        await may_answer.wait()
-        return sts(asked)
+    async def slowly(request: RecordedRequest) -> StubResponse:
+        await may_respond.wait()
+        return sts(request)
 
-    front.answer("AssumeRole", slowly)
+    front.respond("AssumeRole", slowly)
     impatient = asyncio.ensure_future(_who(provider))
     patient = asyncio.ensure_future(_who(provider))
     await _until(lambda: front.count("AssumeRole") == 1)
     impatient.cancel()
     await asyncio.wait([impatient])
-    may_answer.set()
+    may_respond.set()
 
     assert isinstance(await patient, str)
     assert front.count("AssumeRole") == 1

@@ -49,7 +49,7 @@ async def test_a_secret_of_ours_is_deleted_by_its_arn(
     assert await delete(provider, context(SecretsManager, **spec), name) == [True]
 
     assert either.counts == {"DescribeSecret": 1, "DeleteSecret": 1}
-    assert either.asked[-1].body == {"SecretId": arn, **sent}
+    assert either.requests[-1].body == {"SecretId": arn, **sent}
 
 
 async def test_replicas_are_removed_first(front: Front, provider: InMemory, secrets_manager: Any, name: str) -> None:
@@ -58,7 +58,7 @@ async def test_replicas_are_removed_first(front: Front, provider: InMemory, secr
 
     assert await delete(provider, context(SecretsManager), name) == [True]
 
-    assert [asked.operation for asked in front.asked] == [
+    assert [request.operation for request in front.requests] == [
         "DescribeSecret",
         "RemoveRegionsFromReplication",
         "DeleteSecret",
@@ -133,7 +133,7 @@ async def test_a_denied_deletion_names_the_permission(
     front: Front, provider: InMemory, secrets_manager: Any, name: str
 ) -> None:
     secrets_manager.create_secret(Name=name, SecretBinary=b"x", Tags=OURS)
-    front.answer("DeleteSecret", refused("AccessDeniedException"))
+    front.respond("DeleteSecret", refused("AccessDeniedException"))
     items = (DeleteItem("only", RemoteRef(name), owner_token="external-secrets"),)
 
     (result,) = await provider.delete(context(SecretsManager), DeleteBatch(items, idempotency_key="once"))
@@ -144,7 +144,7 @@ async def test_a_denied_deletion_names_the_permission(
 
 
 @pytest.mark.parametrize(
-    ("spec", "says"),
+    ("spec", "text"),
     [
         pytest.param({"deletion": {"recoveryWindowInDays": 3}}, "/deletion/recoveryWindowInDays", id="too short"),
         pytest.param(
@@ -157,11 +157,11 @@ async def test_a_denied_deletion_names_the_permission(
         ),
     ],
 )
-async def test_a_store_that_says_how_to_delete_in_no_valid_way_is_refused(
-    provider: InMemory, spec: dict[str, Any], says: str
+async def test_a_store_that_reports_how_to_delete_in_no_valid_way_is_refused(
+    provider: InMemory, spec: dict[str, Any], text: str
 ) -> None:
     report = await provider.validate(context(SecretsManager, **spec), ValidationMode.STATIC)
 
     assert report.error is not None
     assert report.error.reason is ErrorReason.CONFIG_INVALID
-    assert says in report.error.message
+    assert text in report.error.message

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from eso_provider_aws.provider import SecretsManager
-from eso_provider_aws.testing.front import Asked, Front, Said, refused
+from eso_provider_aws.testing.front import Front, RecordedRequest, StubResponse, refused
 from eso_provider_aws.testing.sessions import admin, context
 from eso_sdk.testing import InMemory
 from eso_wire.errors import ErrorReason, ProviderError
@@ -34,7 +34,7 @@ async def _check(provider: InMemory, call: Context, ref: RemoteRef) -> CheckResu
     return result
 
 
-# --- find -------------------------------------------------------------------------------------------------------------
+# --- find ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -61,9 +61,11 @@ async def test_a_query_finds_the_secrets_that_match_its_path_name_and_tags(
     client.create_secret(Name=f"{stem}/app/web", SecretString="web", Tags=_tags(team="redder"))
     client.create_secret(Name=f"{stem}/other", SecretString="other")
     client.create_secret(Name=f"x{stem}/app", SecretString="elsewhere", Tags=_tags(team="red"))
-    asked: dict[str, Any] = {name: part.format(stem) if isinstance(part, str) else part for name, part in query.items()}
+    request: dict[str, Any] = {
+        name: part.format(stem) if isinstance(part, str) else part for name, part in query.items()
+    }
 
-    found = await _found(provider, context(SecretsManager), FindQuery(**asked))
+    found = await _found(provider, context(SecretsManager), FindQuery(**request))
 
     assert set(found) == {f"{stem}/{name}" for name in expected}
     assert all(value == key.rpartition("/")[2].encode() for key, value in found.items())
@@ -108,15 +110,15 @@ async def test_secrets_that_vanish_after_the_list_and_secrets_without_a_value_ar
     for name in ("stays", "vanishes", "doomed"):
         secrets_manager.create_secret(Name=f"{stem}/{name}", SecretString=name)
     secrets_manager.create_secret(Name=f"{stem}/empty")
-    words = "You can't perform this operation on the secret because it was marked for deletion."
+    text = "You can't perform this operation on the secret because it was marked for deletion."
 
-    def gone(asked: Asked) -> Said | None:
-        if asked.body["SecretId"].endswith("vanishes"):
+    def gone(request: RecordedRequest) -> StubResponse | None:
+        if request.body["SecretId"].endswith("vanishes"):
             return refused("ResourceNotFoundException", "Secrets Manager can't find the specified secret.")
-        return refused("InvalidRequestException", words) if asked.body["SecretId"].endswith("doomed") else None
+        return refused("InvalidRequestException", text) if request.body["SecretId"].endswith("doomed") else None
 
-    front.answer("BatchGetSecretValue", refused("AccessDeniedException"))
-    front.answer("GetSecretValue", gone)
+    front.respond("BatchGetSecretValue", refused("AccessDeniedException"))
+    front.respond("GetSecretValue", gone)
 
     found = await _found(provider, context(SecretsManager), FindQuery(path=f"{stem}/"))
 
@@ -132,7 +134,9 @@ async def test_a_match_that_may_not_be_read_fails_the_find(
         secrets_manager.create_secret(Name=name, SecretString="x")
     denied = {"SecretId": names[0], "ErrorCode": "AccessDeniedException", "Message": "x"}
     value = {"ARN": "arn:x", "Name": names[1], "SecretString": "x"}
-    front.answer("BatchGetSecretValue", Said(200, json.dumps({"SecretValues": [value], "Errors": [denied]}).encode()))
+    front.respond(
+        "BatchGetSecretValue", StubResponse(200, json.dumps({"SecretValues": [value], "Errors": [denied]}).encode())
+    )
 
     with pytest.raises(ProviderError, match="allow secretsmanager:GetSecretValue") as caught:
         await _found(provider, context(SecretsManager), FindQuery(path=f"{stem}/"))
@@ -142,7 +146,7 @@ async def test_a_match_that_may_not_be_read_fails_the_find(
 
 
 async def test_a_denied_list_names_the_permission(front: Front, provider: InMemory) -> None:
-    front.answer("ListSecrets", refused("AccessDeniedException"))
+    front.respond("ListSecrets", refused("AccessDeniedException"))
 
     with pytest.raises(ProviderError, match="allow secretsmanager:ListSecrets") as caught:
         await _found(provider, context(SecretsManager), FindQuery(name_regexp="x"))
@@ -158,7 +162,7 @@ async def test_an_invalid_pattern_is_refused_before_any_call(front: Front, provi
     assert front.counts == {}
 
 
-# --- check ------------------------------------------------------------------------------------------------------------
+# --- check -----------------------------------------------------------------------------------------------------------
 
 
 async def test_a_check_needs_no_right_to_read_the_value(either: Front, provider: InMemory, server: str) -> None:
@@ -185,7 +189,7 @@ async def test_a_check_needs_no_right_to_read_the_value(either: Front, provider:
         ),
     ],
 )
-async def test_a_check_of_a_part_looks_at_it(
+async def test_a_check_of_a_part_reads_it(
     front: Front, provider: InMemory, ref: dict[str, Any], exists: bool, call: str
 ) -> None:
     name = uuid.uuid4().hex
@@ -220,8 +224,8 @@ async def test_a_secret_without_a_value_does_not_exist(provider: InMemory, secre
     assert (result.exists, result.error) == (False, None)
 
 
-async def test_a_check_that_is_denied_says_neither_yes_nor_no(front: Front, provider: InMemory) -> None:
-    front.answer("DescribeSecret", refused("AccessDeniedException"))
+async def test_a_check_that_is_denied_reports_neither_yes_nor_no(front: Front, provider: InMemory) -> None:
+    front.respond("DescribeSecret", refused("AccessDeniedException"))
 
     result = await _check(provider, context(SecretsManager), RemoteRef("x"))
 

@@ -47,11 +47,11 @@ def _with_policy(name: str, policy: Any = None, part: str = "", **more: Any) -> 
     return item(name, b"x", part, provider_metadata=envelope(resourcePolicy=spec), resolved=resolved)
 
 
-# --- form -------------------------------------------------------------------------------------------------------------
+# --- form ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("metadata", "says"),
+    ("metadata", "text"),
     [
         pytest.param(envelope(tagz={}), "unknown field `tagz`", id="field of the spec"),
         pytest.param({**envelope(), "more": 1}, "unknown field `more`", id="field of the envelope"),
@@ -74,23 +74,23 @@ def _with_policy(name: str, policy: Any = None, part: str = "", **more: Any) -> 
     ],
 )
 async def test_metadata_that_cannot_be_followed_is_refused_before_any_write(
-    front: Front, provider: InMemory, name: str, metadata: dict[str, Any], says: str
+    front: Front, provider: InMemory, name: str, metadata: dict[str, Any], text: str
 ) -> None:
     error = await refusal(provider, context(SecretsManager), item(name, b"x", provider_metadata=metadata))
 
-    assert says in error.message
+    assert text in error.message
     assert name in error.message
     assert "CANARY" not in error.message
     assert front.counts == {"DescribeSecret": 1}
 
 
-def test_the_operator_is_told_to_follow_the_source_of_a_policy() -> None:
+def test_the_operator_is_asked_to_follow_the_source_of_a_policy() -> None:
     (path,) = served_kind(SecretsManager).metadata_references
 
     assert (path.pattern, path.kind) == (POINTER, CredentialKind.OBJECT_KEY)
 
 
-# --- creation ---------------------------------------------------------------------------------------------------------
+# --- creation --------------------------------------------------------------------------------------------------------
 
 
 async def test_a_new_secret_gets_everything_with_one_call(
@@ -110,15 +110,15 @@ async def test_a_new_secret_gets_everything_with_one_call(
     described = secrets_manager.describe_secret(SecretId=name)
     assert tags(described["Tags"]) == {"team": "red", **MARK}
     assert (described["Description"], described["KmsKeyId"]) == ("of the team", "alias/team")
-    assert front.asked[-1].body["AddReplicaRegions"] == [{"Region": "us-east-1", "KmsKeyId": "alias/team"}]
+    assert front.requests[-1].body["AddReplicaRegions"] == [{"Region": "us-east-1", "KmsKeyId": "alias/team"}]
     assert secrets_manager.get_secret_value(SecretId=name)["SecretString"] == "x"
 
 
-# --- form of the value ------------------------------------------------------------------------------------------------
+# --- form of the value -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("asked", "member"),
+    ("metadata", "member"),
     [
         pytest.param({}, "SecretString", id="kept when none is named"),
         pytest.param({"secretPushFormat": "string"}, "SecretString", id="string"),
@@ -127,11 +127,11 @@ async def test_a_new_secret_gets_everything_with_one_call(
 )
 @pytest.mark.usefixtures("front")
 async def test_the_form_of_a_value_follows_the_metadata(
-    provider: InMemory, secrets_manager: Any, name: str, asked: dict[str, str], member: str
+    provider: InMemory, secrets_manager: Any, name: str, metadata: dict[str, str], member: str
 ) -> None:
     secrets_manager.create_secret(Name=name, SecretString="old", Tags=OURS)
 
-    await outcome(provider, context(SecretsManager), _item(name, b"new", **asked))
+    await outcome(provider, context(SecretsManager), _item(name, b"new", **metadata))
 
     assert secrets_manager.get_secret_value(SecretId=name)[member] in ("new", b"new")
 
@@ -157,7 +157,7 @@ async def test_bytes_are_not_stored_as_text(front: Front, provider: InMemory, na
     assert front.count("CreateSecret") == 0
 
 
-# --- tags -------------------------------------------------------------------------------------------------------------
+# --- tags ------------------------------------------------------------------------------------------------------------
 
 
 async def test_tags_are_brought_in_line_when_the_metadata_names_them(
@@ -205,7 +205,7 @@ async def test_the_last_item_that_names_a_metadata_field_decides(
     assert described["Description"] == "second"
 
 
-# --- replicas ---------------------------------------------------------------------------------------------------------
+# --- replicas --------------------------------------------------------------------------------------------------------
 
 
 async def test_replicas_are_brought_in_line_when_the_metadata_names_them(
@@ -225,7 +225,7 @@ async def test_replicas_are_brought_in_line_when_the_metadata_names_them(
     assert {replica["Region"] for replica in status} == {"us-east-2", "eu-west-3"}
 
 
-# --- resource policy --------------------------------------------------------------------------------------------------
+# --- resource policy -------------------------------------------------------------------------------------------------
 
 
 async def test_a_policy_is_set_kept_changed_and_revoked(
@@ -353,12 +353,12 @@ async def test_a_policy_that_could_not_be_set_is_set_by_the_next_push(
     front: Front, provider: InMemory, secrets_manager: Any, name: str
 ) -> None:
     call = context(SecretsManager)
-    front.answer("PutResourcePolicy", refused("PublicPolicyException"))
+    front.respond("PutResourcePolicy", refused("PublicPolicyException"))
     error = await refusal(provider, call, _with_policy(name, blockPublicPolicy=True))
     assert "PutResourcePolicy" in error.message
-    assert [asked.body["BlockPublicPolicy"] for asked in front.asked if asked.operation == "PutResourcePolicy"] == [
-        True
-    ]
+    assert [
+        request.body["BlockPublicPolicy"] for request in front.requests if request.operation == "PutResourcePolicy"
+    ] == [True]
     front.pass_on()
 
     assert await outcome(provider, call, _with_policy(name)) is UPDATED
@@ -369,5 +369,5 @@ async def test_a_policy_that_could_not_be_set_is_set_by_the_next_push(
 async def test_a_policy_that_is_not_a_json_object_is_rejected(front: Front, provider: InMemory, name: str) -> None:
     error = await refusal(provider, context(SecretsManager), _with_policy(name, b"CANARY"))
 
-    assert 'key "db.json" of ConfigMap "policies" is no JSON object' in error.message
+    assert 'key "db.json" of ConfigMap "policies" is not a JSON object' in error.message
     assert front.count("CreateSecret") == 0

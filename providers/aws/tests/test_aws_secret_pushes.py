@@ -1,4 +1,4 @@
-"""Pushes to Secrets Manager: the values that are written or kept, and the number of calls."""
+"""Pushes to Secrets Manager: the values that are written or unchanged, and the number of calls."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from eso_provider_aws.provider import SecretsManager
-from eso_provider_aws.testing.front import Asked, Front, Said, refused
+from eso_provider_aws.testing.front import Front, RecordedRequest, StubResponse, refused
 from eso_provider_aws.testing.pushes import item, outcome, push, refusal
 from eso_provider_aws.testing.sessions import admin, context, tags
 from eso_sdk.testing import InMemory
@@ -33,7 +33,7 @@ def client(server: str) -> Any:
     return admin("secretsmanager", server)
 
 
-# --- what is written --------------------------------------------------------------------------------------------------
+# --- what is written -------------------------------------------------------------------------------------------------
 
 
 async def test_a_new_secret_is_marked_and_an_unchanged_push_costs_two_reads(
@@ -127,7 +127,7 @@ async def test_a_prefix_is_put_before_the_key(provider: InMemory, secrets_manage
     assert secrets_manager.get_secret_value(SecretId=f"team/{name}")["SecretBinary"] == b"x"
 
 
-# --- what is refused --------------------------------------------------------------------------------------------------
+# --- what is refused -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ async def test_a_secret_that_is_not_ours_is_left_alone(
 
 
 @pytest.mark.parametrize(
-    ("pushed", "reason", "says"),
+    ("pushed", "reason", "text"),
     [
         pytest.param((b"x" * 65_537,), ErrorReason.PAYLOAD_TOO_LARGE, "more than 65536 bytes", id="too large"),
         pytest.param((b"",), ErrorReason.INVALID_REQUEST, "is empty", id="empty"),
@@ -163,12 +163,12 @@ async def test_a_secret_that_is_not_ours_is_left_alone(
     ],
 )
 async def test_a_value_that_cannot_be_kept_is_refused_before_the_write(
-    front: Front, provider: InMemory, pushed: tuple[Any, ...], reason: ErrorReason, says: str
+    front: Front, provider: InMemory, pushed: tuple[Any, ...], reason: ErrorReason, text: str
 ) -> None:
     error = await refusal(provider, context(SecretsManager), item(uuid.uuid4().hex, *pushed))
 
     assert error.reason is reason
-    assert says in error.message
+    assert text in error.message
     assert front.counts == {"DescribeSecret": 1}
 
 
@@ -198,7 +198,7 @@ async def test_one_bad_item_does_not_stop_the_others(
 
 
 async def test_a_denied_write_names_the_permission_and_no_value(front: Front, provider: InMemory, name: str) -> None:
-    front.answer("CreateSecret", refused("AccessDeniedException", "CANARY"))
+    front.respond("CreateSecret", refused("AccessDeniedException", "CANARY"))
 
     error = await refusal(provider, context(SecretsManager), item(name, b"CANARY"))
 
@@ -209,8 +209,8 @@ async def test_a_denied_write_names_the_permission_and_no_value(front: Front, pr
 
 async def test_a_replica_is_not_written(front: Front, provider: InMemory, secrets_manager: Any, name: str) -> None:
     arn = secrets_manager.create_secret(Name=name, SecretString="x", Tags=OURS)["ARN"]
-    told = f'{{"ARN": "{arn}", "Name": "{name}", "PrimaryRegion": "us-east-1", "Tags": [{{"Key": "managed-by",'
-    front.answer("DescribeSecret", Said(200, f'{told} "Value": "external-secrets"}}]}}'.encode()))
+    response = f'{{"ARN": "{arn}", "Name": "{name}", "PrimaryRegion": "us-east-1", "Tags": [{{"Key": "managed-by",'
+    front.respond("DescribeSecret", StubResponse(200, f'{response} "Value": "external-secrets"}}]}}'.encode()))
 
     error = await refusal(provider, context(SecretsManager), item(name, b"y"))
 
@@ -218,7 +218,7 @@ async def test_a_replica_is_not_written(front: Front, provider: InMemory, secret
     assert front.count("PutSecretValue") == 0
 
 
-# --- only if absent ---------------------------------------------------------------------------------------------------
+# --- only if absent --------------------------------------------------------------------------------------------------
 
 
 async def test_an_existing_secret_is_skipped_without_reading_its_value(
@@ -255,32 +255,32 @@ async def test_who_loses_the_race_for_a_new_secret_skips_it(
 ) -> None:
     name = uuid.uuid4().hex
 
-    def faster(_asked: Asked) -> Said | None:
+    def faster(_asked: RecordedRequest) -> StubResponse | None:
         front.pass_on("CreateSecret")
         secrets_manager.create_secret(Name=name, SecretString="theirs", Tags=tagged)
         return None
 
-    front.answer("CreateSecret", faster)
+    front.respond("CreateSecret", faster)
 
     assert await outcome(provider, context(SecretsManager), item(name, b"x", precondition=IF_ABSENT)) is expected
     assert secrets_manager.get_secret_value(SecretId=name)["SecretString"] == "theirs"
 
 
-# --- repetitions and parallel writers ---------------------------------------------------------------------------------
+# --- repetitions and parallel writers --------------------------------------------------------------------------------
 
 
-async def test_a_push_whose_answer_was_lost_makes_no_second_version(
+async def test_a_push_whose_response_was_lost_makes_no_second_version(
     front: Front, provider: InMemory, secrets_manager: Any, name: str
 ) -> None:
     call = context(SecretsManager)
     await push(provider, call, item(name, b"old"))
     tokens: list[str] = []
 
-    def note(asked: Asked) -> Said | None:
-        tokens.append(asked.body["ClientRequestToken"])
+    def note(request: RecordedRequest) -> StubResponse | None:
+        tokens.append(request.body["ClientRequestToken"])
         return refused("InternalServiceError", status=500) if len(tokens) == 1 else None
 
-    front.answer("PutSecretValue", note)
+    front.respond("PutSecretValue", note)
 
     first = await push(provider, call, item(name, b"new"), once="k")
     second = await push(provider, call, item(name, b"new"), once="k")
@@ -305,7 +305,7 @@ async def test_properties_that_are_pushed_at_the_same_time_are_all_kept(
     assert all(f'"p{n}":"x"'.encode() in value for n in range(6))
 
 
-# --- marked for deletion ----------------------------------------------------------------------------------------------
+# --- marked for deletion ---------------------------------------------------------------------------------------------
 
 
 async def test_our_secret_that_is_scheduled_for_deletion_is_restored_with_the_new_value(
@@ -325,8 +325,8 @@ async def test_our_secret_that_is_scheduled_for_deletion_is_restored_with_the_ne
 async def test_a_name_that_is_still_being_freed_is_tried_again_later(
     front: Front, provider: InMemory, name: str
 ) -> None:
-    words = "You can't create this secret because a secret with this name is already scheduled for deletion."
-    front.answer("CreateSecret", refused("InvalidRequestException", words))
+    text = "You can't create this secret because a secret with this name is already scheduled for deletion."
+    front.respond("CreateSecret", refused("InvalidRequestException", text))
 
     error = await refusal(provider, context(SecretsManager), item(name, b"x"))
 

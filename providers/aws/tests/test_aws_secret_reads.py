@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from eso_provider_aws.provider import SecretsManager
-from eso_provider_aws.testing.front import Asked, Front, Said, refused
+from eso_provider_aws.testing.front import Front, RecordedRequest, StubResponse, refused
 from eso_provider_aws.testing.sessions import admin, context, read
 from eso_sdk.testing import InMemory
 from eso_wire.errors import ErrorReason, ProviderError
@@ -52,13 +52,13 @@ async def test_properties_of_one_secret_share_a_read(front: Front, provider: InM
     assert front.counts == {"GetSecretValue": 1}
 
 
-async def test_without_the_permission_for_batches_secrets_are_read_one_by_one_and_the_store_says_so(
+async def test_without_the_permission_for_batches_secrets_are_read_one_by_one_and_the_store_reports_so(
     front: Front, provider: InMemory, secrets_manager: Any
 ) -> None:
     names = _names(3)
     for name in names:
         secrets_manager.create_secret(Name=name, SecretString=name)
-    front.answer("BatchGetSecretValue", refused("AccessDeniedException"))
+    front.respond("BatchGetSecretValue", refused("AccessDeniedException"))
     call = context(SecretsManager)
     assert await read(provider, call, *names) == [name.encode() for name in names]
     assert await read(provider, call, *names) == [name.encode() for name in names]
@@ -74,14 +74,14 @@ async def test_without_the_permission_for_batches_single_reads_run_side_by_side(
     names = _names(8)
     for name in names:
         secrets_manager.create_secret(Name=name, SecretString=name)
-    front.answer("BatchGetSecretValue", refused("AccessDeniedException"))
+    front.respond("BatchGetSecretValue", refused("AccessDeniedException"))
     together = asyncio.Barrier(len(names))
 
-    async def wait(_asked: Asked) -> Said | None:
+    async def wait(_asked: RecordedRequest) -> StubResponse | None:
         await together.wait()
         return None
 
-    front.answer("GetSecretValue", wait)
+    front.respond("GetSecretValue", wait)
     assert await read(provider, context(SecretsManager), *names) == [name.encode() for name in names]
 
 
@@ -91,7 +91,7 @@ async def test_a_batch_that_one_secret_spoils_is_read_one_by_one_and_nothing_els
     """A batch answered as a whole with "not found" says nothing about the single secret."""
     there, absent = _names(2)
     secrets_manager.create_secret(Name=there, SecretString="here")
-    front.answer("BatchGetSecretValue", refused("ResourceNotFoundException"))
+    front.respond("BatchGetSecretValue", refused("ResourceNotFoundException"))
     call = context(SecretsManager)
     value, missing = await read(provider, call, there, absent)
     assert value == b"here"
@@ -108,22 +108,22 @@ async def test_a_batch_that_one_secret_spoils_is_read_one_by_one_and_nothing_els
         pytest.param("InternalServiceError", ErrorReason.BACKEND_UNAVAILABLE, id="down"),
     ],
 )
-async def test_a_batch_that_the_service_cannot_serve_is_not_asked_one_by_one(
+async def test_a_batch_that_the_service_cannot_serve_is_not_read_one_by_one(
     front: Front, provider: InMemory, code: str, reason: ErrorReason
 ) -> None:
-    front.answer("BatchGetSecretValue", refused(code, status=500 if code.startswith("Internal") else 400))
+    front.respond("BatchGetSecretValue", refused(code, status=500 if code.startswith("Internal") else 400))
     failures = await read(provider, context(SecretsManager), *_names(3))
     assert {failure.reason for failure in failures if isinstance(failure, ProviderError)} == {reason}
     assert front.counts == {"BatchGetSecretValue": 1}
 
 
-async def test_a_secret_that_a_batch_leaves_out_is_asked_for_alone(
+async def test_a_secret_that_a_batch_leaves_out_is_read_alone(
     front: Front, provider: InMemory, secrets_manager: Any
 ) -> None:
     names = _names(2)
     for name in names:
         secrets_manager.create_secret(Name=name, SecretString=name)
-    front.answer("BatchGetSecretValue", Said(200, b'{"SecretValues": [], "Errors": []}'))
+    front.respond("BatchGetSecretValue", StubResponse(200, b'{"SecretValues": [], "Errors": []}'))
     assert await read(provider, context(SecretsManager), *names) == [name.encode() for name in names]
     assert front.counts == {"BatchGetSecretValue": 1, "GetSecretValue": 2}
 
@@ -134,9 +134,9 @@ async def test_arns_and_partial_arns_are_found_in_a_batch(
     first, second = _names(2)
     arn = secrets_manager.create_secret(Name=first, SecretString="1")["ARN"]
     other = secrets_manager.create_secret(Name=second, SecretString="2")["ARN"]
-    told = [{"ARN": arn, "Name": first, "SecretString": "1"}, {"ARN": other, "Name": second, "SecretString": "2"}]
+    response = [{"ARN": arn, "Name": first, "SecretString": "1"}, {"ARN": other, "Name": second, "SecretString": "2"}]
     # moto knows no partial ARNs in batches
-    front.answer("BatchGetSecretValue", Said(200, json.dumps({"SecretValues": told}).encode()))
+    front.respond("BatchGetSecretValue", StubResponse(200, json.dumps({"SecretValues": response}).encode()))
     assert await read(provider, context(SecretsManager), arn, other[:-7]) == [b"1", b"2"]
     assert front.counts == {"BatchGetSecretValue": 1}
 
@@ -167,12 +167,12 @@ async def test_a_secret_without_a_value_is_an_error_and_does_not_count_as_missin
 
 
 async def test_a_text_without_characters_is_an_empty_value(front: Front, provider: InMemory) -> None:
-    front.answer("GetSecretValue", Said(200, b'{"Name": "x", "ARN": "arn:x", "SecretString": ""}'))
+    front.respond("GetSecretValue", StubResponse(200, b'{"Name": "x", "ARN": "arn:x", "SecretString": ""}'))
     assert await read(provider, context(SecretsManager), "x") == [b""]
 
 
-async def test_an_answer_without_text_and_bytes_is_an_error(front: Front, provider: InMemory) -> None:
-    front.answer("GetSecretValue", Said(200, b'{"Name": "x", "ARN": "arn:x"}'))
+async def test_an_response_without_text_and_bytes_is_an_error(front: Front, provider: InMemory) -> None:
+    front.respond("GetSecretValue", StubResponse(200, b'{"Name": "x", "ARN": "arn:x"}'))
     (failed,) = await read(provider, context(SecretsManager), "x")
     assert isinstance(failed, ProviderError)
     assert failed.reason is ErrorReason.BACKEND_ERROR
@@ -192,8 +192,8 @@ async def test_a_secret_that_is_marked_for_deletion_does_not_exist(
     client = admin("secretsmanager", server)
     client.create_secret(Name=name, SecretString="here", Tags=[{"Key": "team", "Value": "red"}])
     client.delete_secret(SecretId=name)
-    words = "You can't perform this operation on the secret because it was marked for deletion."
-    either.answer("GetSecretValue", refused("InvalidRequestException", words))  # moto has words of its own
+    text = "You can't perform this operation on the secret because it was marked for deletion."
+    either.respond("GetSecretValue", refused("InvalidRequestException", text))  # moto has words of its own
     (missing,) = await read(provider, context(SecretsManager), RemoteRef(name, metadata_policy=policy))
     assert isinstance(missing, ProviderError)
     assert missing.reason is ErrorReason.SECRET_NOT_FOUND
@@ -219,4 +219,4 @@ async def test_a_prefix_is_put_before_every_key(front: Front, provider: InMemory
     (name,) = _names(1)
     secrets_manager.create_secret(Name=f"team/{name}", SecretString="here")
     assert await read(provider, context(SecretsManager, prefix="team/"), name) == [b"here"]
-    assert front.asked[0].body["SecretId"] == f"team/{name}"
+    assert front.requests[0].body["SecretId"] == f"team/{name}"

@@ -9,8 +9,8 @@ from collections.abc import Awaitable
 import pytest
 
 from eso_provider_aws.provider import SecretsManager
-from eso_provider_aws.testing.front import Asked as Request
-from eso_provider_aws.testing.front import Front, Said, refused
+from eso_provider_aws.testing.front import Front, StubResponse, refused
+from eso_provider_aws.testing.front import RecordedRequest as Request
 from eso_provider_aws.testing.sessions import context, read
 from eso_sdk.testing import InMemory
 from eso_sdk.throttle import FULL_WIDTH, LONGEST_PAUSE, WAIT_SECONDS, Throttle
@@ -32,7 +32,7 @@ class Service:
         self.running = 0
         self.widest = 0
         self.calls = 0
-        self.says: ProviderError | None = None
+        self.text: ProviderError | None = None
 
     async def call(self) -> None:
         async with self.throttle.turn():
@@ -45,8 +45,8 @@ class Service:
                 self.running -= 1
             if self.limits:
                 raise _limited()
-            if self.says is not None:
-                raise self.says
+            if self.text is not None:
+                raise self.text
 
     async def refused(self) -> ProviderError:
         with pytest.raises(ProviderError) as caught:
@@ -119,11 +119,11 @@ async def test_a_probe_that_is_limited_closes_the_gate_for_all_that_wait(service
     assert {error.retry_after for error in errors if isinstance(error, ProviderError)} == {2.0}
 
 
-async def test_an_answer_that_is_an_error_opens_the_gate_too(service: Service) -> None:
+async def test_an_response_that_is_an_error_opens_the_gate_too(service: Service) -> None:
     service.limits = True
     await service.refused()
     service.limits = False
-    service.says = ProviderError(ErrorReason.SECRET_NOT_FOUND, "absent")
+    service.text = ProviderError(ErrorReason.SECRET_NOT_FOUND, "absent")
     await service.clock.advance(1.0)
     for _ in range(FULL_WIDTH):
         await service.refused()
@@ -139,7 +139,7 @@ async def test_an_outage_does_not_open_the_gate(service: Service) -> None:
     service.limits = True
     await service.refused()
     service.limits = False
-    service.says = ProviderError(ErrorReason.BACKEND_UNAVAILABLE, "down")
+    service.text = ProviderError(ErrorReason.BACKEND_UNAVAILABLE, "down")
     await service.clock.advance(1.0)
     await service.refused()
     tasks = [asyncio.ensure_future(service.call()) for _ in range(3)]
@@ -216,7 +216,7 @@ async def test_an_item_with_another_error_closes_nothing(service: Service) -> No
 async def test_reads_of_a_limited_service_make_one_call_and_say_when_to_come_again(
     front: Front, provider: InMemory
 ) -> None:
-    front.answer("GetSecretValue", refused("ThrottlingException", "Rate exceeded"))
+    front.respond("GetSecretValue", refused("ThrottlingException", "Rate exceeded"))
     for _ in range(5):
         (error,) = await read(provider, context(SecretsManager), "db")
         assert isinstance(error, ProviderError)
@@ -227,11 +227,11 @@ async def test_reads_of_a_limited_service_make_one_call_and_say_when_to_come_aga
 
 
 async def test_a_limit_that_items_of_a_batch_met_holds_back_the_next_call(front: Front, provider: InMemory) -> None:
-    def limited(asked: Request) -> Said:
-        errors = [{"SecretId": name, "ErrorCode": "ThrottlingException"} for name in asked.body["SecretIdList"]]
-        return Said(200, json.dumps({"SecretValues": [], "Errors": errors}).encode())
+    def limited(request: Request) -> StubResponse:
+        errors = [{"SecretId": name, "ErrorCode": "ThrottlingException"} for name in request.body["SecretIdList"]]
+        return StubResponse(200, json.dumps({"SecretValues": [], "Errors": errors}).encode())
 
-    front.answer("BatchGetSecretValue", limited)
+    front.respond("BatchGetSecretValue", limited)
     for _ in range(2):
         for error in await read(provider, context(SecretsManager), "a", "b"):
             assert isinstance(error, ProviderError)

@@ -1,4 +1,4 @@
-"""When a store is Ready: regions, keys, permissions, and how often AWS is asked."""
+"""When a store is Ready: regions, keys, permissions, and how often AWS is called."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def test_a_region_that_cannot_exist_is_refused_at_admission(
         assert found.error.reason is ErrorReason.CONFIG_INVALID
         assert "/region" in found.error.message
 
-    assert front.asked == []
+    assert front.requests == []
 
 
 @pytest.mark.parametrize("region", ["eu-west-1", "us-gov-west-1", "cn-north-1", "us-iso-east-1", "eusc-de-east-1"])
@@ -101,13 +101,13 @@ async def test_a_region_newer_than_the_sdk_is_ready_if_it_has_an_address(provide
     found = await provider.validate(context(SecretsManager, region="eu-nowhere-9"))
 
     assert found.state is ValidationState.READY
-    assert front.asked[0].region == "eu-nowhere-9"
+    assert front.requests[0].region == "eu-nowhere-9"
 
 
-# --- how often AWS is asked ---
+# --- how often AWS is called ---
 
 
-async def test_100_stores_with_equal_keys_ask_sts_once_in_ten_minutes(front: Front) -> None:
+async def test_100_stores_with_equal_keys_call_sts_once_in_ten_minutes(front: Front) -> None:
     clock = VirtualClock()
     async with InMemory(PROVIDER, clock) as provider:
         calls = [with_keys(prefix=f"{number}/") for number in range(100)]
@@ -123,8 +123,8 @@ async def test_100_stores_with_equal_keys_ask_sts_once_in_ten_minutes(front: Fro
         assert front.counts == {"GetCallerIdentity": 2}
 
 
-async def test_100_stores_with_equal_keys_that_are_wrong_ask_sts_once(front: Front, provider: InMemory) -> None:
-    front.answer("GetCallerIdentity", refused_xml("InvalidClientTokenId"))
+async def test_100_stores_with_equal_keys_that_are_wrong_call_sts_once(front: Front, provider: InMemory) -> None:
+    front.respond("GetCallerIdentity", refused_xml("InvalidClientTokenId"))
 
     found = await asyncio.gather(*(provider.validate(with_keys(prefix=f"{number}/")) for number in range(100)))
 
@@ -133,28 +133,28 @@ async def test_100_stores_with_equal_keys_that_are_wrong_ask_sts_once(front: Fro
     assert front.counts == {"GetCallerIdentity": 1}
 
 
-async def test_keys_that_a_read_finds_rejected_are_looked_at_again(front: Front, provider: InMemory) -> None:
+async def test_keys_that_a_read_finds_rejected_are_verified_again(front: Front, provider: InMemory) -> None:
     call = context(SecretsManager)
     await provider.validate(call)
-    front.answer("GetSecretValue", refused("UnrecognizedClientException"))
-    front.answer("GetCallerIdentity", refused_xml("InvalidClientTokenId"))
+    front.respond("GetSecretValue", refused("UnrecognizedClientException"))
+    front.respond("GetCallerIdentity", refused_xml("InvalidClientTokenId"))
     await read(provider, call, "any")
 
     assert (await provider.validate(call)).state is ValidationState.INVALID
 
 
-# --- what STS may say ---
+# --- responses of STS ---
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "result",
     [
         pytest.param(refused_xml("InternalFailure", status=503), id="STS is down"),
         pytest.param(refused_xml("AccessDenied"), id="STS denies: it knows the keys"),
     ],
 )
-async def test_a_store_is_ready_if_only_sts_is_in_the_way(front: Front, provider: InMemory, answer: Any) -> None:
-    front.answer("GetCallerIdentity", answer)
+async def test_a_store_is_ready_if_only_sts_is_in_the_way(front: Front, provider: InMemory, result: Any) -> None:
+    front.respond("GetCallerIdentity", result)
 
     assert (await provider.validate(context(SecretsManager))).state is ValidationState.READY
 
@@ -165,11 +165,11 @@ async def test_a_store_is_ready_if_sts_cannot_be_reached(
     monkeypatch.setenv("AWS_STS_ENDPOINT", "http://127.0.0.1:1")
 
     assert (await provider.validate(context(SecretsManager))).state is ValidationState.READY
-    assert front.asked == []
+    assert front.requests == []
 
 
 async def test_a_store_that_assumes_a_role_needs_sts(front: Front, provider: InMemory) -> None:
-    front.answer("AssumeRole", refused_xml("InternalFailure", status=503))
+    front.respond("AssumeRole", refused_xml("InternalFailure", status=503))
 
     with pytest.raises(ProviderError) as caught:
         await provider.validate(with_keys(role="app"))
@@ -178,7 +178,7 @@ async def test_a_store_that_assumes_a_role_needs_sts(front: Front, provider: InM
     assert front.counts == {"AssumeRole": 1}
 
 
-async def test_a_role_that_was_assumed_needs_no_further_look(front: Front, provider: InMemory) -> None:
+async def test_a_role_that_was_assumed_needs_no_further_check(front: Front, provider: InMemory) -> None:
     for _ in range(3):
         assert (await provider.validate(with_keys(role="app"))).state is ValidationState.READY
 
@@ -187,7 +187,7 @@ async def test_a_role_that_was_assumed_needs_no_further_look(front: Front, provi
 
 async def test_a_page_of_a_proxy_proves_nothing(front: Front, provider: InMemory) -> None:
     page = refused_xml("x")
-    front.answer("GetCallerIdentity", type(page)(200, b"<html><body>Please log in</body></html>"))
+    front.respond("GetCallerIdentity", type(page)(200, b"<html><body>Please log in</body></html>"))
 
     with pytest.raises(ProviderError) as caught:
         await provider.validate(context(SecretsManager))
@@ -196,11 +196,11 @@ async def test_a_page_of_a_proxy_proves_nothing(front: Front, provider: InMemory
 
 
 async def test_a_silent_sts_does_not_hold_up_validation(front: Front) -> None:
-    front.answer("GetCallerIdentity", hang)
+    front.respond("GetCallerIdentity", hang)
     clock = VirtualClock()
     async with InMemory(PROVIDER, clock) as provider:
         waiting = asyncio.ensure_future(provider.validate(context(SecretsManager)))
-        while not front.asked:  # noqa: ASYNC110 - the front has no event
+        while not front.requests:  # noqa: ASYNC110 - the front has no event
             await asyncio.sleep(0.001)
         await clock.advance(6)
 
@@ -275,15 +275,15 @@ async def test_a_denial_names_the_action_and_the_secret(verified: Verified, prov
 
 
 async def _refused(provider: InMemory, keys: tuple[str, str], **spec: Any) -> ProviderError:
-    (answer,) = await read(provider, with_keys(keys, **spec), "any")
-    assert isinstance(answer, ProviderError)
-    return answer
+    (result,) = await read(provider, with_keys(keys, **spec), "any")
+    assert isinstance(result, ProviderError)
+    return result
 
 
 async def _metadata(provider: InMemory, keys: tuple[str, str], name: str) -> ProviderError:
     from eso_wire.values import MetadataPolicy, RemoteRef
 
     ref = RemoteRef(name, metadata_policy=MetadataPolicy.FETCH)
-    (answer,) = await read(provider, context(SecretsManager, keys), ref)
-    assert isinstance(answer, ProviderError)
-    return answer
+    (result,) = await read(provider, context(SecretsManager, keys), ref)
+    assert isinstance(result, ProviderError)
+    return result

@@ -1,7 +1,7 @@
 """The calls of one session to one service, signed by its identity and limited by its throttle, with mapped errors.
 
 api = await Api.opened(runtime, identity, "secretsmanager", "eu-west-1", observe=self.observe)
-answer = await api.call("GetSecretValue", about='secret "db"', SecretId="db")
+response = await api.call("GetSecretValue", about='secret "db"', SecretId="db")
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from botocore import xform_name
 from botocore.credentials import ReadOnlyCredentials
 
 from eso_provider_aws.clients import signed_by
-from eso_provider_aws.errors import FAILURES, Asked, of_code, refusal
+from eso_provider_aws.errors import FAILURES, CallSubject, of_code, refusal
 from eso_provider_aws.identity import Identity, with_keys_of
 from eso_provider_aws.runtime import Runtime
 from eso_wire.errors import ProviderError
+from eso_wire.values import ConditionReport
 from kubebase.deadline import Deadline
 
 CALL_SECONDS: Final = 25.0
 
 Observe = Callable[[str], AbstractContextManager[None]]
-Answer = dict[str, Any]
+Response = dict[str, Any]
 
 
 class Api:
@@ -55,15 +56,15 @@ class Api:
         """Return the endpoint of the service."""
         return str(self._client.meta.endpoint_url)
 
-    async def call(self, operation: str, *, about: str = "", **parameters: Any) -> Answer:
+    async def call(self, operation: str, *, about: str = "", **parameters: Any) -> Response:
         """Make one call. `about` names its object in errors; parameters are named as AWS names them."""
-        asked = self.asked(operation, about)
+        subject = self.subject(operation, about)
         # Obtain the keys first: a failed login reports its own error and is not counted as a call.
-        return await with_keys_of(self.identity, lambda keys: self._once(asked, keys, parameters))
+        return await with_keys_of(self.identity, lambda keys: self._once(subject, keys, parameters))
 
     async def pages(
         self, operation: str, *, about: str = "", by: str = "NextToken", **parameters: Any
-    ) -> AsyncIterator[Answer]:
+    ) -> AsyncIterator[Response]:
         """Make calls until the service has no further page; `by` names the field with the next token."""
         token: dict[str, str] = {}
         while True:
@@ -73,21 +74,54 @@ class Api:
                 return
             token = {by: page[by]}
 
-    def asked(self, operation: str, about: str = "") -> Asked:
+    def subject(self, operation: str, about: str = "") -> CallSubject:
         """Return the subject of an error of this call."""
-        return Asked(self.service, operation, self.region, about)
+        return CallSubject(self.service, operation, self.region, about)
 
-    def item_refused(self, code: str, message: str, asked: Asked) -> ProviderError:
-        """Return the error of one item of an answer. A rate-limited item throttles later calls like a whole call."""
-        return self._throttle.noted(of_code(code, message, asked))
+    def item_refused(self, code: str, message: str, subject: CallSubject) -> ProviderError:
+        """Return the error of one item of a response. A rate-limited item throttles later calls like a whole call."""
+        return self._throttle.noted(of_code(code, message, subject))
 
-    async def _once(self, asked: Asked, keys: ReadOnlyCredentials, parameters: dict[str, Any]) -> Answer:
-        method = getattr(self._client, xform_name(asked.operation))
+    async def _once(self, subject: CallSubject, keys: ReadOnlyCredentials, parameters: dict[str, Any]) -> Response:
+        method = getattr(self._client, xform_name(subject.operation))
         async with self._throttle.turn():
             try:
-                with self._observe(asked.operation), signed_by(keys):
+                with self._observe(subject.operation), signed_by(keys):
                     async with Deadline(self.clock, CALL_SECONDS):
-                        answer: Answer = await method(**parameters)
+                        response: Response = await method(**parameters)
             except FAILURES as failed:
-                raise refusal(failed, asked) from None
-        return answer
+                raise refusal(failed, subject) from None
+        return response
+
+
+NO_BATCH_SECONDS: Final = 3600.0
+
+
+class Batching:
+    """The permission of one session to read several values with one call."""
+
+    def __init__(self, api: Api, operation: str, *, what: str) -> None:
+        """`what` names a full batch in the condition: `ten parameters`."""
+        self._clock = api.clock
+        self._operation = operation
+        self._action = api.subject(operation).action
+        self._what = what
+        self._denied_until = 0.0
+
+    @property
+    def is_denied(self) -> bool:
+        return self._clock.monotonic() < self._denied_until
+
+    def deny(self) -> None:
+        """Remember that batches are denied."""
+        self._denied_until = self._clock.monotonic() + NO_BATCH_SECONDS
+
+    def conditions(self) -> tuple[ConditionReport, ...]:
+        """Return the condition of the store; empty while batches work."""
+        if not self.is_denied:
+            return ()
+        message = (
+            f"values are read one by one because {self._operation} is denied; allow {self._action} to read {self._what}"
+            " with one call"
+        )
+        return (ConditionReport("BatchReads", "False", "PermissionMissing", message),)

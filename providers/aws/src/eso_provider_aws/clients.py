@@ -118,7 +118,7 @@ class Clients:
                 if opened.client is None:
                     making = self._session.create_client(service, region_name=region)
                     opened.client = await opened.resources.enter_async_context(making)
-                    opened.client.meta.events.register("before-parse", _check_answer)
+                    opened.client.meta.events.register("before-parse", _check_response)
         except BaseException as failed:
             await self.leave(service, region)
             if isinstance(failed, BotoCoreError | ValueError):
@@ -135,12 +135,12 @@ class Clients:
             await opened.resources.aclose()
 
 
-def _check_answer(operation_model: Any, response_dict: dict[str, Any], **_: Any) -> None:
-    """Raise if a proxy answers instead of the service: the SDK would read the page as an empty answer."""
+def _check_response(operation_model: Any, response_dict: dict[str, Any], **_: Any) -> None:
+    """Raise if a proxy responds instead of the service: the SDK would read the page as an empty response."""
     body: Any = response_dict["body"]
     if response_dict["status_code"] >= 300 or not isinstance(body, bytes) or not body:
         return
     begins = body.lstrip()[:9].lower()
     expected = _BEGINNINGS.get(operation_model.service_model.resolved_protocol, b"")
     if not begins.startswith(expected) or begins.startswith(_HTML):
-        raise ValueError("no answer of the service")
+        raise ValueError("not a response of the service")

@@ -48,7 +48,7 @@ def override_of(service: str) -> str | None:
 def check_region(region: str) -> None:
     """Refuse a region that no partition of AWS can have."""
     if not any(pattern.fullmatch(region) for pattern in _regions()):
-        raise invalid_config("/region", f'"{region}" is no region of AWS; write one such as eu-west-1')
+        raise invalid_config("/region", f'"{region}" is not a region of AWS; write one such as eu-west-1')
 
 
 def is_published(service: str, region: str) -> bool:

@@ -99,7 +99,7 @@ _ACTIONS: Final = {"resourcegroupstaggingapi": "tag"}
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CallSubject:
     """The subject of a call, for its error."""
 
     service: str
@@ -117,71 +117,73 @@ class Asked:
         return f"{_ACTIONS.get(self.service, self.service)}:{self.operation}"
 
 
-def refusal(failed: Exception, asked: Asked) -> ProviderError:
+def refusal(failed: Exception, subject: CallSubject) -> ProviderError:
     """Return the error of a call that AWS rejected or that did not reach AWS."""
     if isinstance(failed, ClientError):
-        told: Any = failed.response
-        error = told.get("Error", {})
-        status = int(told.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-        refused = of_code(str(error.get("Code", "")), str(error.get("Message", "")), asked, status=status)
+        response: Any = failed.response
+        error = response.get("Error", {})
+        status = int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+        refused = of_code(str(error.get("Code", "")), str(error.get("Message", "")), subject, status=status)
         return with_status(refused, status)
-    return _without_answer(failed, asked)
+    return _no_response(failed, subject)
 
 
-def of_code(code: str, message: str, asked: Asked, *, status: int = 0) -> ProviderError:
+def of_code(code: str, message: str, subject: CallSubject, *, status: int = 0) -> ProviderError:
     """Return the error for a code, of a call or of one item of a batch. `message` only distinguishes cases."""
     code = _plain(code, message)
 
-    def error(reason: ErrorReason, words: str, **more: Any) -> ProviderError:
-        return ProviderError(reason, words, backend_code=code, **more)
+    def error(reason: ErrorReason, text: str, **more: Any) -> ProviderError:
+        return ProviderError(reason, text, backend_code=code, **more)
 
     if code in _ABSENT or _is_marked_for_deletion(code, message):
-        return _absent(code, message, asked)
+        return _absent(code, message, subject)
     if code == "ParameterVersionNotFound":
-        return error(ErrorReason.VERSION_NOT_FOUND, f"{asked} has no such version or label")
+        return error(ErrorReason.VERSION_NOT_FOUND, f"{subject} has no such version or label")
     if code in _REJECTED:
-        return error(ErrorReason.CREDENTIALS_REJECTED, _rejection(code, message, asked))
+        return error(ErrorReason.CREDENTIALS_REJECTED, _rejection(code, message, subject))
     if code in _LIMITED or status == 429:
-        return error(ErrorReason.RATE_LIMITED, f"{asked.service} in {asked.region} limits its calls; asked again later")
+        return error(ErrorReason.RATE_LIMITED, f"{subject.service} in {subject.region} limits its calls; retried later")
     if code in _DENIED or "AccessDenied" in code:
-        return error(ErrorReason.PERMISSION_DENIED, f"{asked}: {_denial(code, message, asked)}")
+        return error(ErrorReason.PERMISSION_DENIED, f"{subject}: {_denial(code, message, subject)}")
     if code in _EXISTS:
-        return error(ErrorReason.ALREADY_EXISTS, f"{asked} exists already")
+        return error(ErrorReason.ALREADY_EXISTS, f"{subject} exists already")
     if _is_too_large(code, message):
-        words = f"{asked}: {asked.operation} exceeds a limit of the service ({code}); make the value smaller"
+        text = f"{subject}: {subject.operation} exceeds a limit of the service ({code}); make the value smaller"
         # Quotas can be raised without a change on our side.
-        return error(ErrorReason.PAYLOAD_TOO_LARGE, words, retry=RetryClass.BACKOFF)
+        return error(ErrorReason.PAYLOAD_TOO_LARGE, text, retry=RetryClass.BACKOFF)
     if code in _DOWN or status >= 500:
-        words = f"{asked.service} in {asked.region} failed to answer {asked.operation} ({code or status})"
-        return error(ErrorReason.BACKEND_UNAVAILABLE, words)
+        text = f"{subject.service} in {subject.region} failed to process {subject.operation} ({code or status})"
+        return error(ErrorReason.BACKEND_UNAVAILABLE, text)
     if code.startswith(("Invalid", "Validation", "Malformed")):
-        words = f"{asked}: the service does not accept the request {asked.operation} ({code}); check names and fields"
-        return error(ErrorReason.INVALID_REQUEST, words, retry=RetryClass.BACKOFF)
+        text = (
+            f"{subject}: the service does not accept the request {subject.operation} ({code}); check names and fields"
+        )
+        return error(ErrorReason.INVALID_REQUEST, text, retry=RetryClass.BACKOFF)
     if not code:
-        words = f"{asked}: {asked.operation} got HTTP {status} without a code of AWS; check proxies on the way"
-        return error(ErrorReason.BACKEND_ERROR, words)
-    return error(ErrorReason.BACKEND_ERROR, f"{asked}: {asked.operation} was refused ({code})")
+        text = f"{subject}: {subject.operation} got HTTP {status} without a code of AWS; check proxies on the way"
+        return error(ErrorReason.BACKEND_ERROR, text)
+    return error(ErrorReason.BACKEND_ERROR, f"{subject}: {subject.operation} was refused ({code})")
 
 
 def no_identity(failure: str = "") -> ProviderError:
     """Return the error of a process without credentials; `failure` is the type of the exception."""
     if failure:
-        words = (
+        text = (
             f"the AWS identity of the provider process cannot be obtained ({failure}); check AWS_REGION, its web"
             " identity, Pod Identity or instance role, or set auth"
         )
     else:
-        words = (
+        text = (
             "the provider process has no AWS identity: no keys in its environment, no web identity, Pod Identity or"
             " instance role; give it one, or set auth"
         )
-    return ProviderError(ErrorReason.CREDENTIALS_NOT_FOUND, words, retry=RetryClass.BACKOFF)
+    return ProviderError(ErrorReason.CREDENTIALS_NOT_FOUND, text, retry=RetryClass.BACKOFF)
 
 
 def no_client(service: str, region: str, variable: str) -> ProviderError:
     """Return the error of an address that cannot be used."""
-    words = f"{service} in {region} has no address that can be used; check region and {variable or 'AWS_ENDPOINT_URL'}"
-    return ProviderError(ErrorReason.CONFIG_INVALID, words, retry=RetryClass.BACKOFF)
+    text = f"{service} in {region} has no address that can be used; check region and {variable or 'AWS_ENDPOINT_URL'}"
+    return ProviderError(ErrorReason.CONFIG_INVALID, text, retry=RetryClass.BACKOFF)
 
 
 def _plain(code: str, message: str) -> str:
@@ -196,8 +198,8 @@ def _plain(code: str, message: str) -> str:
     return found.group()
 
 
-def _rejection(code: str, message: str, asked: Asked) -> str:
-    refused = f"{asked.service} in {asked.region} does not accept the credentials ({code})"
+def _rejection(code: str, message: str, subject: CallSubject) -> str:
+    refused = f"{subject.service} in {subject.region} does not accept the credentials ({code})"
     if _SKEWED.search(f"{code} {message}"):
         return f"{refused}: the clock of the provider process is wrong; set it"
     return f"{refused}; replace them"
@@ -213,62 +215,63 @@ def _is_marked_for_deletion(code: str, message: str) -> bool:
     return code in ("InvalidRequestException", "InvalidParameterException") and marked is not None
 
 
-def _absent(code: str, message: str, asked: Asked) -> ProviderError:
-    if asked.operation in _ABOUT_MANY:
-        words = f"{asked}: {asked.operation} was refused as a whole ({code})"
-        return ProviderError(ErrorReason.BACKEND_ERROR, words, backend_code=code)
+def _absent(code: str, message: str, subject: CallSubject) -> ProviderError:
+    if subject.operation in _ABOUT_MANY:
+        text = f"{subject}: {subject.operation} was refused as a whole ({code})"
+        return ProviderError(ErrorReason.BACKEND_ERROR, text, backend_code=code)
     if code == "ResourceNotFoundException" and re.search(r"secret value|staging label|VersionId", message):
-        words = f"{asked} has no value with that version or stage"
-        return ProviderError(ErrorReason.VERSION_NOT_FOUND, words, backend_code=code)
-    words = f"{asked} does not exist" if code in _ABSENT else f"{asked} is marked for deletion"
-    return ProviderError(ErrorReason.SECRET_NOT_FOUND, words, backend_code=code)
+        text = f"{subject} has no value with that version or stage"
+        return ProviderError(ErrorReason.VERSION_NOT_FOUND, text, backend_code=code)
+    text = f"{subject} does not exist" if code in _ABSENT else f"{subject} is marked for deletion"
+    return ProviderError(ErrorReason.SECRET_NOT_FOUND, text, backend_code=code)
 
 
-def _denial(code: str, message: str, asked: Asked) -> str:
+def _denial(code: str, message: str, subject: CallSubject) -> str:
     """Return the error with the missing action; the service's own name for it is preferred."""
     found = _ACTION.search(message)
-    if found and found.group(1) != asked.action:
-        return f"{asked.operation} is denied; allow {found.group(1)}"
+    if found and found.group(1) != subject.action:
+        return f"{subject.operation} is denied; allow {found.group(1)}"
     if code == "DecryptionFailure" or "KMS" in message:
         return (
-            f"{asked.operation} may not use the KMS key of the value; allow kms:Decrypt, for writes kms:GenerateDataKey"
+            f"{subject.operation} may not use the KMS key of the value; allow kms:Decrypt, for writes"
+            " kms:GenerateDataKey"
         )
-    if asked.operation.startswith("AssumeRole"):
-        return f"{asked.operation} is denied; allow {asked.action}, also in the trust policy of the role"
-    return f"{asked.operation} is denied; allow {asked.action}"
+    if subject.operation.startswith("AssumeRole"):
+        return f"{subject.operation} is denied; allow {subject.action}, also in the trust policy of the role"
+    return f"{subject.operation} is denied; allow {subject.action}"
 
 
-def _without_answer(failed: Exception, asked: Asked) -> ProviderError:
-    where = f"{asked.service} in {asked.region}"
+def _no_response(failed: Exception, subject: CallSubject) -> ProviderError:
+    where = f"{subject.service} in {subject.region}"
     match failed:
         case ParamValidationError():  # its text quotes the values
-            words = f"{asked}: {asked.operation} cannot be asked with these names and fields; check their length"
-            return ProviderError(ErrorReason.INVALID_REQUEST, words)
+            text = f"{subject}: {subject.operation} cannot be sent with these names and fields; check their length"
+            return ProviderError(ErrorReason.INVALID_REQUEST, text)
         case ConnectTimeoutError() | ReadTimeoutError() | TimeoutError():
-            return ProviderError(ErrorReason.BACKEND_TIMEOUT, f"{where} did not answer {asked.operation} in time")
+            return ProviderError(ErrorReason.BACKEND_TIMEOUT, f"{where} did not respond to {subject.operation} in time")
         case SSLError():
-            words = tls_problem(_cause(failed), where, "the endpoint variables", "AWS_CA_BUNDLE")
-            return ProviderError(ErrorReason.BACKEND_UNAVAILABLE, words)
+            text = tls_problem(_cause(failed), where, "the endpoint variables", "AWS_CA_BUNDLE")
+            return ProviderError(ErrorReason.BACKEND_UNAVAILABLE, text)
         case ProxyConnectionError():
-            words = f"the proxy on the way to {where} cannot be used; check HTTPS_PROXY and NO_PROXY"
-            return ProviderError(ErrorReason.BACKEND_UNAVAILABLE, words)
+            text = f"the proxy on the way to {where} cannot be used; check HTTPS_PROXY and NO_PROXY"
+            return ProviderError(ErrorReason.BACKEND_UNAVAILABLE, text)
         case HTTPClientError() | ConnectionError() | OSError() if _is_unresolved(_cause(failed)):
             return ProviderError(ErrorReason.BACKEND_UNAVAILABLE, unresolved(where, "region and endpoint variables"))
         case HTTPClientError() | ConnectionError() | OSError():
-            words = f"{where} cannot be reached; check region, network and endpoint variables"
-            return ProviderError(ErrorReason.BACKEND_UNAVAILABLE, words)
+            text = f"{where} cannot be reached; check region, network and endpoint variables"
+            return ProviderError(ErrorReason.BACKEND_UNAVAILABLE, text)
         case BotoCoreError():
-            words = f"{asked}: {asked.operation} failed in the SDK ({type(failed).__name__})"
-            return ProviderError(ErrorReason.BACKEND_ERROR, words)
+            text = f"{subject}: {subject.operation} failed in the SDK ({type(failed).__name__})"
+            return ProviderError(ErrorReason.BACKEND_ERROR, text)
         case _:
-            words = f"{asked}: {asked.operation} was answered with something that is no answer of {asked.service}"
-            return ProviderError(ErrorReason.BACKEND_ERROR, words)
+            text = f"{subject}: {subject.operation} got a response that is not from {subject.service}"
+            return ProviderError(ErrorReason.BACKEND_ERROR, text)
 
 
 def _cause(failed: Exception) -> BaseException:
     """Return the error of the connection behind an error of the SDK."""
-    told = getattr(failed, "kwargs", {}).get("error")
-    return told if isinstance(told, BaseException) else failed
+    cause = getattr(failed, "kwargs", {}).get("error")
+    return cause if isinstance(cause, BaseException) else failed
 
 
 def _is_unresolved(failed: BaseException) -> bool:

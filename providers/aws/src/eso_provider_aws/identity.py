@@ -5,7 +5,15 @@
     WebIdentity   a role, by the token of a service account
     AssumedRole   a role, by another identity
 
-`Own`, `WebIdentity` and `AssumedRole` hold keys that expire (`renewed.py`).
+`Own`, `WebIdentity` and `AssumedRole` hold keys that expire (`Renewed`). They are obtained at first use and renewed
+ahead of time, once for however many calls need them:
+
+|                         | a call                                            |
+|-------------------------|---------------------------------------------------|
+| keys are fresh          | uses them                                         |
+| they expire soon        | uses them; new ones are obtained in the background |
+| no keys, or expired     | waits for the one login in progress               |
+| the last login failed   | gets its error again until a pause is over        |
 """
 
 from __future__ import annotations
@@ -14,16 +22,24 @@ import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Hashable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Final, NoReturn, TypeVar
-from weakref import WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 
 from botocore.credentials import ReadOnlyCredentials
+from botocore.exceptions import ClientError
 
 from eso_api.values import SecretBytes
+from eso_provider_aws.clients import Clients, OwnSession, signed_by
+from eso_provider_aws.endpoints import STS
+from eso_provider_aws.errors import FAILURES, CallSubject, no_identity, refusal
 from eso_sdk.refusals import REFUSALS, Pauses, Refusals
 from eso_wire.errors import ErrorReason, ProviderError
+from eso_wire.values import Token
 from kubebase.bounded import BoundedDict
 from kubebase.clock import Clock
+from kubebase.deadline import Deadline
 
 MAX_IDENTITIES: Final = 1024
 PROVEN_SECONDS: Final = 600.0
@@ -137,3 +153,243 @@ async def with_keys_of(identity: Identity, work: Callable[[ReadOnlyCredentials],
         if failed.reason is not ErrorReason.CREDENTIALS_REJECTED or not identity.discard(frozen):
             raise
     return await work(await identity.get_frozen_credentials())
+
+
+SESSION_NAME: Final = "external-secrets-provider-aws"
+LOGIN_SECONDS: Final = 20.0
+DISCARD_PAUSE: Final = 60.0
+"""Keys that AWS rejects are replaced at most this often."""
+RENEW_AHEAD: Final = 300.0
+"""Seconds before expiry at which keys are renewed; short-lived keys are renewed in the last quarter of their lifetime.
+"""
+OWN_SECONDS: Final = 60.0
+"""Seconds between checks whether the SDK has renewed the keys of the process."""
+SHORTEST_LIFE: Final = 60.0
+
+_LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """A role to assume, with the parameters of the call."""
+
+    arn: str
+    external_id: str = ""
+    tags: tuple[tuple[str, str], ...] = ()
+    transitive: tuple[str, ...] = ()
+
+    def parameters(self) -> dict[str, Any]:
+        parameters: dict[str, Any] = {"RoleArn": self.arn, "RoleSessionName": SESSION_NAME}
+        if self.external_id:
+            parameters["ExternalId"] = self.external_id
+        if self.tags:
+            parameters["Tags"] = [{"Key": key, "Value": value} for key, value in self.tags]
+        if self.transitive:
+            parameters["TransitiveTagKeys"] = list(self.transitive)
+        return parameters
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Held:
+    """Keys and their expiry; both times are on the monotonic scale."""
+
+    frozen: ReadOnlyCredentials
+    renew_at: float
+    ends_at: float
+
+
+class AccountToken:
+    """The source of a service account token. The session that owns it keeps it alive."""
+
+    def __init__(self, read: Callable[[], Token]) -> None:
+        self.read = read
+
+
+class Renewed(Identity):
+    """An identity whose keys expire."""
+
+    def __init__(self, key: Hashable, clock: Clock, attempts: Attempts) -> None:
+        super().__init__(key)
+        self._clock = clock
+        self._attempts = attempts
+        self._held: Held | None = None
+        self._flight: asyncio.Task[Held] | None = None
+        self._discarded = float("-inf")
+
+    async def get_frozen_credentials(self) -> ReadOnlyCredentials:
+        held, now = self._held, self._clock.monotonic()
+        if held is None or held.ends_at <= now:
+            # The flight is shared: a caller that gives up must not take it away from the others.
+            held = await asyncio.shield(self._flight or self._start())
+        elif held.renew_at <= now and self._flight is None:
+            self._start()
+        return held.frozen
+
+    def discard(self, rejected: ReadOnlyCredentials) -> bool:
+        super().discard(rejected)
+        if self._held is None or self._held.frozen != rejected:
+            return True  # another call already replaced the keys
+        now = self._clock.monotonic()
+        if now - self._discarded < DISCARD_PAUSE:
+            return False
+        self._discarded, self._held = now, None
+        return True
+
+    def _start(self) -> asyncio.Task[Held]:
+        self._flight = asyncio.get_running_loop().create_task(self._log_in())
+        self._flight.add_done_callback(self._land)
+        return self._flight
+
+    def _land(self, flight: asyncio.Task[Held]) -> None:
+        self._flight = None
+        if not flight.cancelled():
+            flight.exception()  # callers that wait have it; a renewal ahead of time has none
+
+    async def _log_in(self) -> Held:
+        with self._attempts.one(self.proof()):
+            self._held = held = await self._obtain()
+        return held
+
+    async def _obtain(self) -> Held:
+        raise NotImplementedError
+
+
+class Own(Renewed):
+    """The provider process."""
+
+    def __init__(self, clock: Clock, attempts: Attempts) -> None:
+        super().__init__(("own",), clock, attempts)
+        self._session: OwnSession | None = None
+        """Created by the first login: with keys in every store there is none, and a session is expensive."""
+
+    def discard(self, rejected: ReadOnlyCredentials) -> bool:
+        others = super().discard(rejected)
+        if self._held is None:
+            self._session = None  # the former session would return the same keys
+        return others
+
+    async def _obtain(self) -> Held:
+        self._session = session = self._session or OwnSession()
+        try:
+            async with Deadline(self._clock, LOGIN_SECONDS):
+                found = await session.get_credentials()
+                frozen: ReadOnlyCredentials | None = await found.get_frozen_credentials() if found else None
+        except ClientError as refused:
+            raise refusal(
+                refused, CallSubject(STS, "AssumeRoleWithWebIdentity", "the region of the provider")
+            ) from None
+        # Metadata services, files and processes fail with their own errors; their text is not shown to users.
+        except (*FAILURES, KeyError, RuntimeError) as failed:
+            raise no_identity(type(failed).__name__) from None
+        if frozen is None:
+            raise no_identity()
+        now = self._clock.monotonic()
+        return Held(frozen, now + OWN_SECONDS, now + 5 * OWN_SECONDS)
+
+
+class Temporary(Renewed):
+    """Temporary keys that STS issues."""
+
+    def __init__(self, identities: Identities, key: Hashable, region: str) -> None:
+        super().__init__(key, identities.clock, identities.attempts)
+        self._identities = identities
+        self._region = region
+
+    def is_proven(self, region: str, now: float) -> bool:
+        """Return whether the keys come from STS, which need no verification, or AWS accepted former ones recently."""
+        return self._held is not None or super().is_proven(region, now)
+
+    async def _obtain(self) -> Held:
+        keys = (await self._granted())["Credentials"]
+        now = self._clock.monotonic()
+        life = max((keys["Expiration"] - self._clock.now()).total_seconds(), SHORTEST_LIFE)
+        frozen = ReadOnlyCredentials(keys["AccessKeyId"], keys["SecretAccessKey"], keys["SessionToken"])
+        return Held(frozen, now + life - min(RENEW_AHEAD, life / 4), now + life - min(SHORTEST_LIFE, life / 10))
+
+    async def _granted(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+
+class AssumedRole(Temporary):
+    """A role, assumed by another identity."""
+
+    def __init__(self, identities: Identities, source: Identity, role: Role, region: str) -> None:
+        super().__init__(identities, ("role", source.key, role, region), region)
+        self._source = source
+        self._role = role
+
+    async def _granted(self) -> dict[str, Any]:
+        about = f'role "{self._role.arn}"'
+
+        async def assume(frozen: ReadOnlyCredentials) -> dict[str, Any]:
+            with signed_by(frozen):
+                return await self._identities.call_sts("AssumeRole", about, self._region, **self._role.parameters())
+
+        return await with_keys_of(self._source, assume)
+
+
+class WebIdentity(Temporary):
+    """A role, by the token of a service account."""
+
+    def __init__(self, identities: Identities, account: Hashable, role_arn: str, region: str) -> None:
+        super().__init__(identities, ("web", account, role_arn, region), region)
+        self._role = Role(role_arn)
+        self._sources: WeakSet[AccountToken] = WeakSet()
+
+    def add(self, source: AccountToken) -> None:
+        """Take tokens from one more session. Those of sessions that are in use are renewed with every call."""
+        self._sources.add(source)
+
+    async def _granted(self) -> dict[str, Any]:
+        return await self._identities.call_sts(
+            "AssumeRoleWithWebIdentity",
+            f'role "{self._role.arn}"',
+            self._region,
+            **self._role.parameters(),
+            WebIdentityToken=self._newest().reveal().decode(),
+        )
+
+    def proof(self) -> bytes:
+        return hashlib.sha256(super().proof() + self._newest().reveal()).digest()
+
+    def _newest(self) -> SecretBytes:
+        tokens = [source.read() for source in self._sources]
+        if not tokens:
+            raise ProviderError(ErrorReason.CREDENTIALS_NOT_FOUND, "no token of the service account was sent")
+        return max(tokens, key=lambda token: token.expires_at or _LONG_AGO).token
+
+
+class Identities:
+    """The identities of one process, and how they log in."""
+
+    def __init__(self, clients: Clients, clock: Clock) -> None:
+        self.clock = clock
+        self.attempts = Attempts(clock)
+        self.own = Own(clock, self.attempts)
+        self._clients = clients
+        self._known = Known()
+
+    def written(self, key_id: str, secret: SecretBytes, token: SecretBytes | None) -> Identity:
+        return self._known.written(Keys(key_id, secret, token))
+
+    def assumed(self, source: Identity, role: Role, region: str) -> Identity:
+        return self._known.renewed(AssumedRole(self, source, role, region))
+
+    def web(self, account: Hashable, role_arn: str, region: str, token: AccountToken) -> Identity:
+        found = self._known.renewed(WebIdentity(self, account, role_arn, region))
+        found.add(token)
+        return found
+
+    async def call_sts(self, operation: str, about: str, region: str, **parameters: Any) -> dict[str, Any]:
+        """Request keys, signed with the keys that the task names if the call is signed at all."""
+        subject = CallSubject(STS, operation, region, about)
+        client = await self._clients.join(STS, region)
+        try:
+            method = client.assume_role if operation == "AssumeRole" else client.assume_role_with_web_identity
+            async with Deadline(self.clock, LOGIN_SECONDS):
+                response: dict[str, Any] = await method(**parameters)
+        except FAILURES as failed:
+            raise refusal(failed, subject) from None
+        finally:
+            await self._clients.leave(STS, region)
+        return response

@@ -16,8 +16,7 @@ from typing import Any, Final
 from eso_api.references import SecretKeySelector
 from eso_api.stores.aws import AwsAuth, AwsConnection, AwsJwt, AwsSecretRef
 from eso_api.values import SecretBytes
-from eso_provider_aws.identity import Identity
-from eso_provider_aws.renewed import AccountToken, Role
+from eso_provider_aws.identity import AccountToken, Identity, Role
 from eso_provider_aws.runtime import Runtime
 from eso_sdk.backend import Backend
 from eso_sdk.errors import credentials_not_found, invalid_config

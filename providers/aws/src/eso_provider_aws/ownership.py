@@ -1,10 +1,15 @@
-"""The tag `managed-by: external-secrets`, which marks values that External Secrets may overwrite and delete."""
+"""The tag `managed-by: external-secrets`, which marks values that External Secrets may overwrite and delete.
+
+`decoded` parses the `metadata` of a PushSecret entry, which cannot set that tag.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+from eso_sdk import pushmetadata
+from eso_sdk.errors import invalid_request
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import DeleteItem, PushItem
 
@@ -36,3 +41,14 @@ def foreign(what: str) -> ProviderError:
         f"{what} exists and was not created by External Secrets: it has no tag {MARK}: {OWNER}; choose another"
         " remoteKey, or add that tag to hand it over",
     )
+
+
+T = TypeVar("T", bound=pushmetadata.Told)
+
+
+def decoded(metadata: Mapping[str, Any] | None, spec: type[T], key: str) -> T:
+    """Decode the metadata of one pushed entry; without it, return the defaults."""
+    found = pushmetadata.decoded(metadata, spec, key)
+    if MARK in (getattr(found, "tags", None) or ()):
+        raise invalid_request(f'metadata of "{key}" sets the tag {MARK}, which is set by External Secrets; remove it')
+    return found

@@ -10,8 +10,7 @@ from eso_provider_aws.certificates.store import OFFERED, CertificatesStore
 from eso_provider_aws.clustercertificatemanager import CLUSTER_CERTIFICATE_MANAGER
 from eso_provider_aws.clusterparameterstore import CLUSTER_PARAMETER_STORE
 from eso_provider_aws.clustersecretsmanager import CLUSTER_SECRETS_MANAGER
-from eso_provider_aws.generators.registry import ECRAuthorizationTokenGenerator
-from eso_provider_aws.generators.sessiontoken import STSSessionTokenGenerator
+from eso_provider_aws.generators import ECRAuthorizationTokenGenerator, STSSessionTokenGenerator
 from eso_provider_aws.parameters.store import ParametersStore
 from eso_provider_aws.parameterstore import PARAMETER_STORE
 from eso_provider_aws.secrets.metadata import PushMetadata

@@ -8,7 +8,7 @@ from typing import Final
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from eso_provider_aws.clients import Clients
-from eso_provider_aws.renewed import Identities
+from eso_provider_aws.identity import Identities
 from eso_sdk.throttle import Throttle
 from kubebase.clock import Clock
 

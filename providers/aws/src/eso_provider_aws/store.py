@@ -26,11 +26,11 @@ C = TypeVar("C", bound=AwsConnection)
 CONCURRENCY: Final = 32
 """Calls of one session to its service at a time."""
 
-LOOK_SECONDS: Final = 4.0
+CHECK_SECONDS: Final = 4.0
 """Seconds for each check of a validation (keys, service address), which has ten seconds in all."""
 
 _ROLE: Final = re.compile(r"arn:[\w-]+:iam::\d{12}:role/.")
-_NO_ANSWER: Final = frozenset({ErrorReason.BACKEND_UNAVAILABLE, ErrorReason.BACKEND_TIMEOUT})
+_NO_RESPONSE: Final = frozenset({ErrorReason.BACKEND_UNAVAILABLE, ErrorReason.BACKEND_TIMEOUT})
 
 
 class AwsStore(Store[C]):
@@ -86,7 +86,7 @@ class AwsStore(Store[C]):
         return ()
 
     async def _is_recognised(self) -> bool:
-        """Ask AWS to verify the keys, once for all stores that use them; return False if STS does not respond.
+        """Let AWS verify the keys, once for all stores that use them; return False if STS does not respond.
 
         A network that permits only the service is not an error of the keys.
         """
@@ -96,9 +96,9 @@ class AwsStore(Store[C]):
                 return True
             try:
                 with self._runtime.identities.attempts.one(identity.proof() + region.encode()):
-                    await self._ask_who_we_are()
+                    await self._verify_keys()
             except ProviderError as failed:
-                if failed.reason in _NO_ANSWER:
+                if failed.reason in _NO_RESPONSE:
                     return False
                 # A denial proves that AWS knows the keys.
                 if failed.reason is not ErrorReason.PERMISSION_DENIED:
@@ -106,12 +106,12 @@ class AwsStore(Store[C]):
             identity.prove(region, self.clock.monotonic())
         return True
 
-    async def _ask_who_we_are(self) -> None:
+    async def _verify_keys(self) -> None:
         try:
-            async with Deadline(self.clock, LOOK_SECONDS):
+            async with Deadline(self.clock, CHECK_SECONDS):
                 await self._sts.call("GetCallerIdentity")
         except TimeoutError:
-            raise timed_out(f"{STS} in {self.config.region} did not answer GetCallerIdentity in time") from None
+            raise timed_out(f"{STS} in {self.config.region} did not respond to GetCallerIdentity in time") from None
 
     async def _resolve(self) -> None:
         """Check that the host name of the service resolves. Behind a proxy only the proxy can resolve it."""
@@ -120,7 +120,7 @@ class AwsStore(Store[C]):
             return
         host = urlsplit(address).hostname or ""
         try:
-            async with Deadline(self.clock, LOOK_SECONDS):
+            async with Deadline(self.clock, CHECK_SECONDS):
                 await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
         except OSError:
             raise unavailable(
@@ -133,4 +133,4 @@ def _check_roles(config: AwsConnection) -> None:
     named = {"/role": config.role} | {f"/additionalRoles/{n}": arn for n, arn in enumerate(config.additional_roles)}
     for path, arn in named.items():
         if (arn or path != "/role") and not _ROLE.match(arn):
-            raise invalid_config(path, "is no ARN of a role; write one such as arn:aws:iam::123456789012:role/app")
+            raise invalid_config(path, "is not the ARN of a role; write one such as arn:aws:iam::123456789012:role/app")

@@ -34,13 +34,13 @@ class NotPemError(Exception):
     """The input is not the expected PEM. The message shows nothing of the content."""
 
 
-# --- what Certificate Manager answers --------------------------------------------------------------------------------
+# --- responses of Certificate Manager --------------------------------------------------------------------------------
 
 
-def certificates_in(answer: Mapping[str, Any]) -> list[x509.Certificate]:
-    """Return leaf and chain of an answer of GetCertificate or ExportCertificate."""
+def certificates_in(response: Mapping[str, Any]) -> list[x509.Certificate]:
+    """Return leaf and chain of a response of GetCertificate or ExportCertificate."""
     try:
-        return x509.load_pem_x509_certificates("\n".join(_parts(answer)).encode())
+        return x509.load_pem_x509_certificates("\n".join(_parts(response)).encode())
     except _UNFIT:
         raise NotPemError from None
 
@@ -68,25 +68,25 @@ class Exported:
         return SecretBytes(self.certificates.encode() + self.key.reveal())
 
 
-def exported(answer: Mapping[str, Any], passphrase: bytes) -> Exported:
-    """Return the content of an answer of ExportCertificate, with its key decrypted."""
-    certificates = certificates_in(answer)
-    encrypted = str(answer.get("PrivateKey", "")).encode()
+def exported(response: Mapping[str, Any], passphrase: bytes) -> Exported:
+    """Return the content of a response of ExportCertificate, with its key decrypted."""
+    certificates = certificates_in(response)
+    encrypted = str(response.get("PrivateKey", "")).encode()
     try:
         key = load_pem_private_key(encrypted, passphrase if b" ENCRYPTED PRIVATE KEY-" in encrypted else None)
         plain = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     except _UNFIT:
         raise NotPemError from None
-    text = "".join(f"{part}\n" for part in _parts(answer))
+    text = "".join(f"{part}\n" for part in _parts(response))
     return Exported(fingerprint(certificates), text, SecretBytes(plain.rstrip(b"\r\n") + b"\n"))
 
 
-def _parts(answer: Mapping[str, Any]) -> list[str]:
-    found = [str(answer.get(name) or "").rstrip("\r\n") for name in ("Certificate", "CertificateChain")]
+def _parts(response: Mapping[str, Any]) -> list[str]:
+    found = [str(response.get(name) or "").rstrip("\r\n") for name in ("Certificate", "CertificateChain")]
     return [part for part in found if part]
 
 
-# --- what a PushSecret brings ----------------------------------------------------------------------------------------
+# --- pushed certificates ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +103,13 @@ class Bundle:
 
     def parameters(self) -> dict[str, bytes]:
         """Return the parameters of ImportCertificate."""
-        wanted = {"Certificate": self.leaf.public_bytes(Encoding.PEM), "PrivateKey": self.key.reveal()}
+        parameters = {"Certificate": self.leaf.public_bytes(Encoding.PEM), "PrivateKey": self.key.reveal()}
         if self.chain:
-            wanted["CertificateChain"] = b"".join(each.public_bytes(Encoding.PEM) for each in self.chain)
-        return wanted
+            parameters["CertificateChain"] = b"".join(each.public_bytes(Encoding.PEM) for each in self.chain)
+        return parameters
 
     def equals(self, certificates: Sequence[x509.Certificate]) -> bool:
-        """Tell whether this is what Certificate Manager has. It repeats a leaf that was imported without a chain."""
+        """Return whether this is what Certificate Manager has. It repeats a leaf that was imported without a chain."""
         chain = tuple(certificates[1:])
         return certificates[0] == self.leaf and (chain == self.chain or (not self.chain and chain == (self.leaf,)))
 
@@ -130,8 +130,10 @@ def bundle_of(item: PushItem, now: datetime) -> Bundle:
         raise invalid_request(f"{where} has no {KEY}; push a kubernetes.io/tls Secret")
     _check_key(leaf, key, where)
     if not leaf.not_valid_before_utc <= now < leaf.not_valid_after_utc:
-        words = f"the certificate of {where} has expired or is not valid yet; Certificate Manager takes valid ones only"
-        raise ProviderError(ErrorReason.INVALID_REQUEST, words, retry=RetryClass.BACKOFF)
+        message = (
+            f"the certificate of {where} has expired or is not valid yet; Certificate Manager takes valid ones only"
+        )
+        raise ProviderError(ErrorReason.INVALID_REQUEST, message, retry=RetryClass.BACKOFF)
     return Bundle(leaf, tuple(chain), key)
 
 
@@ -141,7 +143,7 @@ def _certificates(raw: SecretBytes | None, where: str) -> list[x509.Certificate]
     try:
         return x509.load_pem_x509_certificates(raw.reveal())
     except _UNFIT:
-        raise invalid_request(f"{CERTIFICATE} of {where} holds no certificate in PEM") from None
+        raise invalid_request(f"{CERTIFICATE} of {where} is not a certificate in PEM") from None
 
 
 def _check_key(leaf: x509.Certificate, key: SecretBytes, where: str) -> None:

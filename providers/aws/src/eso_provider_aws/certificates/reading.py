@@ -16,19 +16,51 @@ import asyncio
 import re
 import secrets
 import string
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import Any, Final
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from eso_api.values import SecretBytes
 from eso_provider_aws.api import Api
-from eso_provider_aws.certificates.exports import Exports
 from eso_provider_aws.certificates.pem import CERTIFICATE, KEY, Exported, NotPemError, certificates_in, exported
 from eso_provider_aws.certificates.pem import fingerprint as fingerprint_of
+from eso_provider_aws.runtime import Runtime
 from eso_sdk.batches import side_by_side
 from eso_sdk.errors import backend_error, invalid_request, property_not_found
 from eso_sdk.provider import Value
 from eso_wire.errors import ErrorReason, ProviderError, RetryClass
 from eso_wire.values import RemoteRef, ValueMetadata
+from kubebase.bounded import BoundedDict
+
+MAX_EXPORTS: Final = 256
+
+
+class Exports:
+    """The exports of one process, in a bounded cache that evicts the least recently used one."""
+
+    def __init__(self) -> None:
+        self._cached: BoundedDict[Hashable, Exported] = BoundedDict(MAX_EXPORTS)
+        self._locks: WeakValueDictionary[Hashable, asyncio.Lock] = WeakValueDictionary()
+
+    def find(self, key: Hashable, fingerprint: str) -> Exported | None:
+        cached = self._cached.use(key)
+        return cached if cached is not None and cached.fingerprint == fingerprint else None
+
+    def put(self, key: Hashable, made: Exported) -> None:
+        self._cached[key] = made
+
+    def lock_of(self, key: Hashable) -> asyncio.Lock:
+        """Return the lock to hold during an export, so that parallel reads pay once."""
+        return self._locks.setdefault(key, asyncio.Lock())
+
+
+_EXPORTS: Final[WeakKeyDictionary[Runtime, Exports]] = WeakKeyDictionary()
+
+
+def exports_of(runtime: Runtime) -> Exports:
+    """Return the exports of the process with this runtime."""
+    return _EXPORTS.setdefault(runtime, Exports())
+
 
 PASSPHRASE_CHARS: Final = 32
 
@@ -36,7 +68,7 @@ _ALPHABET: Final = string.ascii_letters + string.digits
 _ARN: Final = re.compile(r"arn:[^:\s]+:acm:(?P<region>[^:\s]+):(?P<account>\d+):certificate/\S+")
 
 
-class Reader:
+class CertificateReader:
     """Reads the certificates of one session."""
 
     def __init__(
@@ -51,7 +83,7 @@ class Reader:
         """Return one value or error for each reference, in order. References to one certificate share one read."""
         arns = tuple(dict.fromkeys(ref.key for ref in refs if not ref.version))
 
-        async def answer(arn: str) -> Exported | ProviderError:
+        async def read_one(arn: str) -> Exported | ProviderError:
             try:
                 return await self._certificate(arn)
             except ProviderError as failed:
@@ -60,22 +92,22 @@ class Reader:
         def late(_arn: str, error: ProviderError) -> ProviderError:
             return error
 
-        answers = await side_by_side(arns, answer, late=late, gate=self._gate, clock=self._api.clock)
-        found = dict(zip(arns, answers, strict=True))
+        results = await side_by_side(arns, read_one, late=late, gate=self._gate, clock=self._api.clock)
+        found = dict(zip(arns, results, strict=True))
         return [_unversioned(ref) if ref.version else _value(found[ref.key], ref) for ref in refs]
 
     async def _certificate(self, arn: str) -> Exported:
         self._check_arn(arn)
         fingerprint = await self._current(arn)
         key = (self._api.identity.key, self._api.region, arn)
-        if (kept := self._exports.find(key, fingerprint)) is not None:
-            return kept
-        async with self._exports.alone(key):
-            if (kept := self._exports.find(key, fingerprint)) is None:
+        if (cached := self._exports.find(key, fingerprint)) is not None:
+            return cached
+        async with self._exports.lock_of(key):
+            if (cached := self._exports.find(key, fingerprint)) is None:
                 await self._check_export(arn)
-                kept = await self._export(arn)
-                self._exports.keep(key, kept)
-        return kept
+                cached = await self._export(arn)
+                self._exports.put(key, cached)
+        return cached
 
     def _check_arn(self, arn: str) -> None:
         """Raise if the key is not the ARN of a certificate in the store's region, which must not count as missing."""
@@ -91,7 +123,7 @@ class Reader:
     async def _current(self, arn: str) -> str:
         """Return the current fingerprint of the certificate."""
         try:
-            answer = await self._api.call("GetCertificate", about=_about(arn), CertificateArn=arn)
+            response = await self._api.call("GetCertificate", about=_about(arn), CertificateArn=arn)
         except ProviderError as failed:
             if failed.backend_code == "RequestInProgressException":
                 raise self._pending(arn) from None
@@ -99,7 +131,7 @@ class Reader:
                 await self._check_account(arn)
             raise
         try:
-            certificates = certificates_in(answer)
+            certificates = certificates_in(response)
         except NotPemError:
             raise self._unfit(arn, "GetCertificate") from None
         if certificates[0].not_valid_after_utc <= self._api.clock.now():
@@ -118,8 +150,8 @@ class Reader:
 
     async def _check_export(self, arn: str) -> None:
         """Raise with the reason if a certificate cannot be exported; the service only reports it as not valid."""
-        told = await self._api.call("DescribeCertificate", about=_about(arn), CertificateArn=arn)
-        detail: dict[str, Any] = told.get("Certificate", {})
+        response = await self._api.call("DescribeCertificate", about=_about(arn), CertificateArn=arn)
+        detail: dict[str, Any] = response.get("Certificate", {})
         status, kind = detail.get("Status", ""), detail.get("Type", "")
         if status == "PENDING_VALIDATION":
             raise self._pending(arn)
@@ -128,41 +160,43 @@ class Reader:
         if kind == "PRIVATE" or detail.get("Options", {}).get("Export") == "ENABLED":
             return
         reason = (
-            "it was imported, and Certificate Manager exports no imported certificate; read it where it comes from"
+            "it was imported, and Certificate Manager does not export imported certificates; read it from its origin"
             if kind == "IMPORTED"
             else "it was requested without export, which cannot be changed; request one with export enabled"
         )
-        words = f"{self._named(arn)} cannot be exported: {reason}"
-        raise ProviderError(ErrorReason.INVALID_REQUEST, words, retry=RetryClass.BACKOFF)
+        message = f"{self._named(arn)} cannot be exported: {reason}"
+        raise ProviderError(ErrorReason.INVALID_REQUEST, message, retry=RetryClass.BACKOFF)
 
     async def _export(self, arn: str) -> Exported:
         passphrase = "".join(secrets.choice(_ALPHABET) for _ in range(PASSPHRASE_CHARS)).encode()
-        answer = await self._api.call("ExportCertificate", about=_about(arn), CertificateArn=arn, Passphrase=passphrase)
+        response = await self._api.call(
+            "ExportCertificate", about=_about(arn), CertificateArn=arn, Passphrase=passphrase
+        )
         try:
-            return await asyncio.to_thread(exported, answer, passphrase)  # key derivation is slow on purpose
+            return await asyncio.to_thread(exported, response, passphrase)  # key derivation is slow on purpose
         except NotPemError:
             raise self._unfit(arn, "ExportCertificate") from None
 
-    # --- words -------------------------------------------------------------------------------------------------------
+    # --- errors ------------------------------------------------------------------------------------------------------
 
     def _named(self, arn: str) -> str:
-        return str(self._api.asked("", _about(arn)))
+        return str(self._api.subject("", _about(arn)))
 
     def _pending(self, arn: str) -> ProviderError:
         return backend_error(f"{self._named(arn)} is not issued yet; complete the validation of its domains")
 
     def _unfit(self, arn: str, operation: str) -> ProviderError:
-        return backend_error(f"{self._named(arn)}: {operation} was answered with something that is no certificate")
+        return backend_error(f"{self._named(arn)}: {operation} returned something that is not a certificate")
 
 
-def _value(answer: Exported | ProviderError, ref: RemoteRef) -> Value | ProviderError:
-    if isinstance(answer, ProviderError):
-        return answer
-    parts = {"": answer.whole, CERTIFICATE: SecretBytes(answer.certificates.encode()), KEY: answer.key}
+def _value(result: Exported | ProviderError, ref: RemoteRef) -> Value | ProviderError:
+    if isinstance(result, ProviderError):
+        return result
+    parts = {"": result.whole, CERTIFICATE: SecretBytes(result.certificates.encode()), KEY: result.key}
     raw = parts.get(ref.property)
     if raw is None:
         return property_not_found(ref.key, ref.property, known=filter(None, parts))
-    return Value(raw, ValueMetadata(provider_version=answer.fingerprint))
+    return Value(raw, ValueMetadata(provider_version=result.fingerprint))
 
 
 def _unversioned(ref: RemoteRef) -> ProviderError:

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from eso_provider_aws.api import Api
-from eso_provider_aws.certificates.exports import exports_of
-from eso_provider_aws.certificates.reading import Reader
-from eso_provider_aws.certificates.writing import Writer
+from eso_provider_aws.certificates.reading import CertificateReader, exports_of
+from eso_provider_aws.certificates.writing import CertificateWriter
 from eso_provider_aws.endpoints import CERTIFICATE_MANAGER, STS, TAGGING
 from eso_provider_aws.runtime import runtime_of
 from eso_provider_aws.specs import CertificateManagerConfig
@@ -39,15 +38,15 @@ class CertificatesStore(AwsStore[CertificateManagerConfig]):
     async def open(self) -> None:
         await super().open()
         self._others: dict[str, Api] = {}
-        self.reader = Reader(self.api, exports_of(runtime_of(self.clock)), self.gate, self._account)
-        self.writer = Writer(self.api, self._tagging, self.config.prefix)
+        self.reader = CertificateReader(self.api, exports_of(runtime_of(self.clock)), self.gate, self._account)
+        self.writer = CertificateWriter(self.api, self._tagging, self.config.prefix)
 
     @reads("not_found")
     async def get_many(self, refs: Sequence[RemoteRef]) -> Sequence[Value | ProviderError]:
         return await self.reader.read(refs)
 
     async def check(self, ref: RemoteRef) -> Check:
-        """Tell whether a push would find a certificate. The key is a remote key, as in pushes, and not an ARN."""
+        """Return whether a push would find a certificate. The key is a remote key, as in pushes, and not an ARN."""
         return Check(exists=await self.writer.exists(ref))
 
     @pushes("whole_secret")

@@ -78,7 +78,7 @@ def change_in(body: str) -> Change | None:
 
 
 def secret_names(secret_id: str) -> frozenset[str]:
-    """Return the possible names of a secret: an ARN may end with six random characters that are no part of the name."""
+    """Return the possible names of a secret: an ARN may end with six random characters after the name."""
     if not secret_id.startswith("arn:"):
         return frozenset({secret_id})
     name = secret_id.partition(":secret:")[2]
@@ -98,12 +98,12 @@ def _of_secret(event: dict[str, Any], detail: dict[str, Any]) -> Change | None:
     call = _text(detail, "eventName")
     if call not in _SECRET_CHANGES or detail.get("errorCode"):
         return None
-    asked, answered = _part(detail, "requestParameters"), _part(detail, "responseElements")
-    told = [_text(part, key) for part in (asked, answered) for key in ("secretId", "name", "arn", "aRN", "ARN")]
-    told += [_text(_part(detail, "additionalEventData"), key) for key in ("SecretId", "secretId", "secretARN")]
-    names = frozenset[str]().union(*(secret_names(each) for each in told if each))
-    version = _text(asked, "clientRequestToken") if call in _VERSIONED else ""
-    stages = asked.get("versionStages") if call == "PutSecretValue" else None
+    request, response = _part(detail, "requestParameters"), _part(detail, "responseElements")
+    ids = [_text(part, key) for part in (request, response) for key in ("secretId", "name", "arn", "aRN", "ARN")]
+    ids += [_text(_part(detail, "additionalEventData"), key) for key in ("SecretId", "secretId", "secretARN")]
+    names = frozenset[str]().union(*(secret_names(each) for each in ids if each))
+    version = _text(request, "clientRequestToken") if call in _VERSIONED else ""
+    stages = request.get("versionStages") if call == "PutSecretValue" else None
     return _change(
         event,
         SECRETS_MANAGER,

@@ -52,7 +52,7 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Listing:
     """The result of one listing."""
 
     number: int
@@ -126,9 +126,9 @@ class Topics:
             found += [search.watch_id for search in self._searches if search.concerns(change.names, ())]
         return tuple(dict.fromkeys(found))
 
-    # --- looks -------------------------------------------------------------------------------------------------------
+    # --- listings ----------------------------------------------------------------------------------------------------
 
-    def changes(self, before: Look, after: Look, *, now: datetime) -> Iterator[ChangeEvent]:
+    def changes(self, before: Listing, after: Listing, *, now: datetime) -> Iterator[ChangeEvent]:
         """Yield one event for each name that differs."""
         for name in sorted(before.states.keys() | after.states.keys()):
             old, new = before.states.get(name), after.states.get(name)
@@ -143,7 +143,7 @@ class Topics:
             if ids:
                 yield _event(new, tuple(dict.fromkeys(ids)), now)
 
-    def missed(self, look: Look, *, since: float, away: bool, now: datetime) -> Iterator[ChangeEvent]:
+    def missed(self, listing: Listing, *, since: float, disconnected: bool, now: datetime) -> Iterator[ChangeEvent]:
         """Yield the changes that a subscriber may have missed since then.
 
         A surplus event costs one read; a missing event would be an error.
@@ -152,15 +152,15 @@ class Topics:
         existed.
         """
         for item in self._refs:
-            state = look.find(self._names[item.watch_id])
+            state = listing.find(self._names[item.watch_id])
             if item.known_version:
                 present = state.versions.get(_version(item)) if state else None
-                news = state is None or present not in (None, item.known_version)
+                changed = state is None or present not in (None, item.known_version)
             else:
-                news = away if state is None else state.stamp > since
-            if news:
+                changed = disconnected if state is None else state.stamp > since
+            if changed:
                 yield _event(state, (item.watch_id,), now)
-        if away and self._searches:
+        if disconnected and self._searches:
             yield ChangeEvent(ChangeType.UPDATED, tuple(search.watch_id for search in self._searches), observed_at=now)
 
     def _items_of(self, names: Iterable[str]) -> Iterator[WatchItem]:
@@ -168,10 +168,10 @@ class Topics:
             yield from self._by_name.get(name, ())
 
 
-def scope_of(wanted: Iterable[Topics]) -> Scope:
+def scope_of(subscriptions: Iterable[Topics]) -> Scope:
     """Return the narrowest scope of a listing that covers all topics."""
     names: set[str] = set()
-    for topics in wanted:
+    for topics in subscriptions:
         prefixes = topics.prefixes()
         if prefixes is None:
             return Scope()

@@ -2,29 +2,91 @@
 
 | token | meaning |
 |---|---|
-| `queue QUEUE PLACE` | a place in the log of a queue of this process |
-| `looks LOOKS NUMBER STAMP` | a listing of this process, and the time of its newest change, for other processes |
+| `queue QUEUE POSITION` | a position in the log of a queue of this process |
+| `looks LISTINGS NUMBER STAMP` | a listing of this process, and the time of its newest change, for other processes |
 
-An unknown token is answered with RESYNC; the README of this folder explains how subscriptions resume.
+An unknown token leads to RESYNC; the README of this folder explains how subscriptions resume.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Sequence
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from math import inf, isfinite
 from typing import Final
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from eso_provider_aws.api import Api
-from eso_provider_aws.changes.consumer import Consumer
-from eso_provider_aws.changes.looks import PASSING, look_seconds
-from eso_provider_aws.changes.queue import Entry
-from eso_provider_aws.changes.shared import Shared
-from eso_provider_aws.changes.source import Source
-from eso_provider_aws.changes.topics import Look, Topics
+from eso_provider_aws.changes.listings import PASSING, Listings, Source, poll_seconds
+from eso_provider_aws.changes.queue import Consumer, Entry, Queue
+from eso_provider_aws.changes.topics import Listing, Topics
+from eso_provider_aws.runtime import Runtime
+from eso_sdk.errors import unsupported
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import ChangeEvent, ChangeType, ConditionReport, Heartbeat, WatchItem
+from kubebase.clock import Clock
+
+MAX_CONSUMERS: Final = 32
+"""Each holds one of the 64 connections to SQS."""
+
+
+@dataclass(slots=True)
+class Shared:
+    """The state of one runtime."""
+
+    clock: Clock
+    _listings: WeakValueDictionary[Hashable, Listings] = field(default_factory=WeakValueDictionary)
+    _queues: WeakValueDictionary[Hashable, Queue] = field(default_factory=WeakValueDictionary)
+    _consumers: dict[Hashable, Consumer] = field(default_factory=dict)
+
+    def listings(self, identity: Hashable, source: Source, region: str) -> Listings:
+        key = (identity, source.service, region)
+        found = self._listings.get(key)
+        if found is None:
+            self._listings[key] = found = Listings(source, self.clock)
+        return found
+
+    async def join(self, url: str, api: Api, sqs: Callable[[], Awaitable[Api]]) -> Consumer:
+        """Return the consumer of a queue under the identity of `api`; every `join` needs a `leave`."""
+        key = (url, api.region, api.identity.key)
+        if key not in self._consumers:
+            if len(self._consumers) >= MAX_CONSUMERS:
+                raise unsupported(f"this provider listens to {MAX_CONSUMERS} queues already; let stores share queues")
+            opened = await sqs()
+            if key in self._consumers:
+                await opened.close()
+            else:
+                self._consumers[key] = Consumer(self._queue(url, api.region), url, opened)
+        consumer = self._consumers[key]
+        consumer.users += 1
+        return consumer
+
+    async def leave(self, consumer: Consumer) -> None:
+        """Release a consumer; the last user stops it."""
+        consumer.users -= 1
+        if consumer.users == 0:
+            for key in [key for key, each in self._consumers.items() if each is consumer]:
+                del self._consumers[key]
+            await consumer.close()
+
+    def _queue(self, url: str, region: str) -> Queue:
+        found = self._queues.get((url, region))
+        if found is None:
+            self._queues[url, region] = found = Queue()
+        return found
+
+
+_SHARED: Final[WeakKeyDictionary[Runtime, Shared]] = WeakKeyDictionary()
+
+
+def shared_by(runtime: Runtime) -> Shared:
+    """Return the state that the subscriptions of this runtime share."""
+    found = _SHARED.get(runtime)
+    if found is None:
+        _SHARED[runtime] = found = Shared(runtime.clock)
+    return found
+
 
 LATE_SECONDS: Final = 300.0
 """The maximum lag of listings, according to AWS."""
@@ -58,9 +120,9 @@ class Watcher:
         self._prefix = prefix
         self._queue_url = queue_url
         self._sqs = sqs
-        self._looks = shared.looks(api.identity.key, source, api.region)
+        self._listings = shared.listings(api.identity.key, source, api.region)
         self._consumer: Consumer | None = None
-        self._trouble: ProviderError | None = None
+        self._queue_error: ProviderError | None = None
 
     async def subscribe(self, items: Sequence[WatchItem], resume_token: str) -> Events:
         """Yield changes of the watched values, without end."""
@@ -76,7 +138,7 @@ class Watcher:
             retry_at = inf
             if self._queue_url:
                 try:
-                    async with aclosing(self._heard(topics, token)) as events:
+                    async with aclosing(self._from_queue(topics, token)) as events:
                         async for event in events:
                             token = event.resume_token or token
                             yield event
@@ -85,26 +147,26 @@ class Watcher:
                         raise
                     yield self._fallen_back(failed)
                 retry_at = self._api.clock.monotonic() + QUEUE_RETRY_SECONDS
-            async with aclosing(self._looked(topics, token, until=retry_at)) as found:
+            async with aclosing(self._from_listings(topics, token, until=retry_at)) as found:
                 async for event in found:
                     token = event.resume_token or token
                     yield event
 
     async def acknowledged(self, resume_token: str) -> None:
         """Delete the messages up to an acknowledged token."""
-        consumer, place = self._consumer, self._place_in(resume_token)
-        if consumer is not None and place is not None:
-            await consumer.settle(self, place)
+        consumer, position = self._consumer, self._position_in(resume_token)
+        if consumer is not None and position is not None:
+            await consumer.acknowledge(self, position)
 
     def conditions(self) -> tuple[ConditionReport, ...]:
         """Return the condition of the queue; empty if it works."""
-        trouble = self._trouble or (self._consumer.trouble if self._consumer is not None else None)
-        return () if trouble is None else (_condition(trouble),)
+        error = self._queue_error or (self._consumer.error if self._consumer is not None else None)
+        return () if error is None else (_condition(error),)
 
     @property
     def is_refused(self) -> bool:
         """Return whether the store cannot report changes at present."""
-        return self._looks.refusal is not None and (not self._queue_url or self._trouble is not None)
+        return self._listings.refusal is not None and (not self._queue_url or self._queue_error is not None)
 
     async def close(self) -> None:
         if self._consumer is not None:
@@ -114,128 +176,130 @@ class Watcher:
 
     # --- queue -------------------------------------------------------------------------------------------------------
 
-    async def _heard(self, topics: Topics, token: str) -> Events:
+    async def _from_queue(self, topics: Topics, token: str) -> Events:
         if self._consumer is None:
             self._consumer = await self._shared.join(self._queue_url, self._api, self._sqs)
         consumer, queue = self._consumer, self._consumer.queue
         await consumer.prove()
-        self._trouble = None
+        self._queue_error = None
         with consumer.listening(self, topics):
-            place = self._place_in(token)
-            if place is None or queue.since(place) is None:
-                place = queue.place
+            position = self._position_in(token)
+            if position is None or queue.since(position) is None:
+                position = queue.position
                 if token:
-                    yield self._resync(place)
-            for unread in self._unread(topics, place):
+                    yield self._resync(position)
+            for unread in self._unread(topics, position):
                 yield unread
-            yield Heartbeat(self._api.clock.now(), self._queue_token(place))
-            async with aclosing(self._followed(consumer, topics, place)) as events:
+            yield Heartbeat(self._api.clock.now(), self._queue_token(position))
+            async with aclosing(self._followed(consumer, topics, position)) as events:
                 async for event in events:
                     yield event
 
-    async def _followed(self, consumer: Consumer, topics: Topics, place: int) -> Events:
-        """Yield the changes after a place."""
-        told, queue = place, consumer.queue
+    async def _followed(self, consumer: Consumer, topics: Topics, position: int) -> Events:
+        """Yield the changes after a position."""
+        reported, queue = position, consumer.queue
         while True:
-            moved, entries = queue.moved, queue.since(place)
+            moved, entries = queue.moved, queue.since(position)
             if entries is None:  # more came than is kept
-                place = told = queue.place
-                yield self._resync(place)
+                position = reported = queue.position
+                yield self._resync(position)
                 continue
             for entry in entries:
-                place = entry.place
+                position = entry.position
                 if ids := topics.concerned(entry.change):
-                    told = place
+                    reported = position
                     yield self._event(entry, ids)
-            if place - told >= TOKEN_AFTER:
-                told = place
-                yield Heartbeat(self._api.clock.now(), self._queue_token(place))
+            if position - reported >= TOKEN_AFTER:
+                reported = position
+                yield Heartbeat(self._api.clock.now(), self._queue_token(position))
             consumer.check()
-            if place == queue.place:
+            if position == queue.position:
                 await moved.wait()
 
-    def _unread(self, topics: Topics, place: int) -> list[ChangeEvent]:
+    def _unread(self, topics: Topics, position: int) -> list[ChangeEvent]:
         """Return changes between the read of a value and its watch, except those that the stream will still deliver."""
         if self._consumer is None:
             return []
         recent = self._consumer.queue.recent(READ_TO_WATCH_SECONDS, self._api.clock.monotonic())
-        past = [(entry, topics.concerned(entry.change, unread=True)) for entry in recent if entry.place <= place]
-        return [replace(self._event(entry, ids), resume_token=self._queue_token(place)) for entry, ids in past if ids]
+        past = [(entry, topics.concerned(entry.change, unread=True)) for entry in recent if entry.position <= position]
+        return [
+            replace(self._event(entry, ids), resume_token=self._queue_token(position)) for entry, ids in past if ids
+        ]
 
     def _event(self, entry: Entry, ids: tuple[str, ...]) -> ChangeEvent:
         change = entry.change
         kind = ChangeType.DELETED if change.deleted else ChangeType.UPDATED
         at = change.at or self._api.clock.now()
-        return ChangeEvent(kind, ids, change.version, at, resume_token=self._queue_token(entry.place))
+        return ChangeEvent(kind, ids, change.version, at, resume_token=self._queue_token(entry.position))
 
-    def _resync(self, place: int) -> ChangeEvent:
-        return ChangeEvent(ChangeType.RESYNC, resume_token=self._queue_token(place))
+    def _resync(self, position: int) -> ChangeEvent:
+        return ChangeEvent(ChangeType.RESYNC, resume_token=self._queue_token(position))
 
-    def _queue_token(self, place: int) -> str:
-        return f"queue {self._consumer.queue.name} {place}" if self._consumer is not None else ""
+    def _queue_token(self, position: int) -> str:
+        return f"queue {self._consumer.queue.name} {position}" if self._consumer is not None else ""
 
-    def _place_in(self, token: str) -> int | None:
+    def _position_in(self, token: str) -> int | None:
         match token.split(" "):
-            case ["queue", name, place] if self._consumer is not None and name == self._consumer.queue.name:
-                return int(place) if place.isascii() and place.isdigit() else None
+            case ["queue", name, position] if self._consumer is not None and name == self._consumer.queue.name:
+                return int(position) if position.isascii() and position.isdigit() else None
         return None
 
     def _fallen_back(self, failed: ProviderError) -> ChangeEvent:
-        self._trouble = failed
+        self._queue_error = failed
         return ChangeEvent(ChangeType.CONDITION, condition=_condition(failed))
 
-    # --- looks -------------------------------------------------------------------------------------------------------
+    # --- listings ----------------------------------------------------------------------------------------------------
 
-    async def _looked(self, topics: Topics, token: str, *, until: float) -> Events:
-        with self._looks.wanting(topics):
+    async def _from_listings(self, topics: Topics, token: str, *, until: float) -> Events:
+        with self._listings.including(topics):
             try:
                 begun = self._api.clock.now().timestamp()
-                look = await self._looks.first(self._api)
-                for event in self._since(topics, look, token, begun):
+                listing = await self._listings.first(self._api)
+                for event in self._since(topics, listing, token, begun):
                     yield event
-                yield Heartbeat(self._api.clock.now(), self._look_token(look))
-                while (after := await self._looks.after(self._api, look, until=until)) is not None:
-                    here = self._look_token(after)
-                    for event in topics.changes(look, after, now=self._api.clock.now()):
-                        yield replace(event, resume_token=here)
-                    yield Heartbeat(self._api.clock.now(), here)  # looks are not remembered for long
-                    look = after
+                yield Heartbeat(self._api.clock.now(), self._listing_token(listing))
+                while (after := await self._listings.after(self._api, listing, until=until)) is not None:
+                    new_token = self._listing_token(after)
+                    for event in topics.changes(listing, after, now=self._api.clock.now()):
+                        yield replace(event, resume_token=new_token)
+                    yield Heartbeat(self._api.clock.now(), new_token)  # listings are not remembered for long
+                    listing = after
             except ProviderError as failed:
-                if self._trouble is None or failed.reason is not ErrorReason.UNSUPPORTED_OPERATION:
+                if self._queue_error is None or failed.reason is not ErrorReason.UNSUPPORTED_OPERATION:
                     raise
                 # The store names a queue, so that it works is expected: this is not a backend without a change feed.
-                message = f"{self._trouble.message}; without the queue: {failed.message}"
-                raise ProviderError(self._trouble.reason, message) from None
+                message = f"{self._queue_error.message}; without the queue: {failed.message}"
+                raise ProviderError(self._queue_error.reason, message) from None
 
-    def _since(self, topics: Topics, look: Look, token: str, begun: float) -> list[ChangeEvent]:
+    def _since(self, topics: Topics, listing: Listing, token: str, begun: float) -> list[ChangeEvent]:
         """Return the changes that a caller with this token missed, including those during the opening of the stream."""
-        now, here = self._api.clock.now(), self._look_token(look)
+        now, new_token = self._api.clock.now(), self._listing_token(listing)
         events: list[ChangeEvent] = []
-        before, stamp = self._look_in(token)
+        before, stamp = self._listing_of(token)
         if before is not None:
-            events += topics.changes(before, look, now=now)
+            events += topics.changes(before, listing, now=now)
         elif token and stamp is None:
             events.append(ChangeEvent(ChangeType.RESYNC))
         since = begun - SKEW_SECONDS if stamp is None else stamp - LATE_SECONDS
-        away = before is None and stamp is not None
-        events += topics.missed(look, since=since if before is None else inf, away=away, now=now)
-        return [replace(event, resume_token=here) for event in events]
+        disconnected = before is None and stamp is not None
+        events += topics.missed(listing, since=since if before is None else inf, disconnected=disconnected, now=now)
+        return [replace(event, resume_token=new_token) for event in events]
 
-    def _look_token(self, look: Look) -> str:
-        return f"looks {self._looks.name} {look.number} {look.latest:.3f}"
+    def _listing_token(self, listing: Listing) -> str:
+        return f"looks {self._listings.name} {listing.number} {listing.latest:.3f}"
 
-    def _look_in(self, token: str) -> tuple[Look | None, float | None]:
+    def _listing_of(self, token: str) -> tuple[Listing | None, float | None]:
         """Return the listing of a token, and the time of the newest change in it."""
         match token.split(" "):
             case ["looks", name, number, stamp]:
-                known = self._looks.remembered(_number(number)) if name == self._looks.name else None
+                known = self._listings.remembered(_number(number)) if name == self._listings.name else None
                 return known, _stamp(stamp)
         return None, None
 
 
-def _condition(trouble: ProviderError) -> ConditionReport:
-    words = f"{trouble.message}; until then changes are looked for every {look_seconds():g} s or less often"
-    return ConditionReport("ChangeQueue", "False", "QueueRefused", words)
+def _condition(error: ProviderError) -> ConditionReport:
+    message = f"{error.message}; until then changes are looked for every {poll_seconds():g} s or less often"
+    return ConditionReport("ChangeQueue", "False", "QueueRefused", message)
 
 
 def _number(text: str) -> int:

@@ -16,8 +16,7 @@ from typing import Any, Final
 
 from eso_api.values import SecretBytes
 from eso_provider_aws.api import Api
-from eso_provider_aws.parameters.names import Address
-from eso_provider_aws.parameters.reading import Parameter, Question, Reader
+from eso_provider_aws.parameters.reading import Address, Parameter, ParameterReader, ParameterRequest
 from eso_sdk.matching import Matcher
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import FindQuery, Found
@@ -29,10 +28,10 @@ READ_AT_ONCE: Final = 100
 """Names that are read together; full batches, however few names of a page match."""
 
 
-class Finder:
+class ParameterFinder:
     """Finds parameters of one session."""
 
-    def __init__(self, api: Api, reader: Reader) -> None:
+    def __init__(self, api: Api, reader: ParameterReader) -> None:
         self._api = api
         self._reader = reader
 
@@ -45,17 +44,17 @@ class Finder:
             async for found in self._listed(tags, path, matcher):
                 yield found
             return
-        told: set[str] = set()
+        yielded: set[str] = set()
         try:
             async for found in self._below(path, matcher):
-                told.add(found.key)
+                yielded.add(found.key)
                 yield found
         except ProviderError as failed:
             if failed.reason is not ErrorReason.PERMISSION_DENIED:
                 raise
             # The call itself may be denied, or the KMS key of a parameter that does not even match.
             async for found in self._listed([], path, matcher, denied=failed):
-                if found.key not in told:
+                if found.key not in yielded:
                     yield found
 
     async def _below(self, path: str, matcher: Matcher) -> AsyncIterator[Found]:
@@ -63,9 +62,9 @@ class Finder:
         async for page in self._api.pages(
             "GetParametersByPath", about=about, Path=path, Recursive=True, WithDecryption=True
         ):
-            for told in page.get("Parameters", ()):
-                if await matcher.accepts(told["Name"]):
-                    yield _found(told["Name"], Parameter.of(told))
+            for entry in page.get("Parameters", ()):
+                if await matcher.accepts(entry["Name"]):
+                    yield _found(entry["Name"], Parameter.of(entry))
 
     async def _listed(
         self, filters: Sequence[dict[str, Any]], path: str, matcher: Matcher, *, denied: ProviderError | None = None
@@ -90,9 +89,9 @@ class Finder:
             async for page in self._api.pages(
                 "DescribeParameters", about=about, ParameterFilters=filters, MaxResults=PAGE
             ):
-                yield [told["Name"] for told in page.get("Parameters", ())]
+                yield [entry["Name"] for entry in page.get("Parameters", ())]
         except ProviderError as failed:
-            # The permission to read a hierarchy is the one to ask for: it needs fewer calls.
+            # The permission to read a hierarchy is the one to name: it needs fewer calls.
             raise (denied if denied and failed.reason is ErrorReason.PERMISSION_DENIED else failed) from None
 
     async def _values(self, names: Sequence[str]) -> list[Found]:
@@ -100,13 +99,13 @@ class Finder:
 
         Parameters deleted since then are left out; other errors are raised.
         """
-        answers = await self._reader.answers(Question(Address(name)) for name in names)
+        results = await self._reader.results(ParameterRequest(Address(name)) for name in names)
         found: list[Found] = []
-        for question, answer in answers.items():
-            if isinstance(answer, Parameter):
-                found.append(_found(question.address.name, answer))
-            elif answer.reason is not ErrorReason.SECRET_NOT_FOUND:
-                raise answer
+        for request, result in results.items():
+            if isinstance(result, Parameter):
+                found.append(_found(request.address.name, result))
+            elif result.reason is not ErrorReason.SECRET_NOT_FOUND:
+                raise result
         return found
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from eso_provider_aws.changes.parameters import PARAMETERS
+from eso_provider_aws.changes.listings import PARAMETERS
 from eso_provider_aws.endpoints import PARAMETER_STORE
-from eso_provider_aws.parameters.finding import Finder
-from eso_provider_aws.parameters.reading import Reader
-from eso_provider_aws.parameters.writing import Writer
+from eso_provider_aws.parameters.finding import ParameterFinder
+from eso_provider_aws.parameters.reading import ParameterReader
+from eso_provider_aws.parameters.writing import ParameterWriter
 from eso_provider_aws.specs import ParameterStoreConfig
-from eso_provider_aws.valuestore import Finds, Reads, ValueStore, Writes
+from eso_provider_aws.valuestore import ValueFinder, ValueReader, ValueStore, ValueWriter
 
 
 class ParametersStore(ValueStore[ParameterStoreConfig]):
@@ -20,6 +20,6 @@ class ParametersStore(ValueStore[ParameterStoreConfig]):
     SOURCE = PARAMETERS
     API_NAME: ClassVar[str] = "AWS/ParameterStore"
 
-    def parts(self) -> tuple[Reads, Finds, Writes]:
-        reader = Reader(self.api, self.config.prefix, self.gate)
-        return reader, Finder(self.api, reader), Writer(self.api, reader)
+    def parts(self) -> tuple[ValueReader, ValueFinder, ValueWriter]:
+        reader = ParameterReader(self.api, self.config.prefix, self.gate)
+        return reader, ParameterFinder(self.api, reader), ParameterWriter(self.api, reader)

@@ -20,8 +20,7 @@ import msgspec
 from eso_provider_aws.api import Api
 from eso_provider_aws.ownership import MARK
 from eso_provider_aws.secrets.metadata import POLICY_MARK, Settings
-from eso_provider_aws.secrets.reading import about
-from eso_provider_aws.secrets.standing import Standing
+from eso_provider_aws.secrets.reading import SecretState, about
 
 _OF_AWS: Final = "aws:"
 """Tags that only AWS may write."""
@@ -37,20 +36,20 @@ class Alignment:
         self._arn = arn
         self._changed = False
 
-    async def align(self, standing: Standing, settings: Settings) -> bool:
+    async def align(self, state: SecretState, settings: Settings) -> bool:
         """Update everything that differs; return whether anything changed."""
-        await self._tags(standing, settings)
-        mark = PolicyMark.of(standing)
+        await self._tags(state, settings)
+        mark = PolicyMark.of(state)
         if settings.policy is not None:
             await self._set_policy(settings, mark)
-        elif mark is not None and (settings.said or mark.is_of(settings.properties)):
+        elif mark is not None and (settings.has_metadata or mark.is_of(settings.properties)):
             await self._revoke_policy(mark)
-        await self._replicas(standing, settings)
+        await self._replicas(state, settings)
         return self._changed
 
-    async def release_policy(self, standing: Standing, properties: frozenset[str]) -> None:
+    async def release_policy(self, state: SecretState, properties: frozenset[str]) -> None:
         """Revoke our policy if the entry that set it is being deleted."""
-        mark = PolicyMark.of(standing)
+        mark = PolicyMark.of(state)
         if mark is not None and mark.is_of(properties):
             await self._revoke_policy(mark)
 
@@ -58,17 +57,17 @@ class Alignment:
         """Set the policy that the metadata names."""
         source = settings.metadata.resource_policy
         block = source.block_public_policy if source else None
-        asked = {} if block is None else {"BlockPublicPolicy": block}
-        await self._write("PutResourcePolicy", ResourcePolicy=(settings.policy or b"").decode(), **asked)
+        options = {} if block is None else {"BlockPublicPolicy": block}
+        await self._write("PutResourcePolicy", ResourcePolicy=(settings.policy or b"").decode(), **options)
 
     async def _set_policy(self, settings: Settings, mark: PolicyMark | None) -> None:
         """Set the policy that the metadata names, unless it is in place."""
-        wanted = policy_mark(settings)
+        desired = policy_mark(settings)
         present = await self._policy()
         if present is not None and _digest(present) == _digest(settings.policy or b""):
             return
-        if str(mark) != wanted[POLICY_MARK]:
-            await self._write("TagResource", Tags=tag_list(wanted))
+        if str(mark) != desired[POLICY_MARK]:
+            await self._write("TagResource", Tags=tag_list(desired))
         await self.put_policy(settings)
 
     async def _revoke_policy(self, mark: PolicyMark) -> None:
@@ -78,27 +77,27 @@ class Alignment:
         await self._write("UntagResource", TagKeys=[POLICY_MARK])
 
     async def _policy(self) -> bytes | None:
-        told = await self._api.call("GetResourcePolicy", about=self._about, SecretId=self._arn)
-        found = told.get("ResourcePolicy")
+        response = await self._api.call("GetResourcePolicy", about=self._about, SecretId=self._arn)
+        found = response.get("ResourcePolicy")
         return found.encode() if isinstance(found, str) and found else None
 
-    async def _tags(self, standing: Standing, settings: Settings) -> None:
-        wanted = settings.metadata.tags
-        if wanted is None:
+    async def _tags(self, state: SecretState, settings: Settings) -> None:
+        desired = settings.metadata.tags
+        if desired is None:
             return
-        if missing := {name: value for name, value in wanted.items() if standing.tags.get(name) != value}:
+        if missing := {name: value for name, value in desired.items() if state.tags.get(name) != value}:
             await self._write("TagResource", Tags=tag_list(missing))
-        extra = sorted(set(standing.tags) - set(wanted) - {MARK, POLICY_MARK})
+        extra = sorted(set(state.tags) - set(desired) - {MARK, POLICY_MARK})
         if removable := [name for name in extra if not name.startswith(_OF_AWS)]:
             await self._write("UntagResource", TagKeys=removable)
 
-    async def _replicas(self, standing: Standing, settings: Settings) -> None:
+    async def _replicas(self, state: SecretState, settings: Settings) -> None:
         locations = settings.metadata.replication_locations
         if locations is None:
             return
-        if missing := [region for region in dict.fromkeys(locations) if region not in standing.replicas]:
+        if missing := [region for region in dict.fromkeys(locations) if region not in state.replicas]:
             await self._write("ReplicateSecretToRegions", AddReplicaRegions=replica_list(missing, settings))
-        if extra := sorted(standing.replicas - set(locations)):
+        if extra := sorted(state.replicas - set(locations)):
             await self._write("RemoveRegionsFromReplication", RemoveReplicaRegions=extra)
 
     async def _write(self, operation: str, **parameters: Any) -> None:
@@ -115,9 +114,9 @@ class PolicyMark:
     """Empty in tags that hold the digest of the policy alone: earlier versions wrote them."""
 
     @staticmethod
-    def of(standing: Standing) -> PolicyMark | None:
-        told = standing.tags.get(POLICY_MARK)
-        return None if told is None else PolicyMark(*told.split(_BETWEEN, 1))
+    def of(state: SecretState) -> PolicyMark | None:
+        tag = state.tags.get(POLICY_MARK)
+        return None if tag is None else PolicyMark(*tag.split(_BETWEEN, 1))
 
     def is_of(self, properties: frozenset[str]) -> bool:
         """Return whether an entry of one of these properties set the policy."""

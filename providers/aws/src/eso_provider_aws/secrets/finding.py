@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from eso_api.values import SecretBytes
 from eso_provider_aws.api import Api
-from eso_provider_aws.secrets.reading import Question, Reader, Secret
+from eso_provider_aws.secrets.reading import Secret, SecretReader, SecretRequest
 from eso_sdk.errors import invalid_request
 from eso_sdk.matching import Matcher
 from eso_wire.errors import ErrorReason
@@ -27,10 +27,10 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9/_+=.@:-]+")
 _NO_VALUE: Final = frozenset({ErrorReason.SECRET_NOT_FOUND, ErrorReason.VERSION_NOT_FOUND})
 
 
-class Finder:
+class SecretFinder:
     """Finds the secrets of one session."""
 
-    def __init__(self, api: Api, reader: Reader) -> None:
+    def __init__(self, api: Api, reader: SecretReader) -> None:
         self._api = api
         self._reader = reader
 
@@ -41,14 +41,14 @@ class Finder:
         """
         names = await self.names(query)
         for start in range(0, len(names), READ_AT_ONCE):
-            questions = [Question(name) for name in names[start : start + READ_AT_ONCE]]
-            answers = await self._reader.answers(questions)
-            for question in questions:
-                answer = answers[question]
-                if isinstance(answer, Secret):
-                    yield _found(question.secret_id, answer)
-                elif answer.reason not in _NO_VALUE:
-                    raise answer
+            requests = [SecretRequest(name) for name in names[start : start + READ_AT_ONCE]]
+            results = await self._reader.results(requests)
+            for request in requests:
+                result = results[request]
+                if isinstance(result, Secret):
+                    yield _found(request.secret_id, result)
+                elif result.reason not in _NO_VALUE:
+                    raise result
 
     async def names(self, query: FindQuery) -> list[str]:
         """Return the names of all matching secrets, sorted."""
@@ -68,8 +68,8 @@ class Finder:
 
 def _narrowed(query: FindQuery) -> dict[str, Any]:
     """Return list filters that narrow the search as far as the service can."""
-    wanted = (("name", query.path), ("tag-key", min(query.tags, default="")))
-    filters = [{"Key": key, "Values": [text]} for key, text in wanted if _PLAIN.fullmatch(text)]
+    criteria = (("name", query.path), ("tag-key", min(query.tags, default="")))
+    filters = [{"Key": key, "Values": [text]} for key, text in criteria if _PLAIN.fullmatch(text)]
     return {"Filters": filters} if filters else {}
 
 

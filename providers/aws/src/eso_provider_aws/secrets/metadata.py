@@ -13,7 +13,7 @@ import msgspec
 
 from eso_api.references import ObjectKeySelector
 from eso_api.values import SecretBytes
-from eso_provider_aws.envelope import decoded
+from eso_provider_aws.ownership import decoded
 from eso_sdk.errors import credentials_not_found, invalid_request
 from eso_sdk.pushmetadata import Envelope, Told
 from eso_wire.values import PushItem
@@ -65,7 +65,7 @@ class Settings:
     """The property of the item that names the policy."""
     properties: frozenset[str] = frozenset()
     """The properties of all items; the empty one is the whole value."""
-    said: bool = False
+    has_metadata: bool = False
     """True if the push has metadata."""
 
 
@@ -79,7 +79,7 @@ def settings_of(item: PushItem) -> Settings:
     if POLICY_MARK in (metadata.tags or ()):
         raise invalid_request(f'metadata of "{key}": tag {POLICY_MARK} is set by External Secrets; remove it')
     policy = _policy(item, item.provider_metadata) if metadata.resource_policy else None
-    return Settings(metadata, policy, item.remote.property, properties, said=True)
+    return Settings(metadata, policy, item.remote.property, properties, has_metadata=True)
 
 
 def merged(settings: Iterable[Settings]) -> Settings:
@@ -93,7 +93,7 @@ def merged(settings: Iterable[Settings]) -> Settings:
             policy=result.policy if each.policy is None else each.policy,
             policy_property=result.policy_property if each.policy is None else each.policy_property,
             properties=result.properties | each.properties,
-            said=result.said or each.said,
+            has_metadata=result.has_metadata or each.has_metadata,
         )
     return result
 
@@ -113,5 +113,5 @@ def _policy(item: PushItem, plain: Mapping[str, Any]) -> bytes:
         msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
         raw.decode()
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise invalid_request(f'resource policy of "{key}": {source} is no JSON object') from None
+        raise invalid_request(f'resource policy of "{key}": {source} is not a JSON object') from None
     return raw

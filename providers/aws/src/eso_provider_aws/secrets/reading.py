@@ -11,16 +11,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 from eso_api.values import SecretBytes
-from eso_provider_aws.api import Api
-from eso_provider_aws.batching import Batching
+from eso_provider_aws.api import Api, Batching
+from eso_provider_aws.ownership import MARK
 from eso_sdk.batches import side_by_side
 from eso_sdk.errors import backend_error
 from eso_sdk.properties import part_of
@@ -49,8 +49,8 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """The content of one read. References with equal questions share the result."""
+class SecretRequest:
+    """The content of one read. References with equal requests share the result."""
 
     secret_id: str
     version: str = ""
@@ -72,10 +72,10 @@ class Secret:
     created: datetime | None = None
 
 
-Answer = Secret | ProviderError
+SecretResult = Secret | ProviderError
 
 
-class Reader:
+class SecretReader:
     """Reads the secrets of one session."""
 
     def __init__(self, api: Api, prefix: str, gate: asyncio.Semaphore) -> None:
@@ -88,28 +88,28 @@ class Reader:
         """Return the name or ARN of the secret of a remote key."""
         return f"{self._prefix}{key}"
 
-    def question(self, ref: RemoteRef) -> Question:
-        """Return the question of a reference. Tags have no versions."""
+    def request(self, ref: RemoteRef) -> SecretRequest:
+        """Return the request of a reference. Tags have no versions."""
         if ref.metadata_policy is MetadataPolicy.FETCH:
-            return Question(self.secret_id(ref.key), metadata=True)
-        return Question(self.secret_id(ref.key), ref.version)
+            return SecretRequest(self.secret_id(ref.key), metadata=True)
+        return SecretRequest(self.secret_id(ref.key), ref.version)
 
     async def read(self, refs: Sequence[RemoteRef]) -> list[Value | ProviderError]:
         """Return one value or error for each reference, in order."""
-        questions = [self.question(ref) for ref in refs]
-        answers = await self.answers(dict.fromkeys(questions))
-        return [await _value(answers[question], ref) for question, ref in zip(questions, refs, strict=True)]
+        requests = [self.request(ref) for ref in refs]
+        results = await self.results(dict.fromkeys(requests))
+        return [await _value(results[request], ref) for request, ref in zip(requests, refs, strict=True)]
 
-    async def answers(self, asked: Iterable[Question]) -> dict[Question, Answer]:
-        """Answer all questions with as few calls as possible: batches first, then single reads for the rest."""
-        questions = list(asked)
-        found = await self._by_batches([question for question in questions if question.is_plain])
-        rest = [question for question in questions if question not in found]
+    async def results(self, distinct: Iterable[SecretRequest]) -> dict[SecretRequest, SecretResult]:
+        """SecretResult all requests with as few calls as possible: batches first, then single reads for the rest."""
+        requests = list(distinct)
+        found = await self._by_batches([request for request in requests if request.is_plain])
+        rest = [request for request in requests if request not in found]
         found |= zip(rest, await self._side_by_side(rest, self._one_or_error, _itself), strict=True)
         return found
 
     async def check(self, ref: RemoteRef) -> Check:
-        """Tell whether a reference leads to a value. Only properties and versions need a look at the value."""
+        """Return whether a reference leads to a value. Only properties and versions need the value."""
         if ref.property or (ref.version and ref.metadata_policy is not MetadataPolicy.FETCH):
             (found,) = await self.read([ref])
             if isinstance(found, ProviderError):
@@ -120,15 +120,15 @@ class Reader:
 
     async def live(self, secret_id: str) -> dict[str, Any]:
         """Return the description of an existing secret. A secret that is marked for deletion does not exist."""
-        told = await self.describe(secret_id)
-        if told.get("DeletedDate"):
-            words = f"{self._api.asked('DescribeSecret', about(secret_id))} is marked for deletion"
-            raise ProviderError(ErrorReason.SECRET_NOT_FOUND, words)
-        return told
+        response = await self.describe(secret_id)
+        if response.get("DeletedDate"):
+            message = f"{self._api.subject('DescribeSecret', about(secret_id))} is marked for deletion"
+            raise ProviderError(ErrorReason.SECRET_NOT_FOUND, message)
+        return response
 
     async def current(self, secret_id: str) -> Secret:
         """Return the current value, for a push to compare with."""
-        return await self._one(Question(secret_id))
+        return await self._one(SecretRequest(secret_id))
 
     async def describe(self, secret_id: str) -> dict[str, Any]:
         """Return everything except the value."""
@@ -136,26 +136,26 @@ class Reader:
 
     # --- calls -------------------------------------------------------------------------------------------------------
 
-    async def _by_batches(self, questions: list[Question]) -> dict[Question, Answer]:
-        """Return the answers of batches, without the questions that they leave open."""
-        if len(questions) < 2 or self.batching.is_denied:
+    async def _by_batches(self, requests: list[SecretRequest]) -> dict[SecretRequest, SecretResult]:
+        """Return the results of batches, without the requests that they left out."""
+        if len(requests) < 2 or self.batching.is_denied:
             return {}
-        groups = [questions[start : start + BATCH] for start in range(0, len(questions), BATCH)]
+        groups = [requests[start : start + BATCH] for start in range(0, len(requests), BATCH)]
         done = await self._side_by_side(groups, self._batch, _all_of_it)
-        return {question: answer for part in done for question, answer in part.items()}
+        return {request: result for part in done for request, result in part.items()}
 
     async def _side_by_side(
         self, items: Sequence[T], work: Callable[[T], Awaitable[R]], late: Callable[[T, ProviderError], R]
     ) -> Sequence[R]:
         return await side_by_side(items, work, late=late, gate=self._gate, clock=self._api.clock)
 
-    async def _batch(self, group: list[Question]) -> dict[Question, Answer]:
-        found: dict[str, Answer] = {}
+    async def _batch(self, group: list[SecretRequest]) -> dict[SecretRequest, SecretResult]:
+        found: dict[str, SecretResult] = {}
         try:
             async for page in self._api.pages(
                 "BatchGetSecretValue",
                 about=f"{len(group)} secrets",
-                SecretIdList=[question.secret_id for question in group],
+                SecretIdList=[request.secret_id for request in group],
             ):
                 found |= self._of_page(page)
         except ProviderError as failed:
@@ -165,46 +165,46 @@ class Reader:
             if failed.backend_code in _DENIED:
                 self.batching.deny()
             return {}
-        answers = ((question, _answer_to(question, found)) for question in group)
-        return {question: answer for question, answer in answers if answer is not None}
+        results = ((request, _result_for(request, found)) for request in group)
+        return {request: result for request, result in results if result is not None}
 
-    def _of_page(self, page: dict[str, Any]) -> dict[str, Answer]:
-        """Return the answers of a page, by name and by ARN."""
-        found: dict[str, Answer] = {}
-        for told in page.get("SecretValues", ()):
-            found[told["ARN"]] = found[told["Name"]] = secret_of(told, told["Name"])
+    def _of_page(self, page: dict[str, Any]) -> dict[str, SecretResult]:
+        """Return the results of a page, by name and by ARN."""
+        found: dict[str, SecretResult] = {}
+        for entry in page.get("SecretValues", ()):
+            found[entry["ARN"]] = found[entry["Name"]] = secret_of(entry, entry["Name"])
         for refused in page.get("Errors", ()):
             secret_id = refused.get("SecretId", "")
-            asked = self._api.asked("GetSecretValue", about(secret_id))
-            found[secret_id] = self._api.item_refused(refused.get("ErrorCode", ""), refused.get("Message", ""), asked)
+            subject = self._api.subject("GetSecretValue", about(secret_id))
+            found[secret_id] = self._api.item_refused(refused.get("ErrorCode", ""), refused.get("Message", ""), subject)
         return found
 
-    async def _one_or_error(self, question: Question) -> Answer:
+    async def _one_or_error(self, request: SecretRequest) -> SecretResult:
         try:
-            return await self._one(question)
+            return await self._one(request)
         except ProviderError as failed:
             return failed
 
-    async def _one(self, question: Question) -> Secret:
-        secret_id = question.secret_id
-        if question.metadata:
+    async def _one(self, request: SecretRequest) -> Secret:
+        secret_id = request.secret_id
+        if request.metadata:
             return Secret(tags_json((await self.live(secret_id)).get("Tags", ())))
-        told = await self._api.call(
-            "GetSecretValue", about=about(secret_id), SecretId=secret_id, **_version(question.version)
+        response = await self._api.call(
+            "GetSecretValue", about=about(secret_id), SecretId=secret_id, **_version(request.version)
         )
-        found = secret_of(told, secret_id)
+        found = secret_of(response, secret_id)
         if isinstance(found, ProviderError):
             raise found
         return found
 
 
-def secret_of(told: dict[str, Any], name: str) -> Answer:
-    """Return the value of an answer: its text if it has one, else its bytes."""
-    raw = told.get("SecretString")
-    value = raw.encode() if isinstance(raw, str) else told.get("SecretBinary")
+def secret_of(response: dict[str, Any], name: str) -> SecretResult:
+    """Return the value of a response: its text if it has one, else its bytes."""
+    raw = response.get("SecretString")
+    value = raw.encode() if isinstance(raw, str) else response.get("SecretBinary")
     if value is None:
         return backend_error(f"{about(name)} has neither text nor bytes")
-    return Secret(value, isinstance(raw, str), told.get("VersionId", ""), told.get("CreatedDate"))
+    return Secret(value, isinstance(raw, str), response.get("VersionId", ""), response.get("CreatedDate"))
 
 
 def current_version(described: dict[str, Any]) -> str:
@@ -222,21 +222,21 @@ def tags_json(tags: Iterable[dict[str, str]]) -> bytes:
     return msgspec.json.encode({tag["Key"]: tag.get("Value", "") for tag in tags}, order="sorted")
 
 
-def _answer_to(question: Question, found: dict[str, Answer]) -> Answer | None:
+def _result_for(request: SecretRequest, found: dict[str, SecretResult]) -> SecretResult | None:
     """Return the result or error of one secret in a batch; None if the batch has neither."""
-    secret_id = question.secret_id
+    secret_id = request.secret_id
     if secret_id in found:
         return found[secret_id]
     # A partial ARN lacks the dash and six random characters at the end.
-    whole = [answer for known, answer in found.items() if secret_id.startswith("arn:") and known[:-7] == secret_id]
+    whole = [result for known, result in found.items() if secret_id.startswith("arn:") and known[:-7] == secret_id]
     return whole[0] if len(whole) == 1 else None
 
 
-def _all_of_it(group: list[Question], error: ProviderError) -> dict[Question, Answer]:
+def _all_of_it(group: list[SecretRequest], error: ProviderError) -> dict[SecretRequest, SecretResult]:
     return dict.fromkeys(group, error)
 
 
-def _itself(_question: Question, error: ProviderError) -> Answer:
+def _itself(_request: SecretRequest, error: ProviderError) -> SecretResult:
     return error
 
 
@@ -247,11 +247,67 @@ def _version(version: str) -> dict[str, str]:
     return {"VersionStage": version} if version else {}
 
 
-async def _value(answer: Answer, ref: RemoteRef) -> Value | ProviderError:
-    if isinstance(answer, ProviderError):
-        return answer
+async def _value(result: SecretResult, ref: RemoteRef) -> Value | ProviderError:
+    if isinstance(result, ProviderError):
+        return result
     try:
-        raw = await part_of(answer.value, ref)
+        raw = await part_of(result.value, ref)
     except ProviderError as missing:
         return missing
-    return Value(SecretBytes(raw), ValueMetadata(provider_version=answer.version_id, updated_at=answer.created))
+    return Value(SecretBytes(raw), ValueMetadata(provider_version=result.version_id, updated_at=result.created))
+
+
+@dataclass(frozen=True, slots=True)
+class SecretState:
+    """A secret as the service describes it; without ARN if there is none."""
+
+    arn: str = ""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    replicas: frozenset[str] = frozenset()
+    """Regions with a replica of it."""
+    primary: str = ""
+    """The region of the primary secret, if the service reports it."""
+    version: str = ""
+    """Id of the current version; empty if there is no value."""
+    marked_for_deletion: bool = False
+    """True if it is marked for deletion: it does not exist, but its name is taken."""
+    secret: Secret | None = None
+    """The value, if it was read."""
+
+    def is_of(self, owner: str) -> bool:
+        return self.tags.get(MARK) == owner
+
+    @property
+    def exists(self) -> bool:
+        return bool(self.arn) and not self.marked_for_deletion
+
+
+async def read_state(reader: SecretReader, secret_id: str) -> SecretState:
+    """Read the state of a secret, without its value."""
+    try:
+        return _described(await reader.describe(secret_id))
+    except ProviderError as missing:
+        if missing.reason is not ErrorReason.SECRET_NOT_FOUND:
+            raise
+        return SecretState()
+
+
+async def with_value(reader: SecretReader, state: SecretState) -> SecretState:
+    """Return the state with the value, if the secret has one."""
+    try:
+        return replace(state, secret=await reader.current(state.arn)) if state.version else state
+    except ProviderError as missing:
+        if missing.reason is not ErrorReason.VERSION_NOT_FOUND:
+            raise
+        return replace(state, version="")
+
+
+def _described(response: dict[str, Any]) -> SecretState:
+    return SecretState(
+        arn=response["ARN"],
+        tags={tag["Key"]: tag.get("Value", "") for tag in response.get("Tags", ())},
+        replicas=frozenset(replica["Region"] for replica in response.get("ReplicationStatus", ())),
+        primary=response.get("PrimaryRegion", ""),
+        version=current_version(response),
+        marked_for_deletion=bool(response.get("DeletedDate")),
+    )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from eso_provider_aws.changes.secrets import SECRETS
+from eso_provider_aws.changes.listings import SECRETS
 from eso_provider_aws.endpoints import SECRETS_MANAGER
-from eso_provider_aws.secrets.finding import Finder
-from eso_provider_aws.secrets.reading import Reader
-from eso_provider_aws.secrets.writing import Writer
+from eso_provider_aws.secrets.finding import SecretFinder
+from eso_provider_aws.secrets.reading import SecretReader
+from eso_provider_aws.secrets.writing import SecretWriter
 from eso_provider_aws.specs import SecretsManagerConfig
-from eso_provider_aws.valuestore import Finds, Reads, ValueStore, Writes
+from eso_provider_aws.valuestore import ValueFinder, ValueReader, ValueStore, ValueWriter
 from eso_sdk.errors import invalid_config
 
 MIN_DAYS: Final = 7
@@ -36,6 +36,6 @@ class SecretsStore(ValueStore[SecretsManagerConfig]):
             raise invalid_config(field, "forceDeleteWithoutRecovery excludes recoveryWindowInDays; remove one of them")
         return warnings
 
-    def parts(self) -> tuple[Reads, Finds, Writes]:
-        reader = Reader(self.api, self.config.prefix, self.gate)
-        return reader, Finder(self.api, reader), Writer(self.api, reader, self.config.deletes)
+    def parts(self) -> tuple[ValueReader, ValueFinder, ValueWriter]:
+        reader = SecretReader(self.api, self.config.prefix, self.gate)
+        return reader, SecretFinder(self.api, reader), SecretWriter(self.api, reader, self.config.deletes)

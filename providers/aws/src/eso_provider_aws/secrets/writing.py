@@ -1,39 +1,253 @@
 """Writing secrets: everything that is pushed to one secret becomes one new version, or none when nothing changed.
 
+    describe -> may we write it? -> read the value -> set every item -> align tags, policy, replicas -> equal: stop
+    -> write
+
+| existing secret | what a push does |
+|---|---|
+| nothing | CreateSecret; if another writer created it first, the call fails and the next attempt starts |
+| ours | alignment, then PutSecretValue if the value differs |
+| ours, marked for deletion | RestoreSecret, then as above; its former value does not count as existing |
+| without our tag `managed-by` | nothing: OWNERSHIP_CONFLICT |
+
 Secrets Manager compares no versions. Writes of one session to one secret wait for each other; between processes the
-last writer wins. Only the creation of a secret is atomic: who loses that race looks again.
+last writer wins. Only the creation of a secret is atomic: the loser of that race reads the secret again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
 from eso_api.stores.aws import SecretsManagerDeletion
 from eso_provider_aws.api import Api
-from eso_provider_aws.ownership import OWNER
-from eso_provider_aws.secrets.alignment import Alignment
-from eso_provider_aws.secrets.metadata import Settings
-from eso_provider_aws.secrets.pushing import Push
-from eso_provider_aws.secrets.reading import Reader, about
-from eso_provider_aws.secrets.standing import Standing, standing_of, with_value
-from eso_provider_aws.secrets.versions import ConflictError, check_original, form_of, put_version
-from eso_sdk.drafts import Draft, removed
+from eso_provider_aws.ownership import MARK, OWNER
+from eso_provider_aws.secrets.alignment import Alignment, policy_mark, replica_list, tag_list
+from eso_provider_aws.secrets.metadata import Settings, merged, settings_of
+from eso_provider_aws.secrets.reading import SecretReader, SecretState, about, read_state, with_value
+from eso_sdk.drafts import Draft, payload_of, removed
+from eso_sdk.errors import backend_error, invalid_request
 from eso_sdk.provider import Pushed
 from eso_wire.errors import ErrorReason, ProviderError
-from eso_wire.values import DeleteItem, PushItem
+from eso_wire.values import DeleteItem, PushItem, PushOutcome, PushPrecondition
+
+MAX_BYTES: Final = 65_536
+
+
+def storable(value: bytes | None, key: str) -> bytes:
+    """Return the value; raise if Secrets Manager cannot store it."""
+    if not value:
+        raise invalid_request(f'the value for "{key}" is empty, and Secrets Manager stores no empty values')
+    if len(value) > MAX_BYTES:
+        message = f'the value for "{key}" has more than {MAX_BYTES} bytes, the limit of Secrets Manager; split it'
+        raise ProviderError(ErrorReason.PAYLOAD_TOO_LARGE, message)
+    return value
+
+
+_TOKENS: Final = uuid.UUID("5f1c9c0e-6d0b-4c39-9f5b-0c6a3b1f6a5e")
+
+Form = dict[str, Any]
+"""A value as parameters of a call: `SecretString` or `SecretBinary`."""
+
+
+class SecretConflictError(Exception):
+    """Another writer changed the secret between our read and our write."""
+
+
+async def put_version(api: Api, secret_id: str, state: SecretState, form: Form, call_key: str) -> str:
+    """Write a new version; returns its id."""
+    token = token_of(call_key, secret_id, state.version)
+    try:
+        made = await api.call(
+            "PutSecretValue", about=about(secret_id), SecretId=state.arn, ClientRequestToken=token, **form
+        )
+    except ProviderError as failed:
+        if failed.reason is ErrorReason.ALREADY_EXISTS:  # a version of that id, with another value
+            raise SecretConflictError from None
+        raise
+    return str(made.get("VersionId", ""))
+
+
+def token_of(call_key: str, secret_id: str, version: str) -> str:
+    """Return the id of the new version.
+
+    Repetitions of one push get the same id, so the service creates only one version.
+    """
+    return str(uuid.uuid5(_TOKENS, f"{call_key}\n{secret_id}\n{version}") if call_key else uuid.uuid4())
+
+
+def form_of(value: bytes, state: SecretState, settings: Settings) -> Form:
+    """Return the format of the value: that of the metadata, else the one that the secret has."""
+    push_format = settings.metadata.secret_push_format
+    try:
+        if push_format == "string" or (push_format is None and state.secret is not None and state.secret.is_text):
+            return {"SecretString": value.decode()}
+    except UnicodeDecodeError:
+        if push_format == "string":
+            raise invalid_request(
+                "the value is binary, and secretPushFormat is string; use binary, or encode the value first"
+            ) from None
+    return {"SecretBinary": value}
+
+
+def is_stored(value: bytes, state: SecretState, settings: Settings) -> bool:
+    """Return whether the secret has this value, in the form that the metadata names."""
+    if state.secret is None:
+        return False
+    push_format = settings.metadata.secret_push_format
+    return value == state.secret.value and (push_format is None or state.secret.is_text == (push_format == "string"))
+
+
+def check_original(api: Api, secret_id: str, state: SecretState) -> None:
+    """Refuse to write a replica: the service takes changes in the region of the original only."""
+    if state.primary and state.primary != api.region:
+        replica = api.subject("PutSecretValue", about(secret_id))
+        raise invalid_request(f"{replica} is a replica of a secret in {state.primary}; use a store of that region")
+
+
+DESCRIPTION: Final = "secret 'managed-by:external-secrets'"
+
+
+class Push:
+    """Items for one secret. Equal call keys mean one push, repeated."""
+
+    def __init__(
+        self, api: Api, reader: SecretReader, secret_id: str, items: Sequence[PushItem], call_key: str
+    ) -> None:
+        self._api = api
+        self._reader = reader
+        self._secret_id = secret_id
+        self._items = items
+        self._call_key = call_key
+        self._owner = items[0].owner_token or OWNER
+        self._settings: list[Settings] = []
+
+    async def run(self) -> list[Pushed | ProviderError]:
+        """Push the items; return one outcome for each, in order."""
+        state = await self._read_state()
+        draft = Draft(state.secret.value if state.secret else None)
+        before = draft.value
+        outcomes = [await self._set(item, draft, state) for item in self._items]
+        if not any(_writes(outcome) for outcome in outcomes):
+            return [_with_version(outcome, state.version) for outcome in outcomes]
+        version, changed = await self._write(storable(draft.value, self._items[0].remote.key), state)
+        outcome_of_write = PushOutcome.UPDATED if changed else PushOutcome.UNCHANGED
+        if draft.value == before:  # only settings changed, or items cancelled each other out
+            outcomes = [Pushed(outcome_of_write) if _writes(outcome) else outcome for outcome in outcomes]
+        return [_with_version(outcome, version) for outcome in outcomes]
+
+    async def _read_state(self) -> SecretState:
+        """Read the secret, with its value only if an item needs it: reading foreign secrets may be denied."""
+        state = await read_state(self._reader, self._secret_id)
+        if state.exists and any(self._needs_value(item, state) for item in self._items):
+            return await with_value(self._reader, state)
+        return state
+
+    def _needs_value(self, item: PushItem, state: SecretState) -> bool:
+        if item.precondition is PushPrecondition.IF_ABSENT:
+            return bool(item.remote.property)
+        return state.is_of(self._owner)
+
+    async def _set(self, item: PushItem, draft: Draft, state: SecretState) -> Pushed | ProviderError:
+        """Put one item into the draft."""
+        try:
+            settings = settings_of(item)
+            if item.precondition is PushPrecondition.IF_ABSENT and await _has(item.remote.property, draft, state):
+                return Pushed(PushOutcome.SKIPPED_EXISTS)
+            if state.arn and not state.is_of(self._owner):
+                return self._foreign(state)
+            changed = await draft.put(item.remote.key, item.remote.property, payload_of(item))
+        except ProviderError as refused:
+            return refused
+        self._settings.append(settings)
+        if not state.exists or not state.version:
+            return Pushed(PushOutcome.CREATED)
+        return Pushed(PushOutcome.UPDATED if changed else PushOutcome.UNCHANGED)
+
+    # --- the service -------------------------------------------------------------------------------------------------
+
+    async def _write(self, value: bytes, state: SecretState) -> tuple[str, bool]:
+        """Create or update the secret; return its version and whether anything changed."""
+        settings = merged(self._settings)
+        form = form_of(value, state, settings)
+        if not state.arn:
+            return await self._create(form, settings), True
+        check_original(self._api, self._secret_id, state)
+        if state.marked_for_deletion:
+            await self._api.call("RestoreSecret", about=about(self._secret_id), SecretId=state.arn)
+            state = await with_value(self._reader, replace(state, marked_for_deletion=False))
+        changed = await Alignment(self._api, self._secret_id, state.arn).align(state, settings)
+        if is_stored(value, state, settings):
+            return state.version, changed
+        return await put_version(self._api, self._secret_id, state, form, self._call_key), True
+
+    async def _create(self, form: Form, settings: Settings) -> str:
+        metadata = settings.metadata
+        parameters: dict[str, Any] = {
+            "Name": self._secret_id,
+            "ClientRequestToken": token_of(self._call_key, self._secret_id, ""),
+            "Description": DESCRIPTION if metadata.description is None else metadata.description,
+            "Tags": tag_list({**(metadata.tags or {}), **policy_mark(settings), MARK: self._owner}),
+            **form,
+        }
+        if metadata.kms_key_id:
+            parameters["KmsKeyId"] = metadata.kms_key_id
+        if metadata.replication_locations:
+            parameters["AddReplicaRegions"] = replica_list(metadata.replication_locations, settings)
+        try:
+            made = await self._api.call("CreateSecret", about=about(self._secret_id), **parameters)
+        except ProviderError as failed:
+            raise self._not_created(failed) from None
+        if settings.policy is not None:
+            await Alignment(self._api, self._secret_id, made["ARN"]).put_policy(settings)
+        return str(made.get("VersionId", ""))
+
+    def _not_created(self, failed: ProviderError) -> Exception:
+        secret = self._api.subject("CreateSecret", about(self._secret_id))
+        if failed.reason is ErrorReason.ALREADY_EXISTS:
+            return SecretConflictError()
+        if failed.reason is not ErrorReason.SECRET_NOT_FOUND:
+            return failed
+        if failed.backend_code == "ResourceNotFoundException":
+            return invalid_request(f"{secret}: metadata names a KMS key or region that does not exist")
+        return backend_error(f"{secret} is still being deleted; pushed again later", backend_code=failed.backend_code)
+
+    def _foreign(self, state: SecretState) -> ProviderError:
+        secret = self._api.subject("PutSecretValue", about(self._secret_id))
+        exists = "is marked for deletion" if state.marked_for_deletion else "exists"
+        return ProviderError(
+            ErrorReason.OWNERSHIP_CONFLICT,
+            f"{secret} {exists} and was not created by External Secrets: it has no tag {MARK}: {self._owner}; choose"
+            " another remoteKey, or add that tag to hand the secret over",
+        )
+
+
+async def _has(name: str, draft: Draft, state: SecretState) -> bool:
+    """Return whether a property exists; without a name, whether there is a value."""
+    return state.exists and bool(state.version) and (not name or await draft.has(name))
+
+
+def _with_version(outcome: Pushed | ProviderError, version: str) -> Pushed | ProviderError:
+    return Pushed(outcome.outcome, version) if isinstance(outcome, Pushed) else outcome
+
+
+def _writes(outcome: Pushed | ProviderError) -> bool:
+    return isinstance(outcome, Pushed) and outcome.outcome is not PushOutcome.SKIPPED_EXISTS
+
 
 ATTEMPTS: Final = 3
 
 T = TypeVar("T")
 
 
-class Writer:
+class SecretWriter:
     """Writes the secrets of one session."""
 
-    def __init__(self, api: Api, reader: Reader, deletes: SecretsManagerDeletion) -> None:
+    def __init__(self, api: Api, reader: SecretReader, deletes: SecretsManagerDeletion) -> None:
         self._api = api
         self._reader = reader
         self._deletes = deletes
@@ -42,59 +256,63 @@ class Writer:
     async def push(self, items: Sequence[PushItem], call_key: str) -> list[Pushed | ProviderError]:
         """Write all items of one key; return one outcome for each."""
         secret_id = self._reader.secret_id(items[0].remote.key)
-        return await self._alone(secret_id, lambda: Push(self._api, self._reader, secret_id, items, call_key).run())
+        return await self._serialised(
+            secret_id, lambda: Push(self._api, self._reader, secret_id, items, call_key).run()
+        )
 
     async def delete(self, items: Sequence[DeleteItem], call_key: str) -> list[bool | ProviderError]:
         """Remove all items of one key; return for each whether it existed."""
         secret_id = self._reader.secret_id(items[0].remote.key)
-        return await self._alone(secret_id, lambda: self._delete(secret_id, items, call_key))
+        return await self._serialised(secret_id, lambda: self._delete(secret_id, items, call_key))
 
-    async def _alone(self, secret_id: str, attempt: Callable[[], Awaitable[T]]) -> T:
+    async def _serialised(self, secret_id: str, attempt: Callable[[], Awaitable[T]]) -> T:
         """Serialise the writes of one store to one secret. Read the secret again if another writer changed it."""
         async with self._locks.setdefault(secret_id, asyncio.Lock()):
             for _ in range(ATTEMPTS):
                 try:
                     return await attempt()
-                except ConflictError:
+                except SecretConflictError:
                     continue
                 except ProviderError as failed:
                     if failed.reason is not ErrorReason.SECRET_NOT_FOUND:
                         raise
-        words = f"{self._api.asked('PutSecretValue', about(secret_id))} is being changed by others; tried again later"
-        raise ProviderError(ErrorReason.PRECONDITION_FAILED, words)
+        message = (
+            f"{self._api.subject('PutSecretValue', about(secret_id))} is being changed by others; tried again later"
+        )
+        raise ProviderError(ErrorReason.PRECONDITION_FAILED, message)
 
     async def _delete(self, secret_id: str, items: Sequence[DeleteItem], call_key: str) -> list[bool | ProviderError]:
-        standing = await standing_of(self._reader, secret_id)
-        if not standing.exists or not standing.is_of(items[0].owner_token or OWNER):
+        state = await read_state(self._reader, secret_id)
+        if not state.exists or not state.is_of(items[0].owner_token or OWNER):
             return [False] * len(items)
-        check_original(self._api, secret_id, standing)
+        check_original(self._api, secret_id, state)
         if any(not item.remote.property for item in items):
-            await self._remove(secret_id, standing)
+            await self._remove(secret_id, state)
             return [True] * len(items)
-        standing = await with_value(self._reader, standing)
-        draft = Draft(standing.secret.value if standing.secret else None)
+        state = await with_value(self._reader, state)
+        draft = Draft(state.secret.value if state.secret else None)
         outcomes = [await removed(draft, item) for item in items]
         if any(outcome is True for outcome in outcomes):
             if draft.value is None:
-                await self._remove(secret_id, standing)
+                await self._remove(secret_id, state)
             else:
                 gone = frozenset(item.remote.property for item in items)
-                await Alignment(self._api, secret_id, standing.arn).release_policy(standing, gone)
-                form = form_of(draft.value, standing, Settings())
-                await put_version(self._api, secret_id, standing, form, call_key)
+                await Alignment(self._api, secret_id, state.arn).release_policy(state, gone)
+                form = form_of(draft.value, state, Settings())
+                await put_version(self._api, secret_id, state, form, call_key)
         return outcomes
 
-    async def _remove(self, secret_id: str, standing: Standing) -> None:
+    async def _remove(self, secret_id: str, state: SecretState) -> None:
         """Delete the secret: by ARN, because another one may have taken its name."""
-        if standing.replicas:
-            regions = sorted(standing.replicas)
-            await self._call("RemoveRegionsFromReplication", secret_id, standing, RemoveReplicaRegions=regions)
-        how: dict[str, Any] = {}
+        if state.replicas:
+            regions = sorted(state.replicas)
+            await self._call("RemoveRegionsFromReplication", secret_id, state, RemoveReplicaRegions=regions)
+        options: dict[str, Any] = {}
         if self._deletes.force_delete_without_recovery:
-            how["ForceDeleteWithoutRecovery"] = True
+            options["ForceDeleteWithoutRecovery"] = True
         elif self._deletes.recovery_window_in_days:
-            how["RecoveryWindowInDays"] = self._deletes.recovery_window_in_days
-        await self._call("DeleteSecret", secret_id, standing, **how)
+            options["RecoveryWindowInDays"] = self._deletes.recovery_window_in_days
+        await self._call("DeleteSecret", secret_id, state, **options)
 
-    async def _call(self, operation: str, secret_id: str, standing: Standing, **parameters: Any) -> None:
-        await self._api.call(operation, about=about(secret_id), SecretId=standing.arn, **parameters)
+    async def _call(self, operation: str, secret_id: str, state: SecretState, **parameters: Any) -> None:
+        await self._api.call(operation, about=about(secret_id), SecretId=state.arn, **parameters)

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from eso_api.values import SecretBytes
-from eso_provider_aws.testing.front import Asked, Front, Said, refused
+from eso_provider_aws.testing.front import Front, RecordedRequest, StubResponse, refused
 from eso_provider_aws.testing.sessions import admin
 from kubebase.testing.signer import UNTIL, key_pem, unsigned
 
@@ -57,35 +57,37 @@ def issued(name: str, above: Issued | None = None, *, until: datetime = UNTIL) -
     return Issued(certificate, key, (above.certificate, *above.above) if above else ())
 
 
-def as_aws_answers(front: Front, server: str) -> Any:
+def correct_responses(front: Front, server: str) -> Any:
     """Let the front correct the wrong responses of the server behind it; return a client."""
     client = admin("acm", server)
-    front.answer("GetCertificate", lambda asked: _certificate(client, asked))
-    front.answer("GetResources", lambda asked: said(_resources(client, asked)))
+    front.respond("GetCertificate", lambda request: _certificate(client, request))
+    front.respond("GetResources", lambda request: json_response(_resources(client, request)))
     return client
 
 
-def said(body: Any) -> Said:
+def json_response(body: Any) -> StubResponse:
     """Return a response of the JSON protocol."""
-    return Said(200, json.dumps(body).encode(), {"Content-Type": "application/x-amz-json-1.1"})
+    return StubResponse(200, json.dumps(body).encode(), {"Content-Type": "application/x-amz-json-1.1"})
 
 
-def _certificate(client: Any, asked: Asked) -> Said:
+def _certificate(client: Any, request: RecordedRequest) -> StubResponse:
     try:
-        told = client.get_certificate(CertificateArn=asked.body["CertificateArn"])
+        response = client.get_certificate(CertificateArn=request.body["CertificateArn"])
     except client.exceptions.ResourceNotFoundException:
         return refused("ResourceNotFoundException")
-    chain = x509.load_pem_x509_certificates(told["CertificateChain"].encode()) if told["CertificateChain"] else []
-    kept = [each for each in chain if "OU=Server CA 1B" not in each.subject.rfc4514_string()]
-    above = b"".join(each.public_bytes(Encoding.PEM) for each in kept).decode()
-    return said({"Certificate": told["Certificate"], "CertificateChain": above or told["Certificate"]})
+    chain = (
+        x509.load_pem_x509_certificates(response["CertificateChain"].encode()) if response["CertificateChain"] else []
+    )
+    remaining = [each for each in chain if "OU=Server CA 1B" not in each.subject.rfc4514_string()]
+    above = b"".join(each.public_bytes(Encoding.PEM) for each in remaining).decode()
+    return json_response({"Certificate": response["Certificate"], "CertificateChain": above or response["Certificate"]})
 
 
-def _resources(client: Any, asked: Asked) -> dict[str, Any]:
+def _resources(client: Any, request: RecordedRequest) -> dict[str, Any]:
     found = []
     for each in client.list_certificates(MaxItems=1000)["CertificateSummaryList"]:
         tags = client.list_tags_for_certificate(CertificateArn=each["CertificateArn"])["Tags"]
         mapping = {tag["Key"]: tag["Value"] for tag in tags}
-        if all(mapping.get(wanted["Key"]) in wanted["Values"] for wanted in asked.body["TagFilters"]):
+        if all(mapping.get(tag_filter["Key"]) in tag_filter["Values"] for tag_filter in request.body["TagFilters"]):
             found.append({"ResourceARN": each["CertificateArn"], "Tags": tags})
     return {"ResourceTagMappingList": found, "PaginationToken": ""}

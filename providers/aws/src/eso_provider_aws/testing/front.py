@@ -1,7 +1,7 @@
-"""A front before a server of AWS: it notes every request, and may answer some of them itself.
+"""A front before a server of AWS: it records every request, and may respond to some of them itself.
 
 async with Front.before(moto.url) as front:
-    front.answer("GetSecretValue", throttled)     # from now on
+    front.respond("GetSecretValue", throttled)     # from now on
     ...
     assert front.count("BatchGetSecretValue") == 3
 """
@@ -26,8 +26,8 @@ _DROPPED: Final = frozenset({"host", "content-length", "transfer-encoding", "con
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """One request, as the service sees it."""
+class RecordedRequest:
+    """One request, as the service receives it."""
 
     operation: str
     body: dict[str, Any] = field(repr=False)
@@ -40,22 +40,24 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """An answer of the front itself."""
+class StubResponse:
+    """A response of the front itself."""
 
     status: int
     body: bytes = field(repr=False)
     headers: dict[str, str] = field(default_factory=dict)
 
 
-Answer = Callable[[Asked], Said | Awaitable[Said | None] | None]
-"""Returns None to let the server answer."""
+Responder = Callable[[RecordedRequest], StubResponse | Awaitable[StubResponse | None] | None]
+"""Returns None to let the server response."""
 
 
-def refused(code: str, message: str = "refused by the test", status: int = 400) -> Said:
+def refused(code: str, message: str = "refused by the test", status: int = 400) -> StubResponse:
     """Return an error in the JSON protocol."""
     body = json.dumps({"__type": code, "message": message}).encode()
-    return Said(status, body, {"Content-Type": "application/x-amz-json-1.1", "x-amzn-RequestId": "id-of-the-request"})
+    return StubResponse(
+        status, body, {"Content-Type": "application/x-amz-json-1.1", "x-amzn-RequestId": "id-of-the-request"}
+    )
 
 
 @dataclass(slots=True)
@@ -64,8 +66,8 @@ class Front:
 
     behind: str
     url: str = ""
-    asked: list[Asked] = field(default_factory=list)
-    _answers: dict[str, Answer] = field(default_factory=dict)
+    requests: list[RecordedRequest] = field(default_factory=list)
+    _responders: dict[str, Responder] = field(default_factory=dict)
     _client: aiohttp.ClientSession | None = None
 
     @classmethod
@@ -89,50 +91,50 @@ class Front:
             finally:
                 await runner.cleanup()
 
-    def answer(self, operation: str, answer: Answer | Said) -> None:
-        """Answer an operation from now on; `*` means every operation."""
-        self._answers[operation] = (lambda _asked: answer) if isinstance(answer, Said) else answer
+    def respond(self, operation: str, responder: Responder | StubResponse) -> None:
+        """Responder an operation from now on; `*` means every operation."""
+        self._responders[operation] = (lambda _request: responder) if isinstance(responder, StubResponse) else responder
 
     def pass_on(self, *operations: str) -> None:
-        """Let the server answer again; without names, everything."""
-        for operation in operations or tuple(self._answers):
-            self._answers.pop(operation, None)
+        """Let the server respond again; without names, everything."""
+        for operation in operations or tuple(self._responders):
+            self._responders.pop(operation, None)
 
     def count(self, operation: str) -> int:
         return self.counts[operation]
 
     @property
     def counts(self) -> Counter[str]:
-        return Counter(asked.operation for asked in self.asked)
+        return Counter(recorded.operation for recorded in self.requests)
 
     def forget(self) -> None:
         """Count from zero again."""
-        self.asked.clear()
+        self.requests.clear()
 
     async def _serve(self, request: web.Request) -> web.Response:
         raw = await request.read()
-        asked = _asked(request, raw)
-        self.asked.append(asked)
-        answer = self._answers.get(asked.operation) or self._answers.get("*")
-        said = answer(asked) if answer is not None else None
-        if said is not None and not isinstance(said, Said):
-            said = await said
-        if said is None:
-            said = await self._passed(request, raw)
-        return web.Response(status=said.status, body=said.body, headers=said.headers)
+        recorded = _recorded(request, raw)
+        self.requests.append(recorded)
+        responder = self._responders.get(recorded.operation) or self._responders.get("*")
+        response = responder(recorded) if responder is not None else None
+        if response is not None and not isinstance(response, StubResponse):
+            response = await response
+        if response is None:
+            response = await self._passed(request, raw)
+        return web.Response(status=response.status, body=response.body, headers=response.headers)
 
-    async def _passed(self, request: web.Request, raw: bytes) -> Said:
+    async def _passed(self, request: web.Request, raw: bytes) -> StubResponse:
         assert self._client is not None  # noqa: S101 - set while it listens
         headers = {name: value for name, value in request.headers.items() if name.lower() not in _DROPPED}
         # The signature includes this host, so the server must see it.
         headers["Host"] = request.headers.get("Host", "")
         url = f"{self.behind}{request.path_qs}"
-        async with self._client.request(request.method, url, data=raw, headers=headers) as answer:
-            kept = {name: value for name, value in answer.headers.items() if name.lower() not in _DROPPED}
-            return Said(answer.status, await answer.read(), kept)
+        async with self._client.request(request.method, url, data=raw, headers=headers) as response:
+            headers_back = {name: value for name, value in response.headers.items() if name.lower() not in _DROPPED}
+            return StubResponse(response.status, await response.read(), headers_back)
 
 
-def _asked(request: web.Request, raw: bytes) -> Asked:
+def _recorded(request: web.Request, raw: bytes) -> RecordedRequest:
     found = _KEY.search(request.headers.get("Authorization", ""))
     key_id, region, service = found.groups() if found else ("", "", "")
     target = request.headers.get("X-Amz-Target", "")
@@ -143,10 +145,10 @@ def _asked(request: web.Request, raw: bytes) -> Asked:
     else:
         body = {name: values[0] for name, values in parse_qs(raw.decode("utf-8", "replace")).items()}
         operation = body.get("Action", f"{request.method} {request.path}")
-    return Asked(operation, body, key_id, service, region, request.path, dict(request.headers))
+    return RecordedRequest(operation, body, key_id, service, region, request.path, dict(request.headers))
 
 
-async def hang(_asked: Asked) -> Said | None:
+async def hang(_request: RecordedRequest) -> StubResponse | None:
     """Never respond."""
     await asyncio.Event().wait()
     return None

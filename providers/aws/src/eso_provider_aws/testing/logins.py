@@ -1,4 +1,4 @@
-"""Calls of stores that log in in every way, and a service whose values say who asked for them."""
+"""Calls of stores that use every login method, and a service whose values show who signed the request."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from eso_api.values import SecretBytes
 from eso_provider_aws.provider import SecretsManager
-from eso_provider_aws.testing.front import Asked, Said
+from eso_provider_aws.testing.front import RecordedRequest, StubResponse
 from eso_provider_aws.testing.sessions import AUTH, KEYS, REGION, credentials
 from eso_provider_aws.testing.sts import ARN
 from eso_sdk.testing import call_context
@@ -19,10 +19,10 @@ TOKEN_POINTER: Final = "/auth/jwt/serviceAccountRef"  # noqa: S105 - a pointer
 JWT: Final = {"jwt": {"serviceAccountRef": {"name": "app"}}}
 
 
-def whoami(asked: Asked) -> Said:
+def whoami(request: RecordedRequest) -> StubResponse:
     """Return a secret whose value is the id of the key that the request was signed with."""
-    told = {"ARN": "arn", "Name": asked.body["SecretId"], "SecretString": asked.key_id, "VersionId": "1"}
-    return Said(200, json.dumps(told).encode())
+    response = {"ARN": "arn", "Name": request.body["SecretId"], "SecretString": request.key_id, "VersionId": "1"}
+    return StubResponse(200, json.dumps(response).encode())
 
 
 def with_keys(keys: tuple[str, str] = KEYS, **spec: Any) -> Context:

@@ -1,7 +1,7 @@
 """Sources of a process identity, for tests: instance metadata (version 2 only) and Pod Identity.
 
 async with Front.before("") as endpoint:
-    endpoint.answer("*", Metadata())
+    endpoint.respond("*", Metadata())
     monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", endpoint.url)
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from eso_provider_aws.testing.front import Asked, Said
+from eso_provider_aws.testing.front import RecordedRequest, StubResponse
 from kubebase.clock import SystemClock, rfc3339
 
 POD_PATH: Final = "/v1/credentials"
@@ -27,21 +27,21 @@ class Metadata:
 
     broken: bool = False
 
-    def __call__(self, asked: Asked) -> Said:
+    def __call__(self, request: RecordedRequest) -> StubResponse:
         if self.broken:
-            return Said(500, b"")
-        if asked.path == POD_PATH:
+            return StubResponse(500, b"")
+        if request.path == POD_PATH:
             return _keys("ASIAOFTHEPOD")
-        if asked.operation == "PUT /latest/api/token":
-            return Said(200, _TOKEN.encode())
-        if asked.headers.get("x-aws-ec2-metadata-token") != _TOKEN:
-            return Said(401, b"")
-        if asked.path == _IAM:
-            return Said(200, _ROLE.encode())
-        return _keys("ASIAOFTHEINSTANCE") if asked.path == _IAM + _ROLE else Said(404, b"")
+        if request.operation == "PUT /latest/api/token":
+            return StubResponse(200, _TOKEN.encode())
+        if request.headers.get("x-aws-ec2-metadata-token") != _TOKEN:
+            return StubResponse(401, b"")
+        if request.path == _IAM:
+            return StubResponse(200, _ROLE.encode())
+        return _keys("ASIAOFTHEINSTANCE") if request.path == _IAM + _ROLE else StubResponse(404, b"")
 
 
-def _keys(key_id: str) -> Said:
+def _keys(key_id: str) -> StubResponse:
     expiration = rfc3339(SystemClock().now() + timedelta(hours=6))
     keys = {"AccessKeyId": key_id, "SecretAccessKey": "secret", "Token": "token", "Expiration": expiration}
-    return Said(200, json.dumps({"Code": "Success", **keys}).encode())
+    return StubResponse(200, json.dumps({"Code": "Success", **keys}).encode())

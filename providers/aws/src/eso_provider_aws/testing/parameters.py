@@ -45,5 +45,5 @@ def described(client: Any, key: str) -> dict[str, Any]:
     return dict(found)
 
 
-def is_there(client: Any, key: str) -> bool:
+def parameter_exists(client: Any, key: str) -> bool:
     return not client.get_parameters(Names=[key])["InvalidParameters"]

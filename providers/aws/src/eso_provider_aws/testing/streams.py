@@ -25,7 +25,7 @@ from eso_wire.values import (
 )
 
 ACCOUNT: Final = "123456789012"
-PATIENCE: Final = 20.0
+TIMEOUT_SECONDS: Final = 20.0
 
 
 class Stream:
@@ -38,7 +38,7 @@ class Stream:
 
     async def change(self) -> ChangeEvent:
         """Return the next change; heartbeats only update the token."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             async for event in self._events:
                 self.token = event.resume_token or self.token
                 if isinstance(event, ChangeEvent):
@@ -47,7 +47,7 @@ class Stream:
 
     async def opened(self) -> None:
         """Wait until the provider has reported the start position."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             async for event in self._events:
                 assert isinstance(event, Heartbeat), event  # noqa: S101 - of the test
                 if event.resume_token:
@@ -65,15 +65,15 @@ class Stream:
 @asynccontextmanager
 async def watching(provider: InMemory, context: Context, *items: WatchItem, resume: str = "") -> AsyncIterator[Stream]:
     """Keep a stream open inside the block."""
-    told: asyncio.Queue[SubscribeMessage] = asyncio.Queue()
-    told.put_nowait(SubscribeOpen(context, items, resume))
+    outgoing: asyncio.Queue[SubscribeMessage] = asyncio.Queue()
+    outgoing.put_nowait(SubscribeOpen(context, items, resume))
 
     async def messages() -> AsyncIterator[SubscribeMessage]:
         while True:
-            yield await told.get()
+            yield await outgoing.get()
 
     async with aclosing(provider.subscribe(messages())) as events:
-        yield Stream(events, told)
+        yield Stream(events, outgoing)
 
 
 def key(name: str, known_version: str = "", *, version: str = "") -> WatchItem:
@@ -81,7 +81,7 @@ def key(name: str, known_version: str = "", *, version: str = "") -> WatchItem:
     return WatchItem(name, RemoteRef(name, version), known_version=known_version)
 
 
-def told(event: ChangeEvent) -> tuple[ChangeType, tuple[str, ...]]:
+def summary(event: ChangeEvent) -> tuple[ChangeType, tuple[str, ...]]:
     return event.type, event.watch_ids
 
 

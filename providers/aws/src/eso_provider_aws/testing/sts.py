@@ -1,7 +1,7 @@
 """STS for tests of logins: issues keys that expire by the clock of the test, and records the requests.
 
 sts = Sts(clock)
-front.answer("AssumeRole", sts)
+front.respond("AssumeRole", sts)
 ...
 assert sts.roles == ["arn:aws:iam::123456789012:role/app"]
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from eso_provider_aws.testing.front import Asked, Said
+from eso_provider_aws.testing.front import RecordedRequest, StubResponse
 from kubebase.clock import Clock, rfc3339
 
 ARN = "arn:aws:iam::123456789012:role/"
@@ -24,25 +24,27 @@ class Sts:
 
     clock: Clock
     life: float = 3600.0
-    granted: dict[str, Asked] = field(default_factory=dict)
+    granted: dict[str, RecordedRequest] = field(default_factory=dict)
     """The granted keys, by key id."""
 
-    def __call__(self, asked: Asked) -> Said:
+    def __call__(self, request: RecordedRequest) -> StubResponse:
         key_id = f"ASIA{len(self.granted):012}"
-        self.granted[key_id] = asked
+        self.granted[key_id] = request
         expiration = rfc3339(self.clock.now() + timedelta(seconds=self.life))
-        return Said(200, _GRANT.format(asked.operation, key_id, expiration).encode(), {"Content-Type": "text/xml"})
+        return StubResponse(
+            200, _GRANT.format(request.operation, key_id, expiration).encode(), {"Content-Type": "text/xml"}
+        )
 
     @property
     def roles(self) -> list[str]:
-        return [asked.body["RoleArn"] for asked in self.granted.values()]
+        return [request.body["RoleArn"] for request in self.granted.values()]
 
     def chain(self, key_id: str) -> list[str]:
         """Return the roles behind a key, in the order of assumption."""
         if key_id not in self.granted:
             return [key_id]
-        asked = self.granted[key_id]
-        return [*self.chain(asked.key_id), asked.body["RoleArn"].removeprefix(ARN)]
+        request = self.granted[key_id]
+        return [*self.chain(request.key_id), request.body["RoleArn"].removeprefix(ARN)]
 
     def tags(self, key_id: str) -> dict[str, str]:
         """Return the session tags of a key."""
@@ -51,10 +53,10 @@ class Sts:
         return {body[f"Tags.member.{number}.Key"]: body[f"Tags.member.{number}.Value"] for number in numbers}
 
 
-def refused_xml(code: str, message: str = "refused by the test", status: int = 403) -> Said:
+def refused_xml(code: str, message: str = "refused by the test", status: int = 403) -> StubResponse:
     """Return an error in the query protocol."""
     body = f"<ErrorResponse><Error><Type>Sender</Type><Code>{code}</Code><Message>{message}</Message></Error>"
-    return Said(status, f"{body}<RequestId>id-of-the-request</RequestId></ErrorResponse>".encode())
+    return StubResponse(status, f"{body}<RequestId>id-of-the-request</RequestId></ErrorResponse>".encode())
 
 
 _GRANT = """<{0}Response xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><{0}Result><Credentials>

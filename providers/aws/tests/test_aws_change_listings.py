@@ -11,17 +11,16 @@ from typing import Any
 import pytest
 
 from eso_provider_aws.api import CALL_SECONDS
-from eso_provider_aws.changes.looks import LONGEST_POLL, MAX_PAGES, POLL_SECONDS, REFUSED_SECONDS
-from eso_provider_aws.changes.parameters import PARAMETERS
-from eso_provider_aws.changes.store import WatchedStore
+from eso_provider_aws.changes.listings import LONGEST_POLL, MAX_PAGES, PARAMETERS, POLL_SECONDS, REFUSED_SECONDS
 from eso_provider_aws.clusterparameterstore import CLUSTER_PARAMETER_STORE
 from eso_provider_aws.endpoints import PARAMETER_STORE as SSM
 from eso_provider_aws.parameterstore import PARAMETER_STORE
 from eso_provider_aws.provider import PROVIDER, SecretsManager
 from eso_provider_aws.specs import ParameterStoreConfig
-from eso_provider_aws.testing.front import Asked, Front, Said, refused
+from eso_provider_aws.testing.front import Front, RecordedRequest, StubResponse, refused
 from eso_provider_aws.testing.sessions import admin, context
-from eso_provider_aws.testing.streams import Stream, key, told, watching
+from eso_provider_aws.testing.streams import Stream, key, summary, watching
+from eso_provider_aws.valuestore import WatchedStore
 from eso_sdk.provider import Provider, store_kind
 from eso_sdk.testing import InMemory
 from eso_wire.errors import ErrorReason, ProviderError
@@ -33,7 +32,7 @@ UPDATED, DELETED, RESYNC = ChangeType.UPDATED, ChangeType.DELETED, ChangeType.RE
 
 
 class CallsClock(VirtualClock):
-    """Also knows how many calls wait for their answer, by their deadlines."""
+    """Also knows how many calls wait for their response, by their deadlines."""
 
     calls = 0
 
@@ -49,7 +48,7 @@ class CallsClock(VirtualClock):
 
 
 class _Parameters(WatchedStore[ParameterStoreConfig]):
-    """A store that only tells."""
+    """A store that only reports changes."""
 
     SERVICE = SSM
     SOURCE = PARAMETERS
@@ -76,19 +75,19 @@ def stem() -> str:
 
 
 async def rounds(clock: CallsClock, front: Front, count: int, *, call: str = "ListSecrets") -> None:
-    """Let so many looks happen, each with time to be answered."""
+    """Let so many listings happen, each with time to respond."""
     for _ in range(count):
-        await look(clock, front, POLL_SECONDS, call=call)
+        await advance(clock, front, POLL_SECONDS, call=call)
 
 
-async def look(clock: CallsClock, front: Front, pause: float, *, call: str = "ListSecrets") -> None:
-    """Let the next look happen after a pause, and not before."""
-    asked = front.count(call)
+async def advance(clock: CallsClock, front: Front, pause: float, *, call: str = "ListSecrets") -> None:
+    """Let the next listing happen after a pause, and not before."""
+    before = front.count(call)
     await clock.advance(pause - 0.5)
-    assert front.count(call) == asked
+    assert front.count(call) == before
     await clock.advance(0.5)
     async with asyncio.timeout(20):
-        while front.count(call) == asked or clock.calls:  # noqa: ASYNC110 - neither sets an event
+        while front.count(call) == before or clock.calls:  # noqa: ASYNC110 - neither sets an event
             await asyncio.sleep(0.01)
 
 
@@ -112,13 +111,13 @@ async def test_a_change_costs_one_listing_a_round_and_no_reads(
         await rounds(clock, either, 1)
         created = await stream.change()
 
-    assert (told(updated), updated.provider_version) == ((UPDATED, (f"{stem}db",)), put["VersionId"])
-    assert told(deleted) == (DELETED, (f"{stem}web",))
-    assert told(created) == (UPDATED, (f"{stem}none",))
+    assert (summary(updated), updated.provider_version) == ((UPDATED, (f"{stem}db",)), put["VersionId"])
+    assert summary(deleted) == (DELETED, (f"{stem}web",))
+    assert summary(created) == (UPDATED, (f"{stem}none",))
     assert either.counts == {"ListSecrets": 7}
 
 
-async def test_searches_hear_of_new_names_and_of_tags(
+async def test_searches_report_new_names_and_of_tags(
     either: Front, provider: InMemory, server: str, clock: CallsClock, *, stem: str
 ) -> None:
     secrets = admin("secretsmanager", server)
@@ -128,10 +127,10 @@ async def test_searches_hear_of_new_names_and_of_tags(
         await stream.opened()
         secrets.create_secret(Name=f"{stem}new", SecretString="1")
         await rounds(clock, either, 1)
-        assert told(await stream.change()) == (UPDATED, ("names",))
+        assert summary(await stream.change()) == (UPDATED, ("names",))
         secrets.tag_resource(SecretId=arn, Tags=[{"Key": stem, "Value": "red"}])
         await rounds(clock, either, 1)
-        assert told(await stream.change()) == (UPDATED, ("tags",))
+        assert summary(await stream.change()) == (UPDATED, ("tags",))
 
 
 async def test_a_change_that_keeps_the_watched_version_is_not_announced(
@@ -147,25 +146,25 @@ async def test_a_change_that_keeps_the_watched_version_is_not_announced(
         await rounds(clock, front, 1)
         secrets_manager.put_secret_value(SecretId=name, SecretString="3")
         await rounds(clock, front, 1)
-        assert told(await stream.change()) == (UPDATED, ("db",))
+        assert summary(await stream.change()) == (UPDATED, ("db",))
     async with watching(provider, context(SecretsManager), pending, key(arn)) as stream:
         await stream.opened()
         secrets_manager.put_secret_value(SecretId=name, SecretString="4", VersionStages=["AWSPENDING"])
         await rounds(clock, front, 1)
-        assert told(await stream.change()) == (UPDATED, ("pending",))
+        assert summary(await stream.change()) == (UPDATED, ("pending",))
         secrets_manager.put_secret_value(SecretId=name, SecretString="5")
         await rounds(clock, front, 1)
-        assert told(await stream.change()) == (UPDATED, (arn,))
+        assert summary(await stream.change()) == (UPDATED, (arn,))
 
 
-async def test_a_version_that_the_caller_does_not_have_is_told_at_once(
+async def test_a_version_that_the_caller_does_not_have_is_reported_at_once(
     front: Front, provider: InMemory, secrets_manager: Any, stem: str
 ) -> None:
     version = secrets_manager.create_secret(Name=f"{stem}db", SecretString="1")["VersionId"]
     secrets_manager.create_secret(Name=f"{stem}web", SecretString="1")
     items = (key(f"{stem}db", version), key(f"{stem}web", "an older one"), key(f"{stem}gone", "the last one"))
     async with watching(provider, context(SecretsManager), *items) as stream:
-        changes = [told(await stream.change()), told(await stream.change())]
+        changes = [summary(await stream.change()), summary(await stream.change())]
 
     assert changes == [(UPDATED, (f"{stem}web",)), (DELETED, (f"{stem}gone",))]
     assert front.counts == {"ListSecrets": 1}
@@ -177,13 +176,13 @@ async def test_a_change_while_the_stream_opens_is_announced(secrets_manager: Any
     secrets_manager.create_secret(Name=f"{stem}db", SecretString="1")
     items = (key(f"{stem}none"), key(f"{stem}db"))
     async with InMemory(PROVIDER, clock) as provider, watching(provider, context(SecretsManager), *items) as stream:
-        assert told(await stream.change()) == (UPDATED, (f"{stem}db",))
+        assert summary(await stream.change()) == (UPDATED, (f"{stem}db",))
         await stream.opened()
         stream.watch(key(f"{stem}web"))
         await stream.opened()  # and reported once
 
 
-# --- resuming ---------------------------------------------------------------------------------------------------------
+# --- resuming --------------------------------------------------------------------------------------------------------
 
 
 async def test_a_stream_goes_on_where_it_was(
@@ -199,11 +198,11 @@ async def test_a_stream_goes_on_where_it_was(
     await clock.advance(POLL_SECONDS)
 
     async with watching(provider, call, *items, resume=token) as stream:
-        assert told(await stream.change()) == (UPDATED, (f"{stem}db",))
+        assert summary(await stream.change()) == (UPDATED, (f"{stem}db",))
         await stream.opened()
         secrets_manager.put_secret_value(SecretId=f"{stem}web", SecretString="2")
         await rounds(clock, front, 1)
-        assert told(await stream.change()) == (UPDATED, (f"{stem}web",))
+        assert summary(await stream.change()) == (UPDATED, (f"{stem}web",))
 
 
 async def test_a_stream_of_another_process_goes_on_from_the_newest_change_it_saw(
@@ -216,7 +215,7 @@ async def test_a_stream_of_another_process_goes_on_from_the_newest_change_it_saw
         token = stream.token
     async with InMemory(PROVIDER, CallsClock()) as second:
         async with watching(second, call, *items, resume=token) as stream:
-            late = [told(await stream.change()), told(await stream.change())]
+            late = [summary(await stream.change()), summary(await stream.change())]
         *place, stamp = token.split(" ")
         async with watching(second, call, key(f"{stem}db"), resume=f"{' '.join(place)} {float(stamp) + 301}") as stream:
             await stream.opened()
@@ -228,7 +227,7 @@ async def test_a_stream_of_another_process_goes_on_from_the_newest_change_it_saw
     assert front.count("GetSecretValue") == 0
 
 
-async def test_more_watches_tell_nothing_about_those_that_were_there(
+async def test_more_watches_report_nothing_about_those_that_were_there(
     front: Front, provider: InMemory, secrets_manager: Any, clock: CallsClock, *, stem: str
 ) -> None:
     for name in ("db", "web", "zoo"):
@@ -240,14 +239,14 @@ async def test_more_watches_tell_nothing_about_those_that_were_there(
             await stream.opened()
         secrets_manager.put_secret_value(SecretId=f"{stem}zoo", SecretString="2")
         await rounds(clock, front, 1)
-        assert told(await stream.change()) == (UPDATED, (f"{stem}zoo",))
+        assert summary(await stream.change()) == (UPDATED, (f"{stem}zoo",))
 
 
-# --- cost -------------------------------------------------------------------------------------------------------------
+# --- cost ------------------------------------------------------------------------------------------------------------
 
 
-def filters(asked: Asked) -> list[Any]:
-    return [each["Values"] for each in asked.body.get("Filters", ())]
+def filters(request: RecordedRequest) -> list[Any]:
+    return [each["Values"] for each in request.body.get("Filters", ())]
 
 
 async def test_listings_are_narrowed_to_what_is_watched(front: Front, provider: InMemory, stem: str) -> None:
@@ -256,11 +255,11 @@ async def test_listings_are_narrowed_to_what_is_watched(front: Front, provider: 
         async with watching(provider, context(SecretsManager), *items) as stream:
             await stream.opened()
 
-    narrowed = [filters(asked) for asked in front.asked]
+    narrowed = [filters(request) for request in front.requests]
     assert narrowed == [[[f"{stem}{number}" for number in range(10)]], [[stem]], []]
 
 
-async def test_stores_of_one_identity_share_their_looks(
+async def test_stores_of_one_identity_share_their_listings(
     front: Front, provider: InMemory, secrets_manager: Any, clock: CallsClock, *, stem: str
 ) -> None:
     for name in ("db", "web"):
@@ -275,8 +274,8 @@ async def test_stores_of_one_identity_share_their_looks(
         secrets_manager.put_secret_value(SecretId=f"{stem}web", SecretString="2")
         await rounds(clock, front, 1)
 
-        assert told(await first.change()) == (UPDATED, (f"{stem}db",))
-        assert told(await second.change()) == (UPDATED, ("web",))
+        assert summary(await first.change()) == (UPDATED, (f"{stem}db",))
+        assert summary(await second.change()) == (UPDATED, ("web",))
         assert front.counts == {"ListSecrets": 3}
 
 
@@ -292,11 +291,11 @@ async def test_without_a_watch_there_are_no_calls(front: Front, provider: InMemo
 
 
 def _pages(count: int) -> Any:
-    def page(asked: Asked) -> Said:
-        number = int(asked.body.get("NextToken", 1))
+    def page(request: RecordedRequest) -> StubResponse:
+        number = int(request.body.get("NextToken", 1))
         more = f', "NextToken": "{number + 1}"' if number < count else ""
         body = f'{{"SecretList": [{{"Name": "s{number}", "ARN": "a"}}]{more}}}'
-        return Said(200, body.encode(), {"Content-Type": "application/x-amz-json-1.1"})
+        return StubResponse(200, body.encode(), {"Content-Type": "application/x-amz-json-1.1"})
 
     return page
 
@@ -316,7 +315,7 @@ async def passing(clock: CallsClock, stream: Stream) -> None:
 async def test_rounds_are_the_longer_the_more_pages_they_have(
     front: Front, provider: InMemory, clock: CallsClock, *, pages: int, pause: float
 ) -> None:
-    front.answer("ListSecrets", _pages(pages))
+    front.respond("ListSecrets", _pages(pages))
     async with watching(provider, context(SecretsManager), WatchItem("all")) as stream:
         await passing(clock, stream)
         assert front.count("ListSecrets") == pages
@@ -328,10 +327,10 @@ async def test_rounds_are_the_longer_the_more_pages_they_have(
                 await asyncio.sleep(0.01)
 
 
-async def test_more_secrets_than_can_be_looked_at_are_left_to_the_interval(
+async def test_more_secrets_than_can_be_listed_are_left_to_the_interval(
     front: Front, provider: InMemory, clock: CallsClock
 ) -> None:
-    front.answer("ListSecrets", _pages(MAX_PAGES + 1))
+    front.respond("ListSecrets", _pages(MAX_PAGES + 1))
     with pytest.raises(ProviderError) as failed:
         async with watching(provider, context(SecretsManager), WatchItem("all")) as stream:
             await passing(clock, stream)
@@ -341,13 +340,13 @@ async def test_more_secrets_than_can_be_looked_at_are_left_to_the_interval(
     assert front.count("ListSecrets") == MAX_PAGES
 
 
-# --- refusals ---------------------------------------------------------------------------------------------------------
+# --- refusals --------------------------------------------------------------------------------------------------------
 
 
-async def test_an_identity_that_may_not_list_is_not_asked_again_for_half_an_hour(
+async def test_an_identity_that_may_not_list_is_not_called_again_for_half_an_hour(
     front: Front, provider: InMemory, clock: CallsClock
 ) -> None:
-    front.answer("ListSecrets", refused("AccessDeniedException", "CANARY"))
+    front.respond("ListSecrets", refused("AccessDeniedException", "CANARY"))
     call = context(SecretsManager)
     for _ in range(3):
         with pytest.raises(ProviderError) as failed:
@@ -372,14 +371,14 @@ async def test_a_throttled_listing_is_left_alone_and_no_change_is_missed(
     secrets_manager.create_secret(Name=f"{stem}db", SecretString="1")
     async with watching(provider, context(SecretsManager), key(f"{stem}db")) as stream:
         await stream.opened()
-        front.answer("ListSecrets", refused("ThrottlingException"))
-        await look(clock, front, POLL_SECONDS)
-        await look(clock, front, 5.0)
+        front.respond("ListSecrets", refused("ThrottlingException"))
+        await advance(clock, front, POLL_SECONDS)
+        await advance(clock, front, 5.0)
         front.pass_on()
         secrets_manager.put_secret_value(SecretId=f"{stem}db", SecretString="2")
-        await look(clock, front, 10.0)
+        await advance(clock, front, 10.0)
 
-        assert told(await stream.change()) == (UPDATED, (f"{stem}db",))
+        assert summary(await stream.change()) == (UPDATED, (f"{stem}db",))
     assert front.counts == {"ListSecrets": 4}
 
 
@@ -388,9 +387,9 @@ async def test_a_listing_that_keeps_failing_ends_the_stream_with_the_reason(
 ) -> None:
     async with watching(provider, context(SecretsManager), key("app")) as stream:
         await stream.opened()
-        front.answer("ListSecrets", refused("InternalServiceError", status=500))
+        front.respond("ListSecrets", refused("InternalServiceError", status=500))
         for pause in (POLL_SECONDS, 5.0, 10.0, 30.0, 60.0):
-            await look(clock, front, pause)
+            await advance(clock, front, pause)
         with pytest.raises(ProviderError) as failed:
             await stream.change()
 
@@ -398,10 +397,10 @@ async def test_a_listing_that_keeps_failing_ends_the_stream_with_the_reason(
     assert front.count("ListSecrets") == 6
 
 
-# --- parameters -------------------------------------------------------------------------------------------------------
+# --- parameters ------------------------------------------------------------------------------------------------------
 
 
-async def test_parameters_are_looked_at_too(either: Front, server: str, clock: CallsClock, stem: str) -> None:
+async def test_parameters_are_listed_too(either: Front, server: str, clock: CallsClock, stem: str) -> None:
     parameters = admin("ssm", server)
     for name in ("db", "web"):
         parameters.put_parameter(Name=f"/{stem}{name}", Value="1", Type="String")
@@ -411,7 +410,7 @@ async def test_parameters_are_looked_at_too(either: Front, server: str, clock: C
         InMemory(kinds, clock) as provider,
         watching(provider, context(Parameters, prefix=f"/{stem}"), *items) as stream,
     ):
-        assert told(await stream.change()) == (UPDATED, ("web",))
+        assert summary(await stream.change()) == (UPDATED, ("web",))
         await stream.opened()
         parameters.put_parameter(Name=f"/{stem}db", Value="2", Type="String", Overwrite=True)
         await rounds(clock, either, 1, call="DescribeParameters")
@@ -420,6 +419,6 @@ async def test_parameters_are_looked_at_too(either: Front, server: str, clock: C
         await rounds(clock, either, 1, call="DescribeParameters")
         deleted = await stream.change()
 
-    assert (told(updated), updated.provider_version) == ((UPDATED, ("db", "old")), "2")
-    assert told(deleted) == (DELETED, ("web",))
+    assert (summary(updated), updated.provider_version) == ((UPDATED, ("db", "old")), "2")
+    assert summary(deleted) == (DELETED, ("web",))
     assert either.counts == {"DescribeParameters": 3}

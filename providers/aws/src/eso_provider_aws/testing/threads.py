@@ -1,6 +1,6 @@
 """AWS for processes that tests start: a front on a thread of its own, and the environment that leads to it.
 
-with moto_aside(folder) as front:
+with moto_in_thread(folder) as front:
     subprocess.run(..., env=os.environ | environment_of(front.url))
     assert front.count("GetSecretValue") == 1
 """
@@ -21,14 +21,14 @@ START_SECONDS = 60.0
 
 
 @contextmanager
-def moto_aside(folder: Path) -> Iterator[Front]:
+def moto_in_thread(folder: Path) -> Iterator[Front]:
     """Start moto behind a front that does not need the event loop of the test."""
-    with Moto.started(folder) as moto, front_aside(moto.url) as front:
+    with Moto.started(folder) as moto, front_in_thread(moto.url) as front:
         yield front
 
 
 @contextmanager
-def front_aside(behind: str) -> Iterator[Front]:
+def front_in_thread(behind: str) -> Iterator[Front]:
     """Listen inside the block."""
     ready, done = Event(), asyncio.Event()
     loop = asyncio.new_event_loop()

@@ -1,1 +1,0 @@
-"""Generators of AWS: logins for container registries, and temporary keys."""
