@@ -16,7 +16,7 @@ from eso_provider_gcp.generator import GCRAccessTokenGenerator
 from eso_provider_gcp.provider import PROVIDER, SecretManager
 from eso_provider_gcp.testing.google import EMAIL, PROJECT, Google
 from eso_provider_gcp.testing.sessions import AUTH, KEY, account_token, context, failure, read
-from eso_provider_gcp.testing.tokens import Answer, Asked
+from eso_provider_gcp.testing.tokens import RecordedRequest, StubResponse
 from eso_sdk.processidentity import ProcessIdentityPolicy
 from eso_sdk.testing import InMemory, call_context
 from eso_wire.errors import ErrorReason, ProviderError
@@ -39,9 +39,9 @@ async def test_a_key_signs_an_assertion_for_googles_token_service(
 ) -> None:
     google.store(name, b"value")
     assert await read(provider, context(google), name) == [b"value"]
-    (asked,) = google.tokens.requests("/token")
-    claims = json.loads(base64.urlsafe_b64decode(asked.form["assertion"].split(".")[1] + "=="))
-    assert asked.form["grant_type"] == "urn:ietf:params:oauth:grant-type:jwt-bearer"
+    (request,) = google.tokens.requests("/token")
+    claims = json.loads(base64.urlsafe_b64decode(request.form["assertion"].split(".")[1] + "=="))
+    assert request.form["grant_type"] == "urn:ietf:params:oauth:grant-type:jwt-bearer"
     assert (claims["iss"], claims["scope"]) == (EMAIL, SCOPE)
     assert claims["aud"] == "https://oauth2.googleapis.com/token"
     assert principal(google) == EMAIL
@@ -87,7 +87,7 @@ async def test_a_key_cannot_lead_the_provider_to_an_address_inside_its_pod(googl
     refused = await failure(provider, call, "a")
     assert refused.reason is ErrorReason.CONFIG_INVALID
     assert "loopback" in refused.message
-    assert not google.tokens.asked
+    assert not google.tokens.recorded
 
 
 # --- workload identity of GKE -----------------------------------------------------------------------------------------
@@ -111,9 +111,9 @@ async def test_workload_identity_exchanges_the_token_of_the_account(
 ) -> None:
     google.store(name, b"value")
     assert await read(provider, gke(google, **CLUSTER), name) == [b"value"]
-    (asked,) = google.tokens.asked
-    assert asked.path == "/v1/identitybindingtoken"
-    assert asked.json == {
+    (request,) = google.tokens.recorded
+    assert request.path == "/v1/identitybindingtoken"
+    assert request.json == {
         "audience": "identitynamespace:cluster-project.svc.id.goog:https://container.googleapis.com/v1/projects/"
         "cluster-project/locations/europe-west3/clusters/main",
         "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
@@ -128,7 +128,7 @@ async def test_workload_identity_exchanges_the_token_of_the_account(
 async def test_an_annotated_account_acts_as_its_google_account(google: Google, provider: InMemory, name: str) -> None:
     google.store(name, b"value")
     assert await read(provider, gke(google, bound=EMAIL, **CLUSTER), name) == [b"value"]
-    exchange, generate = google.tokens.asked
+    exchange, generate = google.tokens.recorded
     assert exchange.path == "/v1/identitybindingtoken"
     assert generate.path == f"/v1/projects/-/serviceAccounts/{EMAIL}:generateAccessToken"
     assert generate.json == {"scope": [SCOPE]}
@@ -141,8 +141,8 @@ async def test_the_metadata_server_tells_what_the_spec_leaves_out(
     google.store(name, b"value")
     google.tokens.facts |= {"instance/attributes/cluster-location": "eu", "instance/attributes/cluster-name": "c1"}
     assert await read(provider, gke(google, project=PROJECT), name) == [b"value"]
-    (asked,) = google.tokens.requests("identitybindingtoken")
-    assert asked.json["audience"].endswith(f"/projects/{PROJECT}/locations/eu/clusters/c1")
+    (request,) = google.tokens.requests("identitybindingtoken")
+    assert request.json["audience"].endswith(f"/projects/{PROJECT}/locations/eu/clusters/c1")
 
 
 @pytest.mark.parametrize(
@@ -240,29 +240,29 @@ async def test_aws_keys_sign_a_request_that_google_can_verify(google: Google, pr
 
 def configuration(google: Google, **changes: Any) -> str:
     """Return an external_account configuration."""
-    told = {
+    document = {
         "type": "external_account",
         "audience": POOL,
         "subject_token_type": "urn:ietf:params:oauth:token-type:jwt",
         "token_url": f"{google.tokens.url}/v1/token",
         "credential_source": {"url": f"{google.tokens.url}/issue", "format": {"type": "text"}},
     }
-    return json.dumps(told | changes)
+    return json.dumps(document | changes)
 
 
 async def test_a_configuration_says_where_its_token_comes_from(google: Google, provider: InMemory, name: str) -> None:
     google.store(name, b"value")
     google.tokens.subjects.add("outside-token")
 
-    def issue(asked: Asked) -> Answer | None:
-        return (200, b"outside-token") if asked.path == "/issue" else None
+    def issue(request: RecordedRequest) -> StubResponse | None:
+        return (200, b"outside-token") if request.path == "/issue" else None
 
     google.tokens.more = issue
     url = f"{google.tokens.url}/v1/projects/-/serviceAccounts/{EMAIL}:generateAccessToken"
-    told = configuration(google, service_account_impersonation_url=url)
+    document = configuration(google, service_account_impersonation_url=url)
     config = {"credConfig": {"name": "gcp", "key": "config"}, "externalTokenEndpoint": f"{google.tokens.url}/issue"}
-    assert await read(provider, federated({f"{FEDERATION}/credConfig": told}, **config), name) == [b"value"]
-    assert [asked.path for asked in google.tokens.asked][:2] == ["/issue", "/v1/token"]
+    assert await read(provider, federated({f"{FEDERATION}/credConfig": document}, **config), name) == [b"value"]
+    assert [request.path for request in google.tokens.recorded][:2] == ["/issue", "/v1/token"]
     assert principal(google) == EMAIL
 
 
@@ -306,7 +306,7 @@ async def test_a_configuration_cannot_use_what_belongs_to_the_provider(
     assert refused.reason is ErrorReason.CONFIG_INVALID
     assert refused.message.startswith(f"{FEDERATION}/credConfig: ")
     assert member in refused.message
-    assert not google.tokens.asked
+    assert not google.tokens.recorded
 
 
 @pytest.mark.parametrize(
@@ -334,7 +334,7 @@ async def test_without_auth_the_machine_gives_a_token_and_the_project(
     google.tokens.facts["project/project-id"] = PROJECT
     assert await read(provider, call_context(SecretManager, {}, cluster_scoped=True), name) == [b"value"]
     assert principal(google) == "machine"
-    assert google.secrets.asked == [("AccessSecretVersion", f"projects/{PROJECT}/secrets/{name}/versions/latest")]
+    assert google.secrets.recorded == [("AccessSecretVersion", f"projects/{PROJECT}/secrets/{name}/versions/latest")]
 
 
 async def test_a_key_file_of_the_process_is_used(
@@ -361,14 +361,14 @@ async def test_a_store_of_a_namespace_does_not_use_the_identity_of_the_provider(
 
     assert refused.reason is ErrorReason.CONFIG_INVALID
     assert "--ambient-identity=namespaced" in refused.message
-    assert not google.tokens.asked
+    assert not google.tokens.recorded
 
 
 async def test_a_generator_of_a_namespace_gives_no_token_of_the_provider(google: Google, provider: InMemory) -> None:
     with pytest.raises(ProviderError, match="--ambient-identity=namespaced"):
         await provider.generate(call_context(GCRAccessTokenGenerator, {"projectID": PROJECT, "auth": {}}))
 
-    assert not google.tokens.asked
+    assert not google.tokens.recorded
 
 
 # --- files that a configuration names --------------------------------------------------------------------------------
@@ -376,10 +376,10 @@ async def test_a_generator_of_a_namespace_gives_no_token_of_the_provider(google:
 
 def naming(google: Google, path: str, **more: Any) -> Context:
     """Return a cluster-scoped store whose configuration reads a token from a file."""
-    told = configuration(google, credential_source={"file": path, **more})
+    document = configuration(google, credential_source={"file": path, **more})
     config = {"credConfig": {"name": "gcp", "key": "config"}}
     auth = {"workloadIdentityFederation": config}
-    sent = {f"{FEDERATION}/credConfig": told}
+    sent = {f"{FEDERATION}/credConfig": document}
     return call_context(SecretManager, {"projectID": PROJECT, "auth": auth}, sent, cluster_scoped=True)
 
 
@@ -418,7 +418,7 @@ async def test_a_file_that_the_administrator_does_not_list_is_not_read(
 
     assert refused.reason is ErrorReason.CONFIG_INVALID
     assert "--identity-file" in refused.message
-    assert not google.tokens.asked
+    assert not google.tokens.recorded
 
 
 async def test_a_device_is_not_read_even_if_the_administrator_lists_it(google: Google) -> None:
@@ -428,7 +428,7 @@ async def test_a_device_is_not_read_even_if_the_administrator_lists_it(google: G
         refused = await failure(provider, naming(google, "/dev/zero"), "a")
 
     assert "not a regular file" in refused.message
-    assert not google.tokens.asked
+    assert not google.tokens.recorded
 
 
 # --- sharing ----------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Change events from a Pub/Sub subscription: who is told, what is acknowledged, and what comes again."""
+"""Change events from a Pub/Sub subscription: who is notified, what is acknowledged, and what is redelivered."""
 
 from __future__ import annotations
 

@@ -44,8 +44,8 @@ async def test_a_query_gives_the_secrets_that_match(
             return {key: filled(each) for key, each in value.items()}
         return str(value).replace("{stem}", stem)
 
-    asked = FindQuery(**{key: filled(value) for key, value in query.items()})  # type: ignore[arg-type] # a table
-    found = await provider.find(context(google), asked)
+    request = FindQuery(**{key: filled(value) for key, value in query.items()})  # type: ignore[arg-type] # a table
+    found = await provider.find(context(google), request)
     assert {each.key for each in found} == {key.replace("{stem}", stem) for key in expected}
     assert google.secrets.calls["ListSecrets"] == 1
 

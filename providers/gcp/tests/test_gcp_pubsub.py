@@ -29,7 +29,7 @@ def vendor(google: Google, token: str = "") -> SubscriberClient:
     return SubscriberClient(transport=SubscriberRestTransport(host=host, credentials=credentials, url_scheme="http"))
 
 
-async def asked(call: Callable[..., Any], **request: Any) -> Any:
+async def call(call: Callable[..., Any], **request: Any) -> Any:
     return await asyncio.to_thread(call, request={"subscription": NAME, **request}, retry=None, timeout=20.0)
 
 
@@ -37,7 +37,7 @@ async def test_the_vendor_pulls_what_secret_manager_announces(google: Google, na
     made = google.store(name, b"one")
     google.admin.delete_secret(request={"name": made}, metadata=google.metadata)
 
-    pulled = await asked(vendor(google).pull, max_messages=10)
+    pulled = await call(vendor(google).pull, max_messages=10)
 
     created, added, deleted = [each.message for each in pulled.received_messages]
     assert [dict(each.attributes)["eventType"] for each in (created, added, deleted)] == [
@@ -58,9 +58,9 @@ async def test_the_vendor_gets_no_more_messages_than_it_asks_for(google: Google)
         google.pubsub.announce("UpdateSecret", f"projects/1/secrets/s{number}")
     client = vendor(google)
 
-    first = await asked(client.pull, max_messages=2)
-    second = await asked(client.pull, max_messages=2)
-    third = await asked(client.pull, max_messages=2)
+    first = await call(client.pull, max_messages=2)
+    second = await call(client.pull, max_messages=2)
+    third = await call(client.pull, max_messages=2)
 
     assert [len(each.received_messages) for each in (first, second, third)] == [2, 1, 0]
 
@@ -69,12 +69,12 @@ async def test_the_vendor_acknowledges_once_and_gets_the_rest_again(google: Goog
     google.pubsub.announce("UpdateSecret", "projects/1/secrets/a")
     google.pubsub.announce("UpdateSecret", "projects/1/secrets/b")
     client = vendor(google)
-    one, two = (await asked(client.pull, max_messages=2)).received_messages
+    one, two = (await call(client.pull, max_messages=2)).received_messages
 
-    await asked(client.acknowledge, ack_ids=[one.ack_id])
-    await asked(client.acknowledge, ack_ids=[one.ack_id])  # too late, which is accepted
-    await asked(client.modify_ack_deadline, ack_ids=[two.ack_id], ack_deadline_seconds=0)
-    again = await asked(client.pull, max_messages=2)
+    await call(client.acknowledge, ack_ids=[one.ack_id])
+    await call(client.acknowledge, ack_ids=[one.ack_id])  # too late, which is accepted
+    await call(client.modify_ack_deadline, ack_ids=[two.ack_id], ack_deadline_seconds=0)
+    again = await call(client.pull, max_messages=2)
 
     assert google.pubsub.acknowledged == [one.message.message_id]
     assert [each.message.message_id for each in again.received_messages] == [two.message.message_id]
@@ -82,7 +82,7 @@ async def test_the_vendor_acknowledges_once_and_gets_the_rest_again(google: Goog
 
 
 async def test_the_vendor_sees_the_subscription(google: Google) -> None:
-    found = await asked(vendor(google).get_subscription)
+    found = await call(vendor(google).get_subscription)
 
     assert (found.name, found.topic) == (NAME, f"projects/{PROJECT}/topics/{SUBSCRIPTION}")
 
@@ -109,4 +109,4 @@ async def test_the_vendor_is_refused(
         monkeypatch.setattr(google.pubsub, member, value)
 
     with pytest.raises(error):
-        await asked(vendor(google).pull, **{"max_messages": 1, **request_})
+        await call(vendor(google).pull, **{"max_messages": 1, **request_})

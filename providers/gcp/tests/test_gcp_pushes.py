@@ -90,25 +90,27 @@ async def test_a_property_is_not_pushed_into_a_value_that_is_no_json(
 async def test_metadata_sets_labels_annotations_topics_and_replication(
     google: Google, provider: InMemory, name: str
 ) -> None:
-    told = envelope(
+    described = envelope(
         labels={"team": "a"},
         annotations={"note": "b"},
         topics=["projects/p/topics/t"],
         replicationLocations=["europe-west3", "europe-west1"],
         cmekKeyName="projects/p/locations/l/keyRings/r/cryptoKeys/k",
     )
-    await outcome(provider, context(google), item(name, b"one", provider_metadata=told))
+    await outcome(provider, context(google), item(name, b"one", provider_metadata=described))
     made = secret(google, name)
     assert dict(made.labels) == {**OURS, "team": "a"}
     assert dict(made.annotations) == {"note": "b"}
     assert [topic.name for topic in made.topics] == ["projects/p/topics/t"]
     replicas = made.replication.user_managed.replicas
     assert [replica.location for replica in replicas] == ["europe-west3", "europe-west1"]
-    assert {replica.customer_managed_encryption.kms_key_name for replica in replicas} == {told["spec"]["cmekKeyName"]}
+    assert {replica.customer_managed_encryption.kms_key_name for replica in replicas} == {
+        described["spec"]["cmekKeyName"]
+    }
 
 
 @pytest.mark.parametrize(
-    ("told", "labels"),
+    ("described", "labels"),
     [
         pytest.param({"labels": {"a": "new"}}, {"a": "new"}, id="replaced"),
         pytest.param(
@@ -117,10 +119,10 @@ async def test_metadata_sets_labels_annotations_topics_and_replication(
     ],
 )
 async def test_metadata_changes_a_secret_that_exists(
-    google: Google, provider: InMemory, name: str, told: dict[str, Any], labels: dict[str, str]
+    google: Google, provider: InMemory, name: str, described: dict[str, Any], labels: dict[str, str]
 ) -> None:
     google.store(name, b"one", labels={**OURS, "a": "1", "b": "2"}, annotations={"old": "x"})
-    spec = {**told, "annotations": {"new": "y"}, "topics": ["projects/p/topics/t"]}
+    spec = {**described, "annotations": {"new": "y"}, "topics": ["projects/p/topics/t"]}
     pushed = item(name, b"one", provider_metadata=envelope(**spec))
     assert await outcome(provider, context(google), pushed) == (PushOutcome.UPDATED, "1")
     changed = secret(google, name)
@@ -138,7 +140,7 @@ async def test_without_metadata_labels_and_annotations_stay(google: Google, prov
 
 
 @pytest.mark.parametrize(
-    ("told", "property_"),
+    ("described", "property_"),
     [
         pytest.param(envelope(labels={"a": "b"}), "prop", id="with a property"),
         pytest.param(envelope(unknown=1), "", id="an unknown field"),
@@ -146,9 +148,9 @@ async def test_without_metadata_labels_and_annotations_stay(google: Google, prov
     ],
 )
 async def test_metadata_that_cannot_be_used_is_an_error(
-    google: Google, provider: InMemory, name: str, told: dict[str, Any], property_: str
+    google: Google, provider: InMemory, name: str, described: dict[str, Any], property_: str
 ) -> None:
-    refused = await refusal(provider, context(google), item(name, b"x", property_, provider_metadata=told))
+    refused = await refusal(provider, context(google), item(name, b"x", property_, provider_metadata=described))
     assert refused.reason is ErrorReason.INVALID_REQUEST
     assert not google.secrets.calls
 
@@ -157,8 +159,8 @@ async def test_a_regional_secret_is_created_in_its_location(google: Google, prov
     call = context(google, location="europe-west3")
     assert (await outcome(provider, call, item(name, b"one")))[0] is PushOutcome.CREATED
     assert google.value(name, "europe-west3") == b"one"
-    told = envelope(replicationLocations=["europe-west1"])
-    refused = await refusal(provider, call, item(f"{name}-2", b"one", provider_metadata=told))
+    described = envelope(replicationLocations=["europe-west1"])
+    refused = await refusal(provider, call, item(f"{name}-2", b"one", provider_metadata=described))
     assert "europe-west3" in refused.message
 
 
@@ -202,11 +204,11 @@ async def test_a_writer_that_loses_the_race_for_the_settings_looks_again(
     def race(operation: str) -> None:
         if operation == "UpdateSecret" and not raced:
             raced.append(operation)
-            google.secrets.model.kept[made].secret.etag = '"changed"'
+            google.secrets.model.stored[made].secret.etag = '"changed"'
 
     google.secrets.before = race
-    told = envelope(labels={"a": "b"})
-    pushed = item(name, b"two", provider_metadata=told)
+    described = envelope(labels={"a": "b"})
+    pushed = item(name, b"two", provider_metadata=described)
     assert await outcome(provider, context(google), pushed) == (PushOutcome.UPDATED, "2")
     assert google.secrets.calls["UpdateSecret"] == 2
 

@@ -54,7 +54,7 @@ async def test_a_map_has_the_members_of_the_value(google: Google, provider: InMe
 
 
 @pytest.mark.parametrize(
-    ("asked", "expected"),
+    ("path", "expected"),
     [
         pytest.param("", b'{"annotations":{"note":"a.b"},"labels":{"team":"x"}}', id="all"),
         pytest.param("labels", b'{"team":"x"}', id="one map"),
@@ -64,10 +64,10 @@ async def test_a_map_has_the_members_of_the_value(google: Google, provider: InMe
     ],
 )
 async def test_metadata_is_read_without_the_value(
-    google: Google, provider: InMemory, name: str, asked: str, expected: bytes | ErrorReason
+    google: Google, provider: InMemory, name: str, path: str, expected: bytes | ErrorReason
 ) -> None:
     google.store(name, labels={"team": "x"}, annotations={"note": "a.b"})
-    ref = RemoteRef(name, property=asked, metadata_policy=MetadataPolicy.FETCH)
+    ref = RemoteRef(name, property=path, metadata_policy=MetadataPolicy.FETCH)
     (found,) = await read(provider, context(google), ref)
     assert (found.reason if isinstance(found, ProviderError) else found) == expected
     assert google.secrets.calls == {"GetSecret": 1}
@@ -138,7 +138,7 @@ async def test_a_regional_store_reads_the_secrets_of_its_location(
     google.store(name, b"global")
     google.store(name, b"regional", location="europe-west3")
     assert await read(provider, context(google, location="europe-west3"), name) == [b"regional"]
-    assert google.secrets.asked == [
+    assert google.secrets.recorded == [
         ("AccessSecretVersion", f"projects/my-project-1/locations/europe-west3/secrets/{name}/versions/latest")
     ]
     missing = await failure(provider, context(google, location="europe-west1"), name)

@@ -1,6 +1,6 @@
 """The calls of one session to Secret Manager: its token, its limits, its deadline, and mapped errors.
 
-answer = await api.call("AccessSecretVersion", {"name": api.version("db", "latest")}, key="db")
+response = await api.call("AccessSecretVersion", {"name": api.version("db", "latest")}, key="db")
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from google.api_core.exceptions import GoogleAPICallError
 from grpc import aio
 
 from eso_provider_gcp.endpoints import secret_manager
-from eso_provider_gcp.errors import Asked, refusal
+from eso_provider_gcp.errors import CallSubject, refusal
 from eso_provider_gcp.identities import Access, Identity, Runtime
 from eso_sdk.errors import invalid_request, timed_out
 from eso_wire.errors import ErrorReason, ProviderError
@@ -26,7 +26,7 @@ Observe = Callable[[str], AbstractContextManager[None]]
 
 _SECRET_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,255}")
 _VERSION: Final = re.compile(r"[A-Za-z0-9_-]{1,63}")
-_WORD: Final = re.compile(r"(?<!^)(?=[A-Z])")
+_WORD_START: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 class Api:
@@ -45,7 +45,7 @@ class Api:
 
     @property
     def parent(self) -> str:
-        """Return the resource that holds the secrets. A regional store sees the secrets of its location only."""
+        """Return the resource that holds the secrets. A regional store reads the secrets of its location only."""
         return f"projects/{self.project}" + (f"/locations/{self.location}" if self.location else "")
 
     def secret(self, key: str) -> str:
@@ -62,24 +62,24 @@ class Api:
             raise invalid_request(f'"{version}" is not a version of a secret; write a number, an alias or latest')
         return f"{self.secret(key)}/versions/{version}"
 
-    def asked(self, operation: str, key: str = "", version: str = "") -> Asked:
+    def subject(self, operation: str, key: str = "", version: str = "") -> CallSubject:
         """Return the subject of an error of this call."""
-        return Asked(operation, self.project, self.location, key, version)
+        return CallSubject(operation, self.project, self.location, key, version)
 
     async def call(self, operation: str, request: Mapping[str, Any], *, key: str = "", version: str = "") -> Any:
         """Make one call. `key` and `version` name its object in errors.
 
         A token may be revoked before it expires: if Google rejects it, the call is repeated once with a new one.
         """
-        asked = self.asked(operation, key, version)
+        subject = self.subject(operation, key, version)
         access = await self._identity.access()
         try:
-            return await self._once(asked, request, access)
+            return await self._once(subject, request, access)
         except ProviderError as failed:
             if failed.reason is not ErrorReason.CREDENTIALS_REJECTED:
                 raise
             self._identity.discard(access)
-        return await self._once(asked, request, await self._identity.access())
+        return await self._once(subject, request, await self._identity.access())
 
     async def pages(
         self, operation: str, request: Mapping[str, Any], members: str, *, key: str = ""
@@ -93,18 +93,18 @@ class Api:
             if not token:
                 return
 
-    async def _once(self, asked: Asked, request: Mapping[str, Any], access: Access) -> Any:
-        method = getattr(self._client, _WORD.sub("_", asked.operation).lower())
+    async def _once(self, subject: CallSubject, request: Mapping[str, Any], access: Access) -> Any:
+        method = getattr(self._client, _WORD_START.sub("_", subject.operation).lower())
         metadata = [("authorization", f"Bearer {access.token}")]
         if access.quota_project:
             metadata.append(("x-goog-user-project", access.quota_project))
         async with self._throttle.turn():
             try:
-                with self.observe(asked.operation):
+                with self.observe(subject.operation):
                     async with Deadline(self.clock, CALL_SECONDS):
                         # The operator retries.
                         return await method(request=dict(request), metadata=metadata, retry=None, timeout=CALL_SECONDS)
             except TimeoutError:
-                raise timed_out(f"{asked}: {asked.operation} was not answered in time") from None
+                raise timed_out(f"{subject}: {subject.operation} got no response in time") from None
             except (GoogleAPICallError, aio.AioRpcError) as failed:
-                raise refusal(failed, asked) from None
+                raise refusal(failed, subject) from None

@@ -5,7 +5,7 @@ The suite needs a project. Name it in the environment:
 | variable | meaning |
 |---|---|
 | `ESO_CONFORMANCE_GCP_PROJECT` | project to use; without it, no kind has a fixture |
-| `ESO_CONFORMANCE_GCP_SUBSCRIPTION` | Pub/Sub subscription that is told of all changes; optional |
+| `ESO_CONFORMANCE_GCP_SUBSCRIPTION` | Pub/Sub subscription that gets all changes; optional |
 | `ESO_CONFORMANCE_GCP_KEY` | JSON key of a service account that may read, write, list and delete |
 """
 

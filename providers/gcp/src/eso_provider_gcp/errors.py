@@ -4,7 +4,7 @@
     VERSION_NOT_FOUND      NOT_FOUND for a version that a reference names; a destroyed version
     CREDENTIALS_REJECTED   UNAUTHENTICATED
     PERMISSION_DENIED      PERMISSION_DENIED; names the permission and the smallest role that has it
-    RATE_LIMITED           RESOURCE_EXHAUSTED, with the pause that the service asks for
+    RATE_LIMITED           RESOURCE_EXHAUSTED, with the pause that the service requests
     PRECONDITION_FAILED    ABORTED, and FAILED_PRECONDITION of a write: another writer was faster
     BACKEND_UNAVAILABLE    UNAVAILABLE, INTERNAL
 
@@ -42,7 +42,7 @@ RIGHTS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CallSubject:
     """The subject of a call, for its error."""
 
     operation: str
@@ -58,88 +58,92 @@ class Asked:
         return f'{what}project "{self.project}"' + (f" in {self.location}" if self.location else "")
 
 
-def refusal(failed: Exception, asked: Asked) -> ProviderError:
+def refusal(failed: Exception, subject: CallSubject) -> ProviderError:
     """Return the error of a call that the service refused, or that did not reach it."""
     if not isinstance(failed, GoogleAPICallError):
-        return ProviderError(ErrorReason.BACKEND_UNAVAILABLE, f"{asked}: {asked.operation} got no answer")
+        return ProviderError(ErrorReason.BACKEND_UNAVAILABLE, f"{subject}: {subject.operation} got no response")
     # The library knows which HTTP status belongs to a code of gRPC.
-    return with_status(_of_code(failed, asked), int(failed.code or 0))
+    return with_status(_of_code(failed, subject), int(failed.code or 0))
 
 
-def _of_code(failed: GoogleAPICallError, asked: Asked) -> ProviderError:
+def _of_code(failed: GoogleAPICallError, subject: CallSubject) -> ProviderError:
     code: Any = failed.grpc_status_code
     name = code.name if isinstance(code, StatusCode) else "UNKNOWN"
 
-    def error(reason: ErrorReason, words: str, **more: Any) -> ProviderError:
-        return ProviderError(reason, words, backend_code=name, **more)
+    def error(reason: ErrorReason, text: str, **more: Any) -> ProviderError:
+        return ProviderError(reason, text, backend_code=name, **more)
 
     match code:
         case StatusCode.NOT_FOUND:
-            return _absent(failed, asked, name)
+            return _absent(failed, subject, name)
         case StatusCode.PERMISSION_DENIED:
-            return error(ErrorReason.PERMISSION_DENIED, _denial(failed, asked))
+            return error(ErrorReason.PERMISSION_DENIED, _denial(failed, subject))
         case StatusCode.UNAUTHENTICATED:
             return error(
                 ErrorReason.CREDENTIALS_REJECTED,
-                f"{asked}: Google does not accept the credentials; check that the account exists and is enabled",
+                f"{subject}: Google does not accept the credentials; check that the account exists and is enabled",
             )
         case StatusCode.RESOURCE_EXHAUSTED:
-            words = f'Secret Manager limits the calls of project "{asked.project}"; asked again later'
-            return error(ErrorReason.RATE_LIMITED, words, retry_after=_pause(failed))
+            text = f'Secret Manager limits the calls of project "{subject.project}"; retried later'
+            return error(ErrorReason.RATE_LIMITED, text, retry_after=_pause(failed))
         case StatusCode.ALREADY_EXISTS:
-            return error(ErrorReason.ALREADY_EXISTS, f"{asked} exists already")
+            return error(ErrorReason.ALREADY_EXISTS, f"{subject} exists already")
         case StatusCode.ABORTED:
-            return error(ErrorReason.PRECONDITION_FAILED, f"{asked} was changed by another writer; tried again later")
+            return error(ErrorReason.PRECONDITION_FAILED, f"{subject} was changed by another writer; tried again later")
         case StatusCode.FAILED_PRECONDITION:
-            return _unfit(failed, asked)
+            return _unfit(failed, subject)
         case StatusCode.DEADLINE_EXCEEDED | StatusCode.CANCELLED:
-            return error(ErrorReason.BACKEND_TIMEOUT, f"{asked}: {asked.operation} was not answered in time")
+            return error(ErrorReason.BACKEND_TIMEOUT, f"{subject}: {subject.operation} got no response in time")
         case StatusCode.UNAVAILABLE | StatusCode.INTERNAL:
-            words = f"{asked}: Secret Manager cannot be reached or fails; asked again later"
-            return error(ErrorReason.BACKEND_UNAVAILABLE, words)
+            text = f"{subject}: Secret Manager cannot be reached or fails; retried later"
+            return error(ErrorReason.BACKEND_UNAVAILABLE, text)
         case StatusCode.INVALID_ARGUMENT:
-            words = f"{asked}: Secret Manager refuses {asked.operation} as invalid; check projectID, location, names"
-            return error(ErrorReason.INVALID_REQUEST, f"{words}, labels, annotations and topics")
-    return error(ErrorReason.BACKEND_ERROR, f"{asked}: {asked.operation} failed with {name}")
+            text = f"{subject}: Secret Manager refuses {subject.operation} as invalid; check projectID, location, names"
+            return error(ErrorReason.INVALID_REQUEST, f"{text}, labels, annotations and topics")
+    return error(ErrorReason.BACKEND_ERROR, f"{subject}: {subject.operation} failed with {name}")
 
 
-def _absent(failed: GoogleAPICallError, asked: Asked, code: str) -> ProviderError:
-    of_project = str(failed.message).startswith("Project ") or asked.operation == "CreateSecret"
-    if not asked.key or of_project:
+def _absent(failed: GoogleAPICallError, subject: CallSubject, code: str) -> ProviderError:
+    of_project = str(failed.message).startswith("Project ") or subject.operation == "CreateSecret"
+    if not subject.key or of_project:
         # Deletion policies act on "not found", so it must be about one secret.
-        words = f"{replace(asked, key='')} was not found; check projectID and location"
-        return ProviderError(ErrorReason.BACKEND_ERROR, words, backend_code=code)
-    if asked.version:
-        words = f'{asked} has no version "{asked.version}", or does not exist'
-        return ProviderError(ErrorReason.VERSION_NOT_FOUND, words, backend_code=code)
-    return ProviderError(ErrorReason.SECRET_NOT_FOUND, f"{asked} does not exist, or has no version", backend_code=code)
+        text = f"{replace(subject, key='')} was not found; check projectID and location"
+        return ProviderError(ErrorReason.BACKEND_ERROR, text, backend_code=code)
+    if subject.version:
+        text = f'{subject} has no version "{subject.version}", or does not exist'
+        return ProviderError(ErrorReason.VERSION_NOT_FOUND, text, backend_code=code)
+    return ProviderError(
+        ErrorReason.SECRET_NOT_FOUND, f"{subject} does not exist, or has no version", backend_code=code
+    )
 
 
-def _unfit(failed: GoogleAPICallError, asked: Asked) -> ProviderError:
+def _unfit(failed: GoogleAPICallError, subject: CallSubject) -> ProviderError:
     """Return the error for a version that cannot be read, or for an etag that is not the current one."""
     code = StatusCode.FAILED_PRECONDITION.name
-    version = f'version "{asked.version}"' if asked.version else "the latest version"
-    if asked.operation != "AccessSecretVersion":
-        words = f"{asked} was changed by another writer, or {asked.operation} is not possible now; tried again later"
-        return ProviderError(ErrorReason.PRECONDITION_FAILED, words, backend_code=code)
+    version = f'version "{subject.version}"' if subject.version else "the latest version"
+    if subject.operation != "AccessSecretVersion":
+        text = f"{subject} was changed by another writer, or {subject.operation} is not possible now; tried again later"
+        return ProviderError(ErrorReason.PRECONDITION_FAILED, text, backend_code=code)
     if "DESTROYED" in str(failed.message):
-        words = f"{asked}: {version} is destroyed; add a version, or set secretVersionSelectionPolicy: LatestOrFetch"
-        return ProviderError(ErrorReason.VERSION_NOT_FOUND, words, backend_code="DESTROYED")
+        text = f"{subject}: {version} is destroyed; add a version, or set secretVersionSelectionPolicy: LatestOrFetch"
+        return ProviderError(ErrorReason.VERSION_NOT_FOUND, text, backend_code="DESTROYED")
     if "DISABLED" in str(failed.message):
-        words = f"{asked}: {version} is disabled; enable it, or set secretVersionSelectionPolicy: LatestOrFetch"
-        return ProviderError(ErrorReason.BACKEND_ERROR, words, backend_code="DISABLED")
-    return ProviderError(ErrorReason.BACKEND_ERROR, f"{asked}: {version} cannot be read now", backend_code=code)
+        text = f"{subject}: {version} is disabled; enable it, or set secretVersionSelectionPolicy: LatestOrFetch"
+        return ProviderError(ErrorReason.BACKEND_ERROR, text, backend_code="DISABLED")
+    return ProviderError(ErrorReason.BACKEND_ERROR, f"{subject}: {version} cannot be read now", backend_code=code)
 
 
-def _denial(failed: GoogleAPICallError, asked: Asked) -> str:
+def _denial(failed: GoogleAPICallError, subject: CallSubject) -> str:
     if failed.reason == "SERVICE_DISABLED":
-        return f"{asked}: the Secret Manager API is not enabled; enable it in the project"
-    permission, role = RIGHTS[asked.operation]
-    return f"{asked}: access is denied; grant the identity of the store {permission} (in {role}), if the secret exists"
+        return f"{subject}: the Secret Manager API is not enabled; enable it in the project"
+    permission, role = RIGHTS[subject.operation]
+    return (
+        f"{subject}: access is denied; grant the identity of the store {permission} (in {role}), if the secret exists"
+    )
 
 
 def _pause(failed: GoogleAPICallError) -> float:
-    """Return the seconds that the service asks to wait; 0 if it names none."""
+    """Return the seconds that the service requests; 0 if it names none."""
     for detail in failed.details:
         delay: Any = getattr(detail, "retry_delay", None)
         if delay is not None:

@@ -12,7 +12,7 @@ from typing import Final
 
 from eso_api.values import SecretBytes
 from eso_provider_gcp.api import Api
-from eso_provider_gcp.reading import Answer, Question, Reader
+from eso_provider_gcp.reading import Reader, ReadRequest, SecretValue
 from eso_sdk.errors import invalid_request
 from eso_sdk.matching import Matcher
 from eso_wire.errors import ErrorReason
@@ -42,15 +42,15 @@ class Finder:
         """
         ids = await self.ids(query)
         for start in range(0, len(ids), READ_AT_ONCE):
-            questions = [Question(each) for each in ids[start : start + READ_AT_ONCE]]
-            answers = await self._reader.answers(questions)
-            for question in questions:
-                answer = answers[question]
-                if isinstance(answer, Answer):
-                    metadata = ValueMetadata(provider_version=answer.version)
-                    yield Found(question.key, SecretBytes(answer.value), metadata)
-                elif answer.reason not in _NO_VALUE:
-                    raise answer
+            requests = [ReadRequest(each) for each in ids[start : start + READ_AT_ONCE]]
+            results = await self._reader.results(requests)
+            for request in requests:
+                result = results[request]
+                if isinstance(result, SecretValue):
+                    metadata = ValueMetadata(provider_version=result.version)
+                    yield Found(request.key, SecretBytes(result.value), metadata)
+                elif result.reason not in _NO_VALUE:
+                    raise result
 
     async def ids(self, query: FindQuery) -> list[str]:
         """Return the ids of all matching secrets, sorted. A find of everything is refused, as a path alone is."""

@@ -15,15 +15,45 @@ from datetime import datetime, timedelta
 from typing import Any, Final, NoReturn
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
+import grpc
 from google.cloud.secretmanager_v1 import SecretManagerServiceAsyncClient
+from google.cloud.secretmanager_v1.services.secret_manager_service.transports import (
+    SecretManagerServiceGrpcAsyncIOTransport,
+)
+from grpc import aio
 
-from eso_provider_gcp.channels import Line, opened
 from eso_provider_gcp.endpoints import Target
 from eso_sdk.refusals import REFUSALS, Pauses, Refusals
 from eso_sdk.throttle import Throttle
 from eso_wire.errors import ProviderError
 from kubebase.bounded import BoundedDict
 from kubebase.clock import Clock
+
+_OPTIONS: Final = (
+    ("grpc.max_receive_message_length", 32 * 1024 * 1024),
+    ("grpc.keepalive_time_ms", 60_000),
+    ("grpc.primary_user_agent", "external-secrets"),
+    ("grpc.use_local_subchannel_pool", 1),  # each identity has its own connection
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """An open channel and its client."""
+
+    channel: aio.Channel
+    client: SecretManagerServiceAsyncClient
+
+
+def opened(target: Target) -> Line:
+    """Open a channel. Plain text is only for an address that the provider's environment names with http."""
+    if target.secure:
+        channel = aio.secure_channel(target.address, grpc.ssl_channel_credentials(), options=_OPTIONS)
+    else:
+        channel = aio.insecure_channel(target.address, options=_OPTIONS)
+    transport = SecretManagerServiceGrpcAsyncIOTransport(channel=channel)
+    return Line(channel, SecretManagerServiceAsyncClient(transport=transport))
+
 
 MAX_IDENTITIES: Final = 1024
 EARLY_SECONDS: Final = 225.0
@@ -95,7 +125,7 @@ class Identity:
         self._sources.append(source)
 
     async def remove(self, source: Source) -> None:
-        """Forget the source of a store that closes; the last one closes the channels. The token is kept."""
+        """Forget the source of a store that closes; the last one closes the channels. The token stays cached."""
         self._sources.remove(source)
         if self._sources:
             return

@@ -34,7 +34,7 @@ _PAGE: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ReadRequest:
     """One read of the service; many references may share it."""
 
     key: str
@@ -43,7 +43,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class SecretValue:
     """A value, with its version."""
 
     value: bytes = field(repr=False)
@@ -60,18 +60,18 @@ class Reader:
 
     async def read(self, refs: Sequence[RemoteRef]) -> list[Value | ProviderError]:
         """Return one value or error for each reference; every version is read once."""
-        questions = [_question(ref) for ref in refs]
-        answers = await self.answers(questions)
-        return [await _value(answers[asked], ref) for asked, ref in zip(questions, refs, strict=True)]
+        requests = [_request_of(ref) for ref in refs]
+        results = await self.results(requests)
+        return [await _value(results[request], ref) for request, ref in zip(requests, refs, strict=True)]
 
-    async def answers(self, questions: Sequence[Question]) -> dict[Question, Answer | ProviderError]:
-        """Return the answer to each distinct question."""
-        distinct = list(dict.fromkeys(questions))
-        found = await side_by_side(distinct, self._answer, late=_late, gate=self._gate, clock=self._api.clock)
+    async def results(self, requests: Sequence[ReadRequest]) -> dict[ReadRequest, SecretValue | ProviderError]:
+        """Return the result of each distinct request."""
+        distinct = list(dict.fromkeys(requests))
+        found = await side_by_side(distinct, self._read_one, late=_late, gate=self._gate, clock=self._api.clock)
         return dict(zip(distinct, found, strict=True))
 
     async def check(self, ref: RemoteRef) -> Check:
-        """Tell whether a reference leads to a value. Only a property needs the value itself."""
+        """Return whether a reference leads to a value. Only a property needs the value itself."""
         if ref.property or ref.metadata_policy is MetadataPolicy.FETCH:
             (found,) = await self.read([ref])
             if isinstance(found, ProviderError):
@@ -79,14 +79,14 @@ class Reader:
             return Check(exists=True, version=found.metadata.provider_version)
         if ref.version and ref.version != LATEST:
             request = {"name": self._api.version(ref.key, ref.version)}
-            told = await self._api.call("GetSecretVersion", request, key=ref.key, version=ref.version)
-            return Check(exists=told.state.name == "ENABLED", version=number_of(told.name))
+            found = await self._api.call("GetSecretVersion", request, key=ref.key, version=ref.version)
+            return Check(exists=found.state.name == "ENABLED", version=number_of(found.name))
         newest = await self.newest(ref.key)
         return Check(exists=bool(newest), version=newest)
 
-    async def current(self, key: str) -> Answer:
+    async def current(self, key: str) -> SecretValue:
         """Return the latest value, for a push to compare with."""
-        return await self._access(Question(key))
+        return await self._access(ReadRequest(key))
 
     async def newest(self, key: str) -> str:
         """Return the number of the newest enabled version; empty if there is none."""
@@ -98,64 +98,64 @@ class Reader:
                 found = created if found is None else max(found, created)
         return found[1] if found else ""
 
-    async def _answer(self, asked: Question) -> Answer | ProviderError:
+    async def _read_one(self, requested: ReadRequest) -> SecretValue | ProviderError:
         try:
-            return await (self._described(asked.key) if asked.metadata else self._access(asked))
+            return await (self._described(requested.key) if requested.metadata else self._access(requested))
         except ProviderError as failed:
-            if not self._falls_back or asked.version != LATEST or failed.backend_code not in UNREADABLE:
+            if not self._falls_back or requested.version != LATEST or failed.backend_code not in UNREADABLE:
                 return failed
             unreadable = failed
         try:
-            newest = await self.newest(asked.key)
-            return await self._access(Question(asked.key, newest)) if newest else unreadable
+            newest = await self.newest(requested.key)
+            return await self._access(ReadRequest(requested.key, newest)) if newest else unreadable
         except ProviderError as failed:
             return failed
 
-    async def _access(self, asked: Question) -> Answer:
-        request = {"name": self._api.version(asked.key, asked.version)}
-        named = "" if asked.version == LATEST else asked.version
-        told = await self._api.call("AccessSecretVersion", request, key=asked.key, version=named)
-        return Answer(told.payload.data, number_of(told.name))
+    async def _access(self, requested: ReadRequest) -> SecretValue:
+        request = {"name": self._api.version(requested.key, requested.version)}
+        named = "" if requested.version == LATEST else requested.version
+        found = await self._api.call("AccessSecretVersion", request, key=requested.key, version=named)
+        return SecretValue(found.payload.data, number_of(found.name))
 
-    async def _described(self, key: str) -> Answer:
-        told = await self._api.call("GetSecret", {"name": self._api.secret(key)}, key=key)
-        document = {"annotations": dict(told.annotations), "labels": dict(told.labels)}
-        return Answer(msgspec.json.encode(document, order="deterministic"))
+    async def _described(self, key: str) -> SecretValue:
+        found = await self._api.call("GetSecret", {"name": self._api.secret(key)}, key=key)
+        document = {"annotations": dict(found.annotations), "labels": dict(found.labels)}
+        return SecretValue(msgspec.json.encode(document, order="deterministic"))
 
 
 def number_of(name: str) -> str:
-    """Return the number at the end of a version's name. Names in answers have the number of the project."""
+    """Return the number at the end of a version's name. Names in responses have the number of the project."""
     return name.rpartition("/")[2]
 
 
-def _question(ref: RemoteRef) -> Question:
+def _request_of(ref: RemoteRef) -> ReadRequest:
     if ref.metadata_policy is MetadataPolicy.FETCH:
-        return Question(ref.key, metadata=True)
-    return Question(ref.key, ref.version or LATEST)
+        return ReadRequest(ref.key, metadata=True)
+    return ReadRequest(ref.key, ref.version or LATEST)
 
 
-def _late(_asked: Question, error: ProviderError) -> Answer | ProviderError:
+def _late(_request: ReadRequest, error: ProviderError) -> SecretValue | ProviderError:
     return error
 
 
-async def _value(answer: Answer | ProviderError, ref: RemoteRef) -> Value | ProviderError:
-    if isinstance(answer, ProviderError):
-        return answer
+async def _value(result: SecretValue | ProviderError, ref: RemoteRef) -> Value | ProviderError:
+    if isinstance(result, ProviderError):
+        return result
     try:
         fetched = ref.metadata_policy is MetadataPolicy.FETCH
-        raw = _metadata(answer.value, ref) if fetched else await part_of(answer.value, ref)
+        raw = _metadata(result.value, ref) if fetched else await part_of(result.value, ref)
     except ProviderError as missing:
         return missing
-    return Value(SecretBytes(raw), ValueMetadata(provider_version=answer.version))
+    return Value(SecretBytes(raw), ValueMetadata(provider_version=result.version))
 
 
 def _metadata(document: bytes, ref: RemoteRef) -> bytes:
     """Return all metadata, one map (`labels`), or one value (`labels.team`)."""
-    told: dict[str, dict[str, str]] = msgspec.json.decode(document)
+    members: dict[str, dict[str, str]] = msgspec.json.decode(document)
     if not ref.property:
         return document
     kind, dot, name = ref.property.partition(".")
-    found: Any = told.get(kind)
+    found: Any = members.get(kind)
     if found is not None and dot:
         found = found.get(name)
     if found is None:

@@ -5,7 +5,7 @@
 
 | existing secret | what a push does |
 |---|---|
-| nothing | CreateSecret, AddSecretVersion; if another writer created it first, look again |
+| nothing | CreateSecret, AddSecretVersion; if another writer created it first, the secret is read again |
 | with our label `managed-by` | UpdateSecret if its settings differ, AddSecretVersion if its value differs |
 | without our label | nothing: OWNERSHIP_CONFLICT, also for a property |
 
@@ -15,19 +15,83 @@ between processes the last writer wins.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
+
+import msgspec
 
 from eso_provider_gcp.api import Api
-from eso_provider_gcp.metadata import MARK, OWNER, SecretMetadata, labels_of, metadata_of, replication_of
-from eso_provider_gcp.reading import UNREADABLE, Answer, Reader, number_of
+from eso_provider_gcp.reading import UNREADABLE, Reader, SecretValue, number_of
 from eso_sdk.drafts import Draft, payload_of, removed
 from eso_sdk.errors import invalid_request
 from eso_sdk.provider import Pushed
+from eso_sdk.pushmetadata import Told, decoded
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import DeleteItem, PushItem, PushOutcome, PushPrecondition
+
+MARK: Final = "managed-by"
+OWNER: Final = "external-secrets"
+"""The label of secrets that External Secrets may overwrite and delete."""
+
+
+class SecretMetadata(Told, frozen=True, kw_only=True):
+    """`spec` of the metadata."""
+
+    annotations: dict[str, str] = msgspec.field(default_factory=dict)
+    """All annotations of the secret."""
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    """Labels of the secret, besides the mark of External Secrets."""
+    topics: list[str] | None = None
+    """Pub/Sub topics that get the changes: projects/P/topics/T; absent leaves topics alone."""
+    merge_policy: Literal["", "Replace", "Merge"] = ""
+    """What becomes of labels that the secret already has: Replace (default) removes them, Merge keeps them."""
+    cmek_key_name: str = ""
+    """Key of Cloud KMS that encrypts the secret; set at creation."""
+    replication_location: str = ""
+    """The only location of the secret; set at creation."""
+    replication_locations: list[str] = msgspec.field(default_factory=list)
+    """The locations of the secret; set at creation."""
+
+    @property
+    def locations(self) -> list[str]:
+        """Return where the secret is unchanged; empty lets Google choose."""
+        return self.replication_locations or ([self.replication_location] if self.replication_location else [])
+
+
+def metadata_of(items: Sequence[PushItem]) -> SecretMetadata | None:
+    """Decode the metadata of the items of one secret; the last item that has some counts. None if there is none."""
+    found: SecretMetadata | None = None
+    for item in items:
+        if not item.provider_metadata:
+            continue
+        if item.remote.property:
+            raise invalid_request(
+                f'metadata of "{item.remote.key}" cannot be set by an entry with remoteRef.property; set it by an entry'
+                " that pushes the whole value"
+            )
+        found = decoded(item.provider_metadata, SecretMetadata, item.remote.key)
+    return found
+
+
+def labels_of(metadata: SecretMetadata | None, existing: Mapping[str, str], owner: str) -> dict[str, str]:
+    """Return the labels that a secret should have."""
+    if metadata is None:
+        return {**existing, MARK: owner}
+    unchanged = existing if metadata.merge_policy == "Merge" else {}
+    return {**metadata.labels, **unchanged, MARK: owner}
+
+
+def replication_of(metadata: SecretMetadata | None) -> dict[str, Any]:
+    """Return the replication of a new secret."""
+    encryption: dict[str, Any] = {}
+    if metadata is not None and metadata.cmek_key_name:
+        encryption = {"customer_managed_encryption": {"kms_key_name": metadata.cmek_key_name}}
+    if metadata is None or not metadata.locations:
+        return {"automatic": encryption}
+    return {"user_managed": {"replicas": [{"location": each, **encryption} for each in metadata.locations]}}
+
 
 ATTEMPTS: Final = 3
 MAX_BYTES: Final = 64 * 1024
@@ -39,12 +103,12 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class SecretState:
     """A secret before a write."""
 
     secret: Any = None
     """As the service describes it; None if there is none."""
-    latest: Answer | None = None
+    latest: SecretValue | None = None
     """Its latest value; None if there is none."""
     unreadable: ProviderError | None = None
     """Why the latest value cannot be read, although there is one."""
@@ -69,14 +133,14 @@ class Writer:
         key = items[0].remote.key
         owner = items[0].owner_token or OWNER
         metadata = metadata_of(items)
-        return await self._alone(key, lambda: self._push(key, items, owner, metadata))
+        return await self._serialised(key, lambda: self._push(key, items, owner, metadata))
 
     async def delete(self, items: Sequence[DeleteItem]) -> list[bool | ProviderError]:
         """Remove all items of one key; return for each whether it existed."""
-        return await self._alone(items[0].remote.key, lambda: self._delete(items))
+        return await self._serialised(items[0].remote.key, lambda: self._delete(items))
 
-    async def _alone(self, key: str, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Serialise the writes to one secret. Look at it again if another process changed it."""
+    async def _serialised(self, key: str, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Serialise the writes to one secret. Read it again if another process changed it."""
         async with self._api.runtime.lock(self._api.secret(key)):
             for _ in range(ATTEMPTS - 1):
                 try:
@@ -91,37 +155,37 @@ class Writer:
     async def _push(
         self, key: str, items: Sequence[PushItem], owner: str, metadata: SecretMetadata | None
     ) -> list[Pushed | ProviderError]:
-        standing = await self._standing(key, owner, items)
-        draft = Draft(standing.latest.value if standing.latest else None)
+        state = await self._read_state(key, owner, items)
+        draft = Draft(state.latest.value if state.latest else None)
         before = draft.value
-        outcomes = [await self._set(item, draft, standing, owner) for item in items]
+        outcomes = [await self._set(item, draft, state, owner) for item in items]
         if not any(_writes(outcome) for outcome in outcomes):
             return outcomes
         value = _storable(draft.value, key)
-        aligned = await self._align(key, standing, owner, metadata)
-        if standing.latest is not None and draft.value == before:
-            settled = Pushed(PushOutcome.UPDATED if aligned else PushOutcome.UNCHANGED, standing.latest.version)
-            return [settled if _writes(outcome) else outcome for outcome in outcomes]
+        aligned = await self._align(key, state, owner, metadata)
+        if state.latest is not None and draft.value == before:
+            done = Pushed(PushOutcome.UPDATED if aligned else PushOutcome.UNCHANGED, state.latest.version)
+            return [done if _writes(outcome) else outcome for outcome in outcomes]
         version = await self._add(key, value)
         return [Pushed(each.outcome, version) if isinstance(each, Pushed) else each for each in outcomes]
 
-    async def _standing(self, key: str, owner: str, items: Sequence[PushItem]) -> Standing:
-        """Look at the secret. A foreign one is read only if a precondition needs it: that may be denied."""
+    async def _read_state(self, key: str, owner: str, items: Sequence[PushItem]) -> SecretState:
+        """Read the secret. A foreign one is read only if a precondition needs it: that may be denied."""
         secret = await self._secret(key)
-        found = Standing(secret)
+        found = SecretState(secret)
         guarded = any(item.precondition is PushPrecondition.IF_ABSENT for item in items)
         if secret is None or not (found.is_of(owner) or guarded):
             return found
         try:
-            return Standing(secret, await self._reader.current(key))
+            return SecretState(secret, await self._reader.current(key))
         except ProviderError as failed:
             if failed.backend_code in UNREADABLE:
-                return Standing(secret, unreadable=failed)
+                return SecretState(secret, unreadable=failed)
             if not failed.is_not_found:
                 raise
         if guarded and self._api.clock.now() - secret.create_time < BEING_CREATED:
-            words = f"{self._api.asked('CreateSecret', key)} is being created by another writer; tried again later"
-            raise ProviderError(ErrorReason.BACKEND_ERROR, words)
+            message = f"{self._api.subject('CreateSecret', key)} is being created by another writer; retried later"
+            raise ProviderError(ErrorReason.BACKEND_ERROR, message)
         return found
 
     async def _secret(self, key: str) -> Any:
@@ -132,37 +196,37 @@ class Writer:
                 raise
             return None
 
-    async def _set(self, item: PushItem, draft: Draft, standing: Standing, owner: str) -> Pushed | ProviderError:
+    async def _set(self, item: PushItem, draft: Draft, state: SecretState, owner: str) -> Pushed | ProviderError:
         """Put one item into the draft."""
         name = item.remote.property
         try:
-            if item.precondition is PushPrecondition.IF_ABSENT and await _has(name, draft, standing):
-                return Pushed(PushOutcome.SKIPPED_EXISTS, standing.latest.version if standing.latest else "")
-            if standing.secret is not None and not standing.is_of(owner):
+            if item.precondition is PushPrecondition.IF_ABSENT and await _has(name, draft, state):
+                return Pushed(PushOutcome.SKIPPED_EXISTS, state.latest.version if state.latest else "")
+            if state.secret is not None and not state.is_of(owner):
                 return self._foreign(item.remote.key, owner)
-            if name and standing.unreadable is not None and standing.unreadable.backend_code == "DISABLED":
-                return standing.unreadable
+            if name and state.unreadable is not None and state.unreadable.backend_code == "DISABLED":
+                return state.unreadable
             changed = await draft.put(item.remote.key, name, payload_of(item))
         except ProviderError as refused:
             return refused
-        if not standing.has_value:
+        if not state.has_value:
             return Pushed(PushOutcome.CREATED)
         return Pushed(PushOutcome.UPDATED if changed else PushOutcome.UNCHANGED)
 
-    async def _align(self, key: str, standing: Standing, owner: str, metadata: SecretMetadata | None) -> bool:
+    async def _align(self, key: str, state: SecretState, owner: str, metadata: SecretMetadata | None) -> bool:
         """Create the secret, or give it the settings of the push; return whether anything changed."""
-        secret = standing.secret
+        secret = state.secret
         if secret is None:
             await self._create(key, owner, metadata)
             return True
-        wanted: dict[str, Any] = {"labels": labels_of(metadata, dict(secret.labels), owner)}
+        desired: dict[str, Any] = {"labels": labels_of(metadata, dict(secret.labels), owner)}
         existing: dict[str, Any] = {"labels": dict(secret.labels)}
         if metadata is not None:
-            wanted["annotations"], existing["annotations"] = metadata.annotations, dict(secret.annotations)
+            desired["annotations"], existing["annotations"] = metadata.annotations, dict(secret.annotations)
         if metadata is not None and metadata.topics is not None:
-            wanted["topics"] = sorted(set(metadata.topics))
+            desired["topics"] = sorted(set(metadata.topics))
             existing["topics"] = sorted(topic.name for topic in secret.topics)
-        differing = {name: value for name, value in wanted.items() if value != existing[name]}
+        differing = {name: value for name, value in desired.items() if value != existing[name]}
         if not differing:
             return False
         if "topics" in differing:
@@ -197,7 +261,7 @@ class Writer:
     def _foreign(self, key: str, owner: str) -> ProviderError:
         return ProviderError(
             ErrorReason.OWNERSHIP_CONFLICT,
-            f"{self._api.asked('AddSecretVersion', key)} exists and was not created by External Secrets: it has no"
+            f"{self._api.subject('AddSecretVersion', key)} exists and was not created by External Secrets: it has no"
             f" label {MARK}: {owner}; choose another remoteKey, or add that label to hand it over",
         )
 
@@ -205,11 +269,11 @@ class Writer:
 
     async def _delete(self, items: Sequence[DeleteItem]) -> list[bool | ProviderError]:
         key = items[0].remote.key
-        standing = Standing(await self._secret(key))
-        if not standing.is_of(items[0].owner_token or OWNER):
+        state = SecretState(await self._secret(key))
+        if not state.is_of(items[0].owner_token or OWNER):
             return [False] * len(items)
         if any(not item.remote.property for item in items):
-            await self._remove(key, standing)
+            await self._remove(key, state)
             return [True] * len(items)
         try:
             draft = Draft((await self._reader.current(key)).value)
@@ -220,29 +284,29 @@ class Writer:
         outcomes = [await removed(draft, item) for item in items]
         if any(outcome is True for outcome in outcomes):
             if draft.value is None:
-                await self._remove(key, standing)
+                await self._remove(key, state)
             else:
                 await self._add(key, draft.value)
         return outcomes
 
-    async def _remove(self, key: str, standing: Standing) -> None:
-        request = {"name": self._api.secret(key), "etag": standing.secret.etag}
+    async def _remove(self, key: str, state: SecretState) -> None:
+        request = {"name": self._api.secret(key), "etag": state.secret.etag}
         await self._api.call("DeleteSecret", request, key=key)
 
 
 def _storable(value: bytes | None, key: str) -> bytes:
     """Return the value; raise if Secret Manager cannot store it."""
     if not value:
-        raise invalid_request(f'the value for "{key}" is empty, and Secret Manager keeps no empty values')
+        raise invalid_request(f'the value for "{key}" is empty, and Secret Manager stores no empty values')
     if len(value) > MAX_BYTES:
-        words = f'the value for "{key}" has more than {MAX_BYTES} bytes, the limit of Secret Manager; split it'
-        raise ProviderError(ErrorReason.PAYLOAD_TOO_LARGE, words)
+        message = f'the value for "{key}" has more than {MAX_BYTES} bytes, the limit of Secret Manager; split it'
+        raise ProviderError(ErrorReason.PAYLOAD_TOO_LARGE, message)
     return value
 
 
-async def _has(name: str, draft: Draft, standing: Standing) -> bool:
+async def _has(name: str, draft: Draft, state: SecretState) -> bool:
     """Return whether a property exists; without a name, whether there is a value."""
-    return standing.has_value and (not name or await draft.has(name))
+    return state.has_value and (not name or await draft.has(name))
 
 
 def _topics(names: Sequence[str]) -> list[dict[str, str]]:

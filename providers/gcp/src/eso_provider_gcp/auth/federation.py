@@ -4,10 +4,10 @@
 |---|---|
 | `serviceAccountRef` | the token of a Kubernetes service account |
 | `awsSecurityCredentials` | a signed GetCallerIdentity request, with the AWS keys of a Secret |
-| `credConfig` | as an external_account configuration in a ConfigMap says |
+| `credConfig` | from an external_account configuration in a ConfigMap |
 
 A configuration is written by a user, but runs in the provider's pod. It may therefore start no program, read only files
-that the administrator lists, send tokens to Google only, and ask only the URL that `externalTokenEndpoint` repeats.
+that the administrator lists, send tokens to Google only, and call only the URL that `externalTokenEndpoint` repeats.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from google.auth import aws, identity_pool
 
 from eso_api.stores.gcpsm import AwsSecurityCredentials, GcpWorkloadIdentityFederation
 from eso_provider_gcp.auth.gke import account_key, bound_account
-from eso_provider_gcp.auth.outside import Bridge, Outside
+from eso_provider_gcp.auth.tokenclient import Bridge, TokenClient
 from eso_provider_gcp.auth.vendor import SCOPES, Make, refreshing
 from eso_provider_gcp.endpoints import IAM_CREDENTIALS, STS, base_of
 from eso_provider_gcp.identities import Source
@@ -32,7 +32,7 @@ from eso_sdk.errors import credentials_not_found, invalid_config
 from eso_sdk.processidentity import ProcessIdentity
 from eso_wire.values import SecretMap
 
-PLACE: Final = "/auth/workloadIdentityFederation"
+POINTER: Final = "/auth/workloadIdentityFederation"
 FORMS: Final = ("credConfig", "serviceAccountRef", "awsSecurityCredentials")
 JWT: Final = "urn:ietf:params:oauth:token-type:jwt"
 AWS_REQUEST: Final = "urn:ietf:params:aws:token-type:aws4_request"
@@ -54,12 +54,12 @@ _IMPERSONATION: Final = re.compile(
     r"(/v1/projects/-/serviceAccounts/[A-Za-z0-9.-]+@[A-Za-z0-9.-]+:generateAccessToken)"
 )
 _IMPERSONATION_PATH: Final = re.compile(r"/v1/projects/-/serviceAccounts/[A-Za-z0-9.@-]+:generateAccessToken")
-_FILE: Final = f"{PLACE}/credConfig: credential_source.file"
+_FILE: Final = f"{POINTER}/credConfig: credential_source.file"
 _AWS_URL: Final = re.compile(r"http://(?:169\.254\.169\.254|\[fd00:ec2::254\])/[A-Za-z0-9/._-]+")
 
 
 def check_federation(config: GcpWorkloadIdentityFederation) -> None:
-    """Check what the spec alone tells."""
+    """Check what the spec alone shows."""
     named = [
         form
         for form, value in zip(
@@ -68,14 +68,14 @@ def check_federation(config: GcpWorkloadIdentityFederation) -> None:
         if value is not None
     ]
     if len(named) != 1:
-        raise invalid_config(PLACE, f"set exactly one of {', '.join(FORMS)}")
+        raise invalid_config(POINTER, f"set exactly one of {', '.join(FORMS)}")
     if named != ["credConfig"] and not config.audience:
         raise invalid_config(
-            f"{PLACE}/audience", f"set it: {named[0]} needs the audience of the identity pool provider"
+            f"{POINTER}/audience", f"set it: {named[0]} needs the audience of the identity pool provider"
         )
 
 
-def federated(backend: Backend[Any], config: GcpWorkloadIdentityFederation, outside: Outside) -> Source:
+def federated(backend: Backend[Any], config: GcpWorkloadIdentityFederation, client: TokenClient) -> Source:
     """Return the source of the form that the configuration has."""
     check_federation(config)
     if config.service_account_ref is not None:
@@ -83,20 +83,20 @@ def federated(backend: Backend[Any], config: GcpWorkloadIdentityFederation, outs
     elif config.aws_security_credentials is not None:
         key, make = _by_aws(backend, config, config.aws_security_credentials)
     else:
-        key, make = _by_config(backend, config, outside)
+        key, make = _by_config(backend, config, client)
     advice = "check the audience, the attribute conditions of the identity pool, and roles/iam.workloadIdentityUser"
     return Source(
         ("federation", config.audience, config.gcp_service_account_email, *key),
-        refreshing(make, outside, who=f"the identity of {PLACE}", advice=advice),
+        refreshing(make, client, who=f"the identity of {POINTER}", advice=advice),
     )
 
 
 def _by_account(backend: Backend[Any], config: GcpWorkloadIdentityFederation) -> tuple[tuple[str, ...], Make]:
     reference = config.service_account_ref
-    assert reference is not None  # noqa: S101 - the caller has looked
-    place = f"{PLACE}/serviceAccountRef"
+    assert reference is not None  # noqa: S101 - the caller checked it
+    pointer = f"{POINTER}/serviceAccountRef"
     token = backend.token(reference)
-    email = config.gcp_service_account_email or bound_account(token, place)
+    email = config.gcp_service_account_email or bound_account(token, pointer)
 
     def make(_: Bridge) -> Any:
         supplier = _Token(lambda: backend.token(reference).token.reveal().decode())
@@ -109,16 +109,16 @@ def _by_account(backend: Backend[Any], config: GcpWorkloadIdentityFederation) ->
             scopes=SCOPES,
         )
 
-    return ("account", *account_key(token, place)), make
+    return ("account", *account_key(token, pointer)), make
 
 
 def _by_aws(
     backend: Backend[Any], config: GcpWorkloadIdentityFederation, source: AwsSecurityCredentials
 ) -> tuple[tuple[str, ...], Make]:
-    place = f"{PLACE}/awsSecurityCredentials/awsCredentialsSecretRef"
+    pointer = f"{POINTER}/awsSecurityCredentials/awsCredentialsSecretRef"
     secret = backend.whole_secret(source.aws_credentials_secret_ref)
     keys = aws.AwsSecurityCredentials(
-        _key(secret, _AWS_ID, place), _key(secret, _AWS_SECRET, place), _key(secret, _AWS_SESSION, "") or None
+        _key(secret, _AWS_ID, pointer), _key(secret, _AWS_SECRET, pointer), _key(secret, _AWS_SESSION, "") or None
     )
 
     def make(_: Bridge) -> Any:
@@ -136,77 +136,79 @@ def _by_aws(
 
 
 def _by_config(
-    backend: Backend[Any], config: GcpWorkloadIdentityFederation, outside: Outside
+    backend: Backend[Any], config: GcpWorkloadIdentityFederation, client: TokenClient
 ) -> tuple[tuple[str, ...], Make]:
     reference = config.cred_config
-    assert reference is not None  # noqa: S101 - the caller has looked
-    place = f"{PLACE}/credConfig"
+    assert reference is not None  # noqa: S101 - the caller checked it
+    pointer = f"{POINTER}/credConfig"
     try:
-        told = json.loads(backend.secret(reference).reveal())
+        document = json.loads(backend.secret(reference).reveal())
     except ValueError:
-        told = None
-    if not isinstance(told, dict):
-        raise invalid_config(place, f'key "{reference.key}" of ConfigMap "{reference.name}" is not a JSON object')
-    account = check_configuration(told, config, outside)
+        document = None
+    if not isinstance(document, dict):
+        raise invalid_config(pointer, f'key "{reference.key}" of ConfigMap "{reference.name}" is not a JSON object')
+    account = check_configuration(document, config, client)
     info = {
-        **told,
-        "audience": config.audience or told.get("audience", ""),
-        "token_url": told.get("token_url") or f"{base_of(STS)}/v1/token",
+        **document,
+        "audience": config.audience or document.get("audience", ""),
+        "token_url": document.get("token_url") or f"{base_of(STS)}/v1/token",
         "service_account_impersonation_url": account,
     }
-    source = told["credential_source"]
+    source = document["credential_source"]
     path = source.get("file")
     if path:
         # google-auth would read any file, of any size, and a device without end.
         del info["credential_source"]
         info["subject_token_supplier"] = _FileToken(backend.process_identity, path, source.get("format"))
     elif _is_aws(source):
-        backend.process_identity.use("AWS identity", place=place, instead="use awsSecurityCredentials")
+        backend.process_identity.use("AWS identity", place=pointer, instead="use awsSecurityCredentials")
     vendor = _AWS if _is_aws(source) and not path else _POOL
 
     def make(_: Bridge) -> Any:
         return vendor.from_info(info, scopes=SCOPES)
 
-    return ("config", _digest(json.dumps(told, sort_keys=True)), config.external_token_endpoint), make
+    return ("config", _digest(json.dumps(document, sort_keys=True)), config.external_token_endpoint), make
 
 
-def check_configuration(told: Mapping[str, Any], config: GcpWorkloadIdentityFederation, outside: Outside) -> str | None:
+def check_configuration(
+    document: Mapping[str, Any], config: GcpWorkloadIdentityFederation, client: TokenClient
+) -> str | None:
     """Refuse what a user's configuration must not do in the provider's pod; return the URL to impersonate with."""
-    place = f"{PLACE}/credConfig"
+    pointer = f"{POINTER}/credConfig"
 
     def check(fine: object, member: str, problem: str) -> None:
         if not fine:
-            raise invalid_config(place, f"{member} {problem}")
+            raise invalid_config(pointer, f"{member} {problem}")
 
-    source = told.get("credential_source")
-    check(told.get("type") == "external_account", "type", "must be external_account")
+    source = document.get("credential_source")
+    check(document.get("type") == "external_account", "type", "must be external_account")
     check(isinstance(source, Mapping), "credential_source", "is missing")
     assert isinstance(source, Mapping)  # noqa: S101 - just checked
     check("executable" not in source, "credential_source.executable", "is not allowed: providers start no programs")
     check("certificate" not in source, "credential_source.certificate", "is not supported; use a token")
-    check(_is_google(told.get("token_url"), STS, _TOKEN_URL), "token_url", "must be one of Google's STS")
-    check(_is_google(told.get("token_info_url"), STS, _INFO_URL), "token_info_url", "must be one of Google's STS")
-    url = told.get("service_account_impersonation_url")
+    check(_is_google(document.get("token_url"), STS, _TOKEN_URL), "token_url", "must be one of Google's STS")
+    check(_is_google(document.get("token_info_url"), STS, _INFO_URL), "token_info_url", "must be one of Google's STS")
+    url = document.get("service_account_impersonation_url")
     check(_is_google(url, IAM_CREDENTIALS, _IMPERSONATION), "service_account_impersonation_url", "must be Google's")
     if path := source.get("file"):
         check(isinstance(path, str), "credential_source.file", "must be a path")
         check(not _is_aws(source), "credential_source.file", "does not fit environment_id")
     if _is_aws(source):
-        _check_aws(source, outside, check)
+        _check_aws(source, client, check)
     elif address := source.get("url"):
         same = address == config.external_token_endpoint
-        check(same, "credential_source.url", f"must equal {PLACE}/externalTokenEndpoint")
+        check(same, "credential_source.url", f"must equal {POINTER}/externalTokenEndpoint")
     return _impersonation(config.gcp_service_account_email) or url
 
 
-def _check_aws(source: Mapping[str, Any], outside: Outside, check: Callable[[object, str, str], None]) -> None:
+def _check_aws(source: Mapping[str, Any], client: TokenClient, check: Callable[[object, str, str], None]) -> None:
     """Allow the AWS identity of the provider's machine only where its administrator allows link-local addresses."""
     for member in ("url", "region_url", "imdsv2_session_token_url"):
         address = source.get(member)
         fine = not address or (isinstance(address, str) and _AWS_URL.fullmatch(address))
         check(fine, f"credential_source.{member}", "must be one of AWS's instance metadata service")
     try:
-        outside.policy.check(_AWS_METADATA)
+        client.policy.check(_AWS_METADATA)
     except ForbiddenAddressError:
         problem = "takes the AWS identity of the provider's machine; use awsSecurityCredentials, or let the"
         check(None, "credential_source", f"{problem} administrator set --allow-address link-local")
@@ -227,10 +229,10 @@ class _FileToken(identity_pool.SubjectTokenSupplier):
     """Gives the token in a file that the administrator lists: its whole text, or a member of a JSON object."""
 
     def __init__(self, identity: ProcessIdentity, path: str, form: object) -> None:
-        told = form if isinstance(form, Mapping) else {}
+        options = form if isinstance(form, Mapping) else {}
         self._identity = identity
         self._path = path
-        self._member = str(told.get("subject_token_field_name", "")) if told.get("type") == "json" else ""
+        self._member = str(options.get("subject_token_field_name", "")) if options.get("type") == "json" else ""
         identity.check_file(path, place=_FILE)
 
     def get_subject_token(self, context: Any, request: Any) -> str:
@@ -241,7 +243,7 @@ class _FileToken(identity_pool.SubjectTokenSupplier):
         except (ValueError, KeyError, TypeError):
             found = None
         if not isinstance(found, str) or not found:
-            raise invalid_config(_FILE, "names a file without a token in the form that credential_source.format says")
+            raise invalid_config(_FILE, "names a file without a token in the format of credential_source.format")
         return found
 
 
@@ -284,11 +286,11 @@ def _is_aws(source: Mapping[str, Any]) -> bool:
     return str(source.get("environment_id", "")).startswith("aws")
 
 
-def _key(secret: SecretMap, name: str, place: str) -> str:
-    """Return one key of a Secret; `place` is empty for a key that may be absent."""
+def _key(secret: SecretMap, name: str, pointer: str) -> str:
+    """Return one key of a Secret; `pointer` is empty for a key that may be absent."""
     found = secret.get(name)
-    if found is None and place:
-        raise credentials_not_found(f'{place}: the Secret has no key "{name}"')
+    if found is None and pointer:
+        raise credentials_not_found(f'{pointer}: the Secret has no key "{name}"')
     return found.reveal().decode("utf-8", "replace").strip() if found is not None else ""
 
 

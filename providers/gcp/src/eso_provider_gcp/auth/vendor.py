@@ -1,7 +1,7 @@
 """Access tokens from the vendor's credential classes (google-auth).
 
 The classes block, so they run in a thread; their requests go through the event loop (`outside.py`). Their exceptions
-quote answers and are never passed on.
+quote responses and are never passed on.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError, RefreshError
 
-from eso_provider_gcp.auth.outside import Bridge, Outside, UnreachedError
+from eso_provider_gcp.auth.tokenclient import Bridge, TokenClient, UnreachedError
 from eso_provider_gcp.identities import Access
 from eso_sdk.errors import backend_error, credentials_not_found, invalid_config, rejected, timed_out
 from eso_wire.errors import ProviderError
@@ -30,14 +30,14 @@ Make = Callable[[Bridge], Any]
 """Makes a credentials object of google-auth, in a thread."""
 
 
-def refreshing(make: Make, outside: Outside, *, who: str, advice: str) -> Callable[[], Awaitable[Access]]:
+def refreshing(make: Make, client: TokenClient, *, who: str, advice: str) -> Callable[[], Awaitable[Access]]:
     """Return how to obtain tokens. `who` names the credentials in errors, `advice` what to check if they fail."""
     made: list[Any] = []
 
     async def fetch() -> Access:
-        bridge = Bridge(outside)
+        bridge = Bridge(client)
         try:
-            async with Deadline(outside.clock, LOGIN_SECONDS):
+            async with Deadline(client.clock, LOGIN_SECONDS):
                 return await asyncio.get_running_loop().run_in_executor(_THREADS, _refreshed, made, make, bridge)
         except TimeoutError:
             raise timed_out(f"Google issued no token for {who} in time") from None
@@ -50,8 +50,8 @@ def refreshing(make: Make, outside: Outside, *, who: str, advice: str) -> Callab
         except GoogleAuthError:
             raise backend_error(f"Google issued no token for {who}; {advice}") from None
         except (ValueError, TypeError, KeyError):
-            # The library's words quote the key or the answer.
-            raise invalid_config(outside.field, f"is unusable; {advice}") from None
+            # The library's message quotes the key or the response.
+            raise invalid_config(client.field, f"is unusable; {advice}") from None
 
     return fetch
 
@@ -71,5 +71,5 @@ def _refusal(refused: RefreshError, who: str, advice: str) -> ProviderError:
     if isinstance(cause, UnreachedError):
         return cause.error
     if getattr(refused, "retryable", False):
-        return backend_error(f"Google issued no token for {who} now; asked again later")
+        return backend_error(f"Google issued no token for {who} now; retried later")
     return rejected(f"Google refuses {who}; {advice}")

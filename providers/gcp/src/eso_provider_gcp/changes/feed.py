@@ -1,6 +1,6 @@
 """The changes of one subscription under one identity, pulled once for all stores that name it.
 
-pull -> log -> every stream, from its place        a change that no store watches: acknowledged at once
+pull -> log -> every stream, from its position        a change that no store watches: acknowledged at once
      -> pending, until all its listeners have read it -> acknowledged
 """
 
@@ -29,7 +29,7 @@ PAUSES: Final = (1.0, 2.0, 5.0, 15.0, 30.0)
 IDLE_SECONDS: Final = 1.0
 """The pause after an empty pull."""
 RECENT_SECONDS: Final = 10.0
-"""A stream without a place is told the changes of the last seconds: it may have been opening then."""
+"""A stream without a position gets the changes of the last seconds: it may have been opening then."""
 
 _PASSING: Final = frozenset(
     {ErrorReason.BACKEND_UNAVAILABLE, ErrorReason.BACKEND_TIMEOUT, ErrorReason.RATE_LIMITED, ErrorReason.BACKEND_ERROR}
@@ -43,14 +43,14 @@ Concerned = Callable[[Change], bool]
 class Entry:
     """One change in the order of receipt."""
 
-    place: int
+    position: int
     change: Change
     received: float
 
 
 @dataclass(slots=True)
 class _Pending:
-    place: int
+    position: int
     waiting: set[object]
     ack_id: str = field(repr=False)
 
@@ -61,7 +61,7 @@ class Feed:
     def __init__(self, subscription: Subscription, clock: Clock) -> None:
         self.subscription = subscription
         self.name = uuid.uuid4().hex[:12]
-        self.place = 0
+        self.position = 0
         self.users = 0
         """The stores that name this subscription."""
         self.moved = asyncio.Event()
@@ -93,27 +93,27 @@ class Feed:
         if task is not None and task.done() and not task.cancelled() and (failed := task.exception()):
             raise failed.with_traceback(None)
 
-    def since(self, place: int) -> list[Entry] | None:
-        """Return the changes after a place; None if some of them are forgotten."""
-        if not self.place - len(self._entries) <= place <= self.place:
+    def since(self, position: int) -> list[Entry] | None:
+        """Return the changes after a position; None if some of them are forgotten."""
+        if not self.position - len(self._entries) <= position <= self.position:
             return None
-        return [entry for entry in self._entries if entry.place > place]
+        return [entry for entry in self._entries if entry.position > position]
 
     def recent(self) -> int:
-        """Return the place before the changes of the last seconds."""
-        old = [entry.place for entry in self._entries if entry.received < self._clock.monotonic() - RECENT_SECONDS]
-        return old[-1] if old else self.place - len(self._entries)
+        """Return the position before the changes of the last seconds."""
+        old = [entry.position for entry in self._entries if entry.received < self._clock.monotonic() - RECENT_SECONDS]
+        return old[-1] if old else self.position - len(self._entries)
 
-    async def settle(self, listener: object, place: int) -> None:
-        """Acknowledge the messages up to a place for which this was the last listener."""
-        settled = []
+    async def acknowledge(self, listener: object, position: int) -> None:
+        """Acknowledge the messages up to a position for which this was the last listener."""
+        ack_ids = []
         for message_id, pending in list(self._pending.items()):
-            if pending.place <= place and listener in pending.waiting:
+            if pending.position <= position and listener in pending.waiting:
                 pending.waiting.discard(listener)
                 if not pending.waiting:
                     del self._pending[message_id]
-                    settled.append(pending.ack_id)
-        await self.subscription.acknowledge(settled)
+                    ack_ids.append(pending.ack_id)
+        await self.subscription.acknowledge(ack_ids)
 
     def leave(self, listener: object) -> None:
         """Forget a store. Pub/Sub delivers again what only this one had to read."""
@@ -154,18 +154,18 @@ class Feed:
         change = message.change
         if change is None:
             return message.ack_id
-        self.place += 1
-        self._entries.append(Entry(self.place, change, self._clock.monotonic()))
+        self.position += 1
+        self._entries.append(Entry(self.position, change, self._clock.monotonic()))
         waiting = {listener for listener, concerned in self._listening.values() if concerned(change)}
         if waiting:
-            self._pending[message.message_id] = _Pending(self.place, waiting, message.ack_id)
+            self._pending[message.message_id] = _Pending(self.position, waiting, message.ack_id)
         return "" if waiting else message.ack_id
 
     async def _acknowledge(self, ack_ids: list[str]) -> None:
         try:
             await self.subscription.acknowledge(ack_ids)
         except ProviderError as failed:
-            _log.warning("messages not acknowledged; they come again", reason=failed.reason.value)
+            _log.warning("messages not acknowledged; Pub/Sub redelivers them", reason=failed.reason.value)
 
     def _wake(self) -> None:
         self.moved.set()

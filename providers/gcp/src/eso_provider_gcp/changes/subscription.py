@@ -10,7 +10,7 @@ from typing import Any, Final
 from yarl import URL
 
 from eso_provider_gcp.api import Observe
-from eso_provider_gcp.auth.outside import OWN
+from eso_provider_gcp.auth.tokenclient import OWN
 from eso_provider_gcp.endpoints import PUBSUB, base_of
 from eso_provider_gcp.identities import Identity
 from eso_sdk.errors import invalid_config
@@ -21,7 +21,7 @@ from kubebase.clock import Clock
 
 FIELD: Final = "/changes/subscription"
 PULL_SECONDS: Final = 100.0
-"""Google answers an empty pull after about 90 seconds."""
+"""Google responds to an empty pull after about 90 seconds."""
 BATCH: Final = 100
 
 _UPDATES: Final = frozenset(
@@ -71,20 +71,20 @@ class Subscription:
     async def pull(self) -> list[Message]:
         """Wait for messages; return none if there are none for a while."""
         try:
-            answer = await self._ask("pull", {"maxMessages": BATCH}, PULL_SECONDS)
+            response = await self._call("pull", {"maxMessages": BATCH}, PULL_SECONDS)
         except ProviderError as failed:
             if failed.reason is ErrorReason.BACKEND_TIMEOUT:
                 return []
             raise
         try:
-            told = json.loads(answer.body or b"{}").get("receivedMessages", [])
-            return [_message(each) for each in told]
+            received = json.loads(response.body or b"{}").get("receivedMessages", [])
+            return [_message(each) for each in received]
         except (ValueError, KeyError, AttributeError, TypeError):
-            raise ProviderError(ErrorReason.BACKEND_ERROR, f"{self} was not answered as Pub/Sub answers") from None
+            raise ProviderError(ErrorReason.BACKEND_ERROR, f"{self} got a response that is not from Pub/Sub") from None
 
     async def acknowledge(self, ack_ids: Sequence[str]) -> None:
         if ack_ids:
-            await self._ask("acknowledge", {"ackIds": list(ack_ids)}, 30.0)
+            await self._call("acknowledge", {"ackIds": list(ack_ids)}, 30.0)
 
     async def close(self) -> None:
         await self._http.close()
@@ -92,24 +92,24 @@ class Subscription:
     def __str__(self) -> str:
         return f'subscription "{self.name}"'
 
-    async def _ask(self, verb: str, body: Any, seconds: float) -> HttpAnswer:
+    async def _call(self, verb: str, body: Any, seconds: float) -> HttpAnswer:
         url = URL(f"{base_of(PUBSUB)}/v1/{self.name}:{verb}")
         content = json.dumps(body).encode()
         for _ in range(2):
             access = await self._identity.access()
             headers = {"Authorization": f"Bearer {access.token}", "Content-Type": "application/json"}
-            answer = await self._sent(verb, HttpRequest("POST", url, headers, content), seconds)
-            if answer.status != 401:
+            response = await self._sent(verb, HttpRequest("POST", url, headers, content), seconds)
+            if response.status != 401:
                 break
             self._identity.discard(access)
-        if answer.status == 403:
-            words = f"{self}: {verb} is denied; grant the identity of the store roles/pubsub.subscriber on it"
-            raise ProviderError(ErrorReason.PERMISSION_DENIED, words, backend_code="403")
-        if answer.status == 404:
+        if response.status == 403:
+            text = f"{self}: {verb} is denied; grant the identity of the store roles/pubsub.subscriber on it"
+            raise ProviderError(ErrorReason.PERMISSION_DENIED, text, backend_code="403")
+        if response.status == 404:
             raise invalid_config(FIELD, f"{self} does not exist")
-        if problem := status_error(answer, "Pub/Sub", self._clock):
+        if problem := status_error(response, "Pub/Sub", self._clock):
             raise problem
-        return answer
+        return response
 
     async def _sent(self, verb: str, request: HttpRequest, seconds: float) -> HttpAnswer:
         if self.observe is None:
@@ -118,17 +118,17 @@ class Subscription:
             return await self._http.send(request, seconds=seconds)
 
 
-def _message(told: Any) -> Message:
-    message = told["message"]
-    return Message(str(message.get("messageId", "")), _change(message.get("attributes") or {}), str(told["ackId"]))
+def _message(received: Any) -> Message:
+    message = received["message"]
+    return Message(str(message.get("messageId", "")), _change(message.get("attributes") or {}), str(received["ackId"]))
 
 
 def _change(attributes: Any) -> Change | None:
     """Read the attributes that Secret Manager sets. The body repeats the secret, and is not needed."""
     kind, name = attributes.get("eventType", ""), str(attributes.get("secretId", ""))
-    place, found, key = name.partition("/secrets/")
+    parent, found, key = name.partition("/secrets/")
     if not found or not (kind in _UPDATES or kind == "SECRET_DELETE"):
         return None
     change = ChangeType.DELETED if kind == "SECRET_DELETE" else ChangeType.UPDATED
     version = str(attributes.get("versionId", "")).rpartition("/")[2]
-    return Change(change, key, place.partition("/locations/")[2], version)
+    return Change(change, key, parent.partition("/locations/")[2], version)

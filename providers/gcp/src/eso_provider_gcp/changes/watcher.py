@@ -1,4 +1,4 @@
-"""The change stream of one store. Its tokens are `FEED PLACE`: the feed of a process, and a place in its log."""
+"""The change stream of one store. Its tokens are `FEED POSITION`: the feed of a process, and a position in its log."""
 
 from __future__ import annotations
 
@@ -31,35 +31,35 @@ class Watcher:
         feed, topics = self._feed, _Topics(items, self._api.location)
         feed.subscription.observe = self._api.observe
         with feed.listening(self, topics.concerned):
-            place = self._place(resume_token) if resume_token else feed.recent()
-            if place is None:
-                # Another process has read this subscription: what it told is not known here.
-                place = feed.place
-                yield ChangeEvent(ChangeType.RESYNC, topics.all_ids, resume_token=self._token(place))
-            yield Heartbeat(self._api.clock.now(), self._token(place))
+            position = self._position(resume_token) if resume_token else feed.recent()
+            if position is None:
+                # Another process has read this subscription: what it reported is not known here.
+                position = feed.position
+                yield ChangeEvent(ChangeType.RESYNC, topics.all_ids, resume_token=self._token(position))
+            yield Heartbeat(self._api.clock.now(), self._token(position))
             while True:
                 moved = feed.moved
-                entries = feed.since(place)
+                entries = feed.since(position)
                 if entries is None:
-                    place = feed.place
-                    yield ChangeEvent(ChangeType.RESYNC, topics.all_ids, resume_token=self._token(place))
+                    position = feed.position
+                    yield ChangeEvent(ChangeType.RESYNC, topics.all_ids, resume_token=self._token(position))
                 for entry in entries or ():
-                    place = entry.place
+                    position = entry.position
                     if ids := topics.watching(entry.change):
                         yield ChangeEvent(
                             entry.change.type,
                             ids,
                             entry.change.version,
                             self._api.clock.now(),
-                            resume_token=self._token(place),
+                            resume_token=self._token(position),
                         )
                 feed.check()
-                if place == feed.place:
+                if position == feed.position:
                     await moved.wait()
 
     async def acknowledged(self, resume_token: str) -> None:
-        if (place := self._place(resume_token)) is not None:
-            await self._feed.settle(self, place)
+        if (position := self._position(resume_token)) is not None:
+            await self._feed.acknowledge(self, position)
 
     async def close(self) -> None:
         """Leave the feed; the last store closes it."""
@@ -71,15 +71,15 @@ class Watcher:
                 del feeds[key]
             await self._feed.close()
 
-    def _token(self, place: int) -> str:
-        return f"{self._feed.name} {place}"
+    def _token(self, position: int) -> str:
+        return f"{self._feed.name} {position}"
 
-    def _place(self, token: str) -> int | None:
-        """Return the place that a token of this feed names; None if it is of another one, or forgotten."""
-        name, _, place = token.partition(" ")
-        if name != self._feed.name or not place.isdecimal() or self._feed.since(int(place)) is None:
+    def _position(self, token: str) -> int | None:
+        """Return the position that a token of this feed names; None if it is of another one, or forgotten."""
+        name, _, position = token.partition(" ")
+        if name != self._feed.name or not position.isdecimal() or self._feed.since(int(position)) is None:
             return None
-        return int(place)
+        return int(position)
 
 
 class _Topics:
@@ -94,7 +94,7 @@ class _Topics:
             if item.ref is not None:
                 self._by_key.setdefault(item.ref.key, []).append(item.watch_id)
             else:
-                # A message has no labels, so a query by labels is told of every secret.
+                # A message has no labels, so a query by labels is notified of every secret.
                 self._queries.append((item.watch_id, Matcher(FindQuery(name_regexp=item.name_regexp))))
 
     def concerned(self, change: Change) -> bool:

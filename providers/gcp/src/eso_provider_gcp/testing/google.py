@@ -1,8 +1,8 @@
-"""All of Google that this provider asks, in one process.
+"""All services of Google that this provider calls, in one process.
 
 with Google.started() as google:
     google.secrets.model ...        # what is stored
-    google.secrets.calls            # what was asked
+    google.secrets.calls            # the received calls
     os.environ |= google.environment
 """
 
@@ -42,7 +42,7 @@ class Google:
     tokens: Tokens
     pubsub: PubSub
     admin: SecretManagerServiceClient = field(init=False)
-    """The vendor's client, for what tests prepare and look at."""
+    """The vendor's client, with which tests prepare and inspect data."""
     token: str = field(init=False, repr=False)
 
     @classmethod
@@ -69,7 +69,7 @@ class Google:
         """Forget everything except the secrets."""
         self.secrets.reset()
         self.tokens.reset()
-        self.tokens.more = self.pubsub.answer
+        self.tokens.more = self.pubsub.respond
         self.pubsub.reset()
         self.token = self.tokens.issue("admin")
 

@@ -13,7 +13,7 @@ from google.cloud.secretmanager_v1 import types
 from grpc import StatusCode
 
 NUMBER: Final = "123456789012"
-"""The number of every project; names in answers have it."""
+"""The number of every project; names in responses have it."""
 MAX_PAYLOAD: Final = 64 * 1024
 
 _NAME: Final = re.compile(
@@ -48,7 +48,7 @@ class Version:
 
 
 @dataclass(slots=True)
-class Kept:
+class StoredSecret:
     """One secret."""
 
     secret: types.Secret
@@ -77,7 +77,7 @@ class Name:
         return f"projects/{NUMBER}" + (f"/locations/{self.location}" if self.location else "")
 
     @property
-    def kept(self) -> str:
+    def stored(self) -> str:
         return f"{self.parent}/secrets/{self.secret}"
 
 
@@ -86,13 +86,13 @@ class Model:
 
     def __init__(self, projects: Sequence[str]) -> None:
         self.projects = projects
-        self.kept: dict[str, Kept] = {}
+        self.stored: dict[str, StoredSecret] = {}
 
     def create_secret(self, request: types.CreateSecretRequest) -> types.Secret:
         parent = self._name(request.parent)
         name = f"{parent.parent}/secrets/{request.secret_id}"
         Name.of(name)
-        if name in self.kept:
+        if name in self.stored:
             _refuse(StatusCode.ALREADY_EXISTS, f"Secret [{name}] already exists.")
         replicated = "automatic" in request.secret.replication or "user_managed" in request.secret.replication
         if replicated == bool(parent.location):
@@ -101,65 +101,65 @@ class Model:
         stamp: Any = datetime.now(UTC)  # noqa: TID251 - as the service stamps it
         made.name, made.etag, made.create_time = name, _etag(), stamp
         _check(made)
-        self.kept[name] = Kept(made)
+        self.stored[name] = StoredSecret(made)
         return made
 
     def get_secret(self, request: types.GetSecretRequest) -> types.Secret:
-        return self._kept(request.name).secret
+        return self._stored(request.name).secret
 
     def update_secret(self, request: types.UpdateSecretRequest) -> types.Secret:
-        kept = self._kept(request.secret.name)
-        _check_etag(request.secret.etag, kept.secret.etag)
-        changed = types.Secret(kept.secret)
+        stored = self._stored(request.secret.name)
+        _check_etag(request.secret.etag, stored.secret.etag)
+        changed = types.Secret(stored.secret)
         for path in request.update_mask.paths:
             if path not in ("labels", "annotations", "topics", "version_aliases"):
                 _refuse(StatusCode.INVALID_ARGUMENT, f"Field [{path}] cannot be updated.")
             setattr(changed, path, getattr(request.secret, path))
         changed.etag = _etag()
         _check(changed)
-        kept.secret = changed
+        stored.secret = changed
         return changed
 
     def delete_secret(self, request: types.DeleteSecretRequest) -> None:
-        kept = self._kept(request.name)
-        _check_etag(request.etag, kept.secret.etag)
-        del self.kept[kept.secret.name]
+        stored = self._stored(request.name)
+        _check_etag(request.etag, stored.secret.etag)
+        del self.stored[stored.secret.name]
 
     def list_secrets(self, request: types.ListSecretsRequest) -> types.ListSecretsResponse:
         parent = self._name(request.parent).parent
         found = [
-            kept.secret
-            for name, kept in sorted(self.kept.items(), reverse=True)
-            if name.rpartition("/secrets/")[0] == parent and _matches(kept.secret, request.filter)
+            stored.secret
+            for name, stored in sorted(self.stored.items(), reverse=True)
+            if name.rpartition("/secrets/")[0] == parent and _matches(stored.secret, request.filter)
         ]
         page, token = _page(found, request.page_size, request.page_token)
         return types.ListSecretsResponse(secrets=page, next_page_token=token, total_size=len(found))
 
     def add_secret_version(self, request: types.AddSecretVersionRequest) -> types.SecretVersion:
-        kept = self._kept(request.parent)
+        stored = self._stored(request.parent)
         data = request.payload.data
         if not data or len(data) > MAX_PAYLOAD:
             _refuse(StatusCode.INVALID_ARGUMENT, "Secret Payload cannot be empty, or larger than 65536 bytes.")
-        kept.versions.append(Version(len(kept.versions) + 1, data, etag=_etag()))
-        return _described(kept, kept.versions[-1])
+        stored.versions.append(Version(len(stored.versions) + 1, data, etag=_etag()))
+        return _described(stored, stored.versions[-1])
 
     def get_secret_version(self, request: types.GetSecretVersionRequest) -> types.SecretVersion:
         return _described(*self._version(request.name))
 
     def list_secret_versions(self, request: types.ListSecretVersionsRequest) -> types.ListSecretVersionsResponse:
-        kept = self._kept(request.parent)
-        wanted = request.filter.partition("state:")[2]
-        newest = [each for each in reversed(kept.versions) if not wanted or each.state.name == wanted]
+        stored = self._stored(request.parent)
+        state = request.filter.partition("state:")[2]
+        newest = [each for each in reversed(stored.versions) if not state or each.state.name == state]
         page, token = _page(newest, request.page_size, request.page_token)
-        told = [_described(kept, each) for each in page]
-        return types.ListSecretVersionsResponse(versions=told, next_page_token=token, total_size=len(newest))
+        described = [_described(stored, each) for each in page]
+        return types.ListSecretVersionsResponse(versions=described, next_page_token=token, total_size=len(newest))
 
     def access_secret_version(self, request: types.AccessSecretVersionRequest) -> types.AccessSecretVersionResponse:
-        kept, version = self._version(request.name)
+        stored, version = self._version(request.name)
         if version.state is not State.ENABLED:
             state = version.state.name
             _refuse(StatusCode.FAILED_PRECONDITION, f"Secret Version [{request.name}] is in {state} state.")
-        name = f"{kept.secret.name}/versions/{version.number}"
+        name = f"{stored.secret.name}/versions/{version.number}"
         return types.AccessSecretVersionResponse(name=name, payload=types.SecretPayload(data=version.data))
 
     def enable_secret_version(self, request: types.EnableSecretVersionRequest) -> types.SecretVersion:
@@ -172,14 +172,14 @@ class Model:
         return self._moved(request.name, request.etag, State.DESTROYED)
 
     def _moved(self, name: str, etag: str, state: Any) -> types.SecretVersion:
-        kept, version = self._version(name)
+        stored, version = self._version(name)
         _check_etag(etag, version.etag)
         if version.state is State.DESTROYED:
             _refuse(StatusCode.FAILED_PRECONDITION, f"Secret Version [{name}] is in DESTROYED state.")
         version.state, version.etag = state, _etag()
         if state is State.DESTROYED:
             version.data = b""
-        return _described(kept, version)
+        return _described(stored, version)
 
     def _name(self, text: str) -> Name:
         name = Name.of(text)
@@ -187,28 +187,28 @@ class Model:
             _refuse(StatusCode.NOT_FOUND, f"Project '{name.project}' not found or deleted.")
         return name
 
-    def _kept(self, text: str) -> Kept:
+    def _stored(self, text: str) -> StoredSecret:
         name = self._name(text)
-        if name.kept not in self.kept:
-            _refuse(StatusCode.NOT_FOUND, f"Secret [{name.kept}] not found.")
-        return self.kept[name.kept]
+        if name.stored not in self.stored:
+            _refuse(StatusCode.NOT_FOUND, f"Secret [{name.stored}] not found.")
+        return self.stored[name.stored]
 
-    def _version(self, text: str) -> tuple[Kept, Version]:
+    def _version(self, text: str) -> tuple[StoredSecret, Version]:
         name = self._name(text)
-        kept = self._kept(text)
-        if not kept.versions:
-            _refuse(StatusCode.NOT_FOUND, f"Secret [{name.kept}] not found or has no versions.")
-        aliased = kept.secret.version_aliases.get(name.version, name.version)
-        number = str(len(kept.versions)) if name.version == "latest" else str(aliased)
-        found = [each for each in kept.versions if str(each.number) == number]
+        stored = self._stored(text)
+        if not stored.versions:
+            _refuse(StatusCode.NOT_FOUND, f"Secret [{name.stored}] not found or has no versions.")
+        aliased = stored.secret.version_aliases.get(name.version, name.version)
+        number = str(len(stored.versions)) if name.version == "latest" else str(aliased)
+        found = [each for each in stored.versions if str(each.number) == number]
         if not found:
             _refuse(StatusCode.NOT_FOUND, f"Secret Version [{text}] not found.")
-        return kept, found[0]
+        return stored, found[0]
 
 
-def _described(kept: Kept, version: Version) -> types.SecretVersion:
+def _described(stored: StoredSecret, version: Version) -> types.SecretVersion:
     return types.SecretVersion(
-        name=f"{kept.secret.name}/versions/{version.number}",
+        name=f"{stored.secret.name}/versions/{version.number}",
         create_time=version.created,
         state=version.state,
         etag=version.etag,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from eso_provider_gcp.testing.tokens import Answer, Asked
+from eso_provider_gcp.testing.tokens import RecordedRequest, StubResponse
 
 SUBSCRIPTION: Final = "eso-changes"
 WAIT_SECONDS: Final = 0.5
@@ -40,10 +40,10 @@ class Message:
     data: bytes
     published: str
 
-    def told(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         data = base64.b64encode(self.data).decode()
-        told: dict[str, Any] = {"messageId": self.id, "publishTime": self.published, "attributes": self.attributes}
-        return told | ({"data": data} if data else {})
+        document: dict[str, Any] = {"messageId": self.id, "publishTime": self.published, "attributes": self.attributes}
+        return document | ({"data": data} if data else {})
 
 
 @dataclass(slots=True)
@@ -91,57 +91,57 @@ class PubSub:
         with self._moved:
             self._release(list(self.out))
 
-    def answer(self, asked: Asked) -> Answer | None:
-        """Answer a request; None if it is not for this service."""
-        path, _, verb = asked.path.partition("?")[0].partition(":")
+    def respond(self, request: RecordedRequest) -> StubResponse | None:
+        """Respond to a request; None if it is not for this service."""
+        path, _, verb = request.path.partition("?")[0].partition(":")
         if "/subscriptions/" not in path:
             return None
         if self.refuse:
             return _refused(self.refuse)
-        if not self.known(asked.headers.get("authorization", "").removeprefix("Bearer ")):
+        if not self.known(request.headers.get("authorization", "").removeprefix("Bearer ")):
             return _refused(401)
         if not path.startswith("/v1/projects/") or not path.endswith(f"/subscriptions/{SUBSCRIPTION}"):
             return _refused(404)
-        match asked.method, verb:
+        match request.method, verb:
             case "GET", "":
                 topic = path.removeprefix("/v1/").replace("/subscriptions/", "/topics/")
                 return _json({"name": path.removeprefix("/v1/"), "topic": topic, "ackDeadlineSeconds": 60})
             case "POST", "pull":
-                return self._pull(asked)
+                return self._pull(request)
             case "POST", "acknowledge":
-                return self._acknowledge(asked.json)
+                return self._acknowledge(request.json)
             case "POST", "modifyAckDeadline":
-                return self._modify(asked.json)
+                return self._modify(request.json)
         return _refused(404)
 
-    def _pull(self, asked: Asked) -> Answer:
-        most = int(asked.json.get("maxMessages", 0))
+    def _pull(self, request: RecordedRequest) -> StubResponse:
+        most = int(request.json.get("maxMessages", 0))
         if most < 1:
             return _refused(400)
         with self._moved:
             self.pulls += 1
-            if not self.waiting and not asked.json.get("returnImmediately"):
+            if not self.waiting and not request.json.get("returnImmediately"):
                 self._moved.wait(WAIT_SECONDS)
-            if not asked.is_awaited:
+            if not request.is_awaited:
                 return _json({})
             chosen = list(self.waiting)[: min(most, MOST)]
             given = {random.token_hex(8): self.waiting.pop(each) for each in chosen}
             self.out |= given
-        told = [{"ackId": ack_id, "message": message.told()} for ack_id, message in given.items()]
-        return _json({"receivedMessages": told} if told else {})
+        received = [{"ackId": ack_id, "message": message.as_json()} for ack_id, message in given.items()]
+        return _json({"receivedMessages": received} if received else {})
 
-    def _acknowledge(self, told: dict[str, list[str]]) -> Answer:
+    def _acknowledge(self, body: dict[str, list[str]]) -> StubResponse:
         """Forget delivered messages. An acknowledgement that came too late is accepted, without effect."""
-        if not told.get("ackIds"):
+        if not body.get("ackIds"):
             return _refused(400)
         with self._moved:
-            self.acknowledged += [self.out.pop(ack_id).id for ack_id in told["ackIds"] if ack_id in self.out]
+            self.acknowledged += [self.out.pop(ack_id).id for ack_id in body["ackIds"] if ack_id in self.out]
         return _json({})
 
-    def _modify(self, told: dict[str, Any]) -> Answer:
+    def _modify(self, body: dict[str, Any]) -> StubResponse:
         with self._moved:
-            if not told.get("ackDeadlineSeconds"):
-                self._release([ack_id for ack_id in told["ackIds"] if ack_id in self.out])
+            if not body.get("ackDeadlineSeconds"):
+                self._release([ack_id for ack_id in body["ackIds"] if ack_id in self.out])
         return _json({})
 
     def _release(self, ack_ids: list[str]) -> None:
@@ -150,11 +150,11 @@ class PubSub:
         self._moved.notify_all()
 
 
-def _json(document: Any) -> Answer:
+def _json(document: Any) -> StubResponse:
     return 200, json.dumps(document).encode()
 
 
-def _refused(status: int) -> Answer:
+def _refused(status: int) -> StubResponse:
     error = {"code": status, "message": f"refused with {status}", "status": _STATUS.get(status, "INTERNAL")}
     return status, json.dumps({"error": error}).encode()
 

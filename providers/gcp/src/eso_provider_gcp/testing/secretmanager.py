@@ -25,7 +25,7 @@ from eso_provider_gcp.testing.model import Model, StatusError, plain
 SERVICE: Final = "google.cloud.secretmanager.v1.SecretManagerService"
 THREADS: Final = 64
 
-_ANSWERS: Final[dict[str, tuple[Any, Any]]] = {
+_MESSAGES: Final[dict[str, tuple[Any, Any]]] = {
     "AccessSecretVersion": (types.AccessSecretVersionRequest, types.AccessSecretVersionResponse),
     "AddSecretVersion": (types.AddSecretVersionRequest, types.SecretVersion),
     "CreateSecret": (types.CreateSecretRequest, types.Secret),
@@ -39,7 +39,7 @@ _ANSWERS: Final[dict[str, tuple[Any, Any]]] = {
     "ListSecrets": (types.ListSecretsRequest, types.ListSecretsResponse),
     "UpdateSecret": (types.UpdateSecretRequest, types.Secret),
 }
-_WORD: Final = re.compile(r"(?<!^)(?=[A-Z])")
+_WORD_START: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 @dataclass(slots=True)
@@ -52,14 +52,14 @@ class Limit:
 
 @dataclass(slots=True)
 class SecretManager:
-    """The service, with what tests set and look at."""
+    """The service, with what tests set and inspect."""
 
     model: Model
     known: Callable[[str], bool]
     """Tells whether an access token is valid."""
     address: str = ""
     calls: Counter[str] = field(default_factory=Counter)
-    asked: list[tuple[str, str]] = field(default_factory=list)
+    recorded: list[tuple[str, str]] = field(default_factory=list)
     """The operation and resource of every call."""
     tokens: list[str] = field(default_factory=list, repr=False)
     peers: set[str] = field(default_factory=set)
@@ -81,7 +81,7 @@ class SecretManager:
     def reset(self) -> None:
         """Forget all calls, and everything that a test has set."""
         self.calls.clear()
-        self.asked.clear()
+        self.recorded.clear()
         self.tokens.clear()
         self.peers.clear()
         self.denied.clear()
@@ -94,7 +94,7 @@ class SecretManager:
         """Serve on a free port of the loopback interface."""
         with ThreadPoolExecutor(THREADS) as pool:
             server = grpc.server(pool)
-            handlers = {name: self._handler(name) for name in _ANSWERS}
+            handlers = {name: self._handler(name) for name in _MESSAGES}
             server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
             self.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
             server.start()
@@ -104,24 +104,24 @@ class SecretManager:
                 server.stop(0).wait()
 
     def _handler(self, operation: str) -> Any:
-        request, answer = _ANSWERS[operation]
-        method = getattr(self.model, _WORD.sub("_", operation).lower())
+        request, reply = _MESSAGES[operation]
+        method = getattr(self.model, _WORD_START.sub("_", operation).lower())
 
-        def handle(asked: Any, context: grpc.ServicerContext) -> Any:
-            self._admit(operation, asked, context)
+        def handle(message: Any, context: grpc.ServicerContext) -> Any:
+            self._admit(operation, message, context)
             try:
-                answered = method(asked)
+                result = method(message)
             except StatusError as refused:
                 context.abort(refused.code, str(refused))
-            self.announce(operation, plain(asked) if answered is None else getattr(answered, "name", ""))
-            return answered
+            self.announce(operation, plain(message) if result is None else getattr(result, "name", ""))
+            return result
 
-        serialize = answer.serialize if answer is not None else lambda _: empty_pb2.Empty().SerializeToString()
+        serialize = reply.serialize if reply is not None else lambda _: empty_pb2.Empty().SerializeToString()
         return grpc.unary_unary_rpc_method_handler(handle, request.deserialize, serialize)
 
-    def _admit(self, operation: str, asked: Any, context: grpc.ServicerContext) -> None:
+    def _admit(self, operation: str, message: Any, context: grpc.ServicerContext) -> None:
         self.calls[operation] += 1
-        self.asked.append((operation, plain(asked)))
+        self.recorded.append((operation, plain(message)))
         self.peers.add(context.peer())
         self.before(operation)
         if self.latency:
@@ -136,7 +136,7 @@ class SecretManager:
         if RIGHTS.get(operation, ("", ""))[0] in self.denied:
             _abort(context, grpc.StatusCode.PERMISSION_DENIED, _info("IAM_PERMISSION_DENIED"))
         if operation in self.failing:
-            context.abort(self.failing[operation], f"failed: {plain(asked)} {token}")
+            context.abort(self.failing[operation], f"failed: {plain(message)} {token}")
         limit = self.limits.get(operation)
         if limit is not None and limit.times > 0:
             limit.times -= 1

@@ -93,7 +93,7 @@ async def push(provider: InMemory, call: Context, *items: PushItem) -> list[Push
 
 
 async def delete(provider: InMemory, call: Context, key: str, *properties: str) -> list[bool]:
-    """Delete properties, or the whole key; say of each whether it was there."""
+    """Delete properties, or the whole key; return for each whether it existed."""
     items = tuple(DeleteItem(name, RemoteRef(key, property=name), owner_token=OWNER) for name in properties or ("",))
     results = await provider.delete(call, DeleteBatch(items, idempotency_key=uuid.uuid4().hex))
     for result in results:

@@ -27,11 +27,11 @@ _ACCOUNTS: Final = "/v1/projects/-/serviceAccounts/"
 _GENERATE: Final = ":generateAccessToken"
 _METADATA: Final = "/computeMetadata/v1/"
 
-Answer = tuple[int, bytes]
+StubResponse = tuple[int, bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RecordedRequest:
     """One request."""
 
     method: str
@@ -43,7 +43,7 @@ class Asked:
 
     @property
     def is_awaited(self) -> bool:
-        """Return whether the client still waits for the answer."""
+        """Return whether the client still waits for the response."""
         try:
             return self.connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) != b""
         except BlockingIOError:
@@ -62,7 +62,7 @@ class Asked:
 
 @dataclass(slots=True)
 class Tokens:
-    """The services, with what they know and what they were asked."""
+    """The services, with what they know and the requests that they received."""
 
     public_keys: dict[str, bytes] = field(default_factory=dict)
     """PEM of the public key of each service account."""
@@ -72,10 +72,10 @@ class Tokens:
     """Facts of the metadata server."""
     issued: dict[str, str] = field(default_factory=dict, repr=False)
     """Principals by the access token that was issued to them."""
-    asked: list[Asked] = field(default_factory=list)
+    recorded: list[RecordedRequest] = field(default_factory=list)
     refuse: int = 0
     """A status with which every request is refused."""
-    more: Callable[[Asked], Answer | None] = lambda _asked: None
+    more: Callable[[RecordedRequest], StubResponse | None] = lambda _request: None
     """Answers requests that none of the services knows."""
     url: str = ""
 
@@ -84,18 +84,18 @@ class Tokens:
         self.subjects.clear()
         self.facts.clear()
         self.issued.clear()
-        self.asked.clear()
-        self.refuse, self.more = 0, lambda _asked: None
+        self.recorded.clear()
+        self.refuse, self.more = 0, lambda _request: None
 
-    def requests(self, part: str) -> list[Asked]:
+    def requests(self, part: str) -> list[RecordedRequest]:
         """Return the requests whose path contains a text."""
-        return [asked for asked in self.asked if part in asked.path]
+        return [request for request in self.recorded if part in request.path]
 
     @contextmanager
     def serving(self) -> Iterator[None]:
         """Serve on a free port of the loopback interface."""
         with _Server(("127.0.0.1", 0), _Handler) as server:
-            server.answer = self.answer
+            server.respond = self.respond
             self.url = f"http://127.0.0.1:{server.server_address[1]}"
             thread = threading.Thread(target=server.serve_forever, args=(0.05,))
             thread.start()
@@ -105,22 +105,22 @@ class Tokens:
                 server.shutdown()
                 thread.join()
 
-    def answer(self, asked: Asked) -> Answer:
-        self.asked.append(asked)
-        path = urlsplit(asked.path).path
+    def respond(self, request: RecordedRequest) -> StubResponse:
+        self.recorded.append(request)
+        path = urlsplit(request.path).path
         if self.refuse:
-            return _json(self.refuse, {"error": "invalid_grant", "error_description": f"refused: {asked.body!r}"})
+            return _json(self.refuse, {"error": "invalid_grant", "error_description": f"refused: {request.body!r}"})
         if path == "/token":
-            return self._oauth(asked)
+            return self._oauth(request)
         if path == "/v1/token":
-            return self._sts(asked.form, "subject_token", asked.form.get("audience", ""))
+            return self._sts(request.form, "subject_token", request.form.get("audience", ""))
         if path == "/v1/identitybindingtoken":
-            return self._sts(asked.json, "subject_token", "cluster")
+            return self._sts(request.json, "subject_token", "cluster")
         if path.startswith(_ACCOUNTS) and path.endswith(_GENERATE):
-            return self._impersonate(asked, path.removeprefix(_ACCOUNTS).removesuffix(_GENERATE))
+            return self._impersonate(request, path.removeprefix(_ACCOUNTS).removesuffix(_GENERATE))
         if path == "/" or path.startswith(_METADATA):
-            return self._metadata(asked, path.removeprefix(_METADATA).rstrip("/"))
-        return self.more(asked) or _json(404, {"error": "no such path"})
+            return self._metadata(request, path.removeprefix(_METADATA).rstrip("/"))
+        return self.more(request) or _json(404, {"error": "no such path"})
 
     def issue(self, principal: str) -> str:
         """Return a new access token."""
@@ -128,9 +128,9 @@ class Tokens:
         self.issued[token] = principal
         return token
 
-    def _oauth(self, asked: Asked) -> Answer:
-        """Answer a signed assertion of a service account, if its key is known."""
-        assertion = asked.form.get("assertion", "")
+    def _oauth(self, request: RecordedRequest) -> StubResponse:
+        """Respond to a signed assertion of a service account, if its key is known."""
+        assertion = request.form.get("assertion", "")
         claims: dict[str, Any] = json.loads(base64.urlsafe_b64decode(assertion.split(".")[1] + "=="))
         try:
             jwt.decode(assertion, certs=self.public_keys[claims["iss"]], audience=AUDIENCE)  # type: ignore[no-untyped-call] # the library has no types
@@ -138,19 +138,19 @@ class Tokens:
             return _json(400, {"error": "invalid_grant", "error_description": f"Invalid JWT Signature: {assertion}"})
         return self._granted(claims["iss"])
 
-    def _sts(self, told: Mapping[str, str], member: str, audience: str) -> Answer:
-        if told.get(member, "") not in self.subjects or not audience:
-            return _json(400, {"error": "invalid_grant", "error_description": f"refused: {told.get(member)}"})
+    def _sts(self, parameters: Mapping[str, str], member: str, audience: str) -> StubResponse:
+        if parameters.get(member, "") not in self.subjects or not audience:
+            return _json(400, {"error": "invalid_grant", "error_description": f"refused: {parameters.get(member)}"})
         return self._granted(f"federated:{audience}")
 
-    def _impersonate(self, asked: Asked, account: str) -> Answer:
-        if asked.headers.get("authorization", "").removeprefix("Bearer ") not in self.issued:
+    def _impersonate(self, request: RecordedRequest, account: str) -> StubResponse:
+        if request.headers.get("authorization", "").removeprefix("Bearer ") not in self.issued:
             return _json(403, {"error": {"code": 403, "status": "PERMISSION_DENIED"}})
         end = datetime.now(UTC) + timedelta(seconds=LIFETIME)  # noqa: TID251 - as the service stamps it
         return _json(200, {"accessToken": self.issue(account), "expireTime": end.strftime("%Y-%m-%dT%H:%M:%SZ")})
 
-    def _metadata(self, asked: Asked, fact: str) -> Answer:
-        if asked.headers.get("metadata-flavor") != "Google":
+    def _metadata(self, request: RecordedRequest, fact: str) -> StubResponse:
+        if request.headers.get("metadata-flavor") != "Google":
             return 403, b""
         if fact == "instance/service-accounts/default/token":
             return self._granted("machine")
@@ -158,22 +158,22 @@ class Tokens:
             return _json(
                 200, {"email": "machine@my-project-1.iam.gserviceaccount.com", "aliases": ["default"], "scopes": []}
             )
-        if not asked.path.startswith(_METADATA):
+        if not request.path.startswith(_METADATA):
             return 200, b""
         return (200, self.facts[fact].encode()) if fact in self.facts else (404, b"")
 
-    def _granted(self, principal: str) -> Answer:
+    def _granted(self, principal: str) -> StubResponse:
         issued_type = "urn:ietf:params:oauth:token-type:access_token"
         token = {"access_token": self.issue(principal), "expires_in": LIFETIME, "token_type": "Bearer"}
         return _json(200, {**token, "issued_token_type": issued_type})
 
 
-def _json(status: int, document: Any) -> Answer:
+def _json(status: int, document: Any) -> StubResponse:
     return status, json.dumps(document).encode()
 
 
 class _Server(ThreadingHTTPServer):
-    answer: Callable[[Asked], Answer]
+    respond: Callable[[RecordedRequest], StubResponse]
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -182,14 +182,14 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         headers = {name.lower(): value for name, value in self.headers.items()}
-        asked = Asked(self.command, self.path, headers, body, self.connection)
-        status, content = cast(_Server, self.server).answer(asked)
+        request = RecordedRequest(self.command, self.path, headers, body, self.connection)
+        status, content = cast(_Server, self.server).respond(request)
         with suppress(ConnectionError):  # the client may have left
             self._send(status, content)
 
     def _send(self, status: int, content: bytes) -> None:
         self.send_response(status)
-        # Google's clients look for this header in answers of the metadata server.
+        # Google's clients look for this header in responses of the metadata server.
         self.send_header("Metadata-Flavor", "Google")
         self.send_header("Content-Type", "application/json" if content[:1] in b"{[" else "application/text")
         self.send_header("Content-Length", str(len(content)))

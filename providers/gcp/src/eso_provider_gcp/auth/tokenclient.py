@@ -8,29 +8,30 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from concurrent.futures import TimeoutError as NoAnswerError
-from dataclasses import dataclass
+from concurrent.futures import TimeoutError as NoResponseError
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from google.auth.exceptions import TransportError
 from google.auth.transport import Request, Response
 from yarl import URL
 
-from eso_provider_gcp.endpoints import IAM_CREDENTIALS, SECURE_TOKEN, STS, base_of
+from eso_provider_gcp.endpoints import IAM_CREDENTIALS, SECURE_TOKEN, STS, base_of, metadata_url
 from eso_sdk.addresses import LINK_LOCAL, LOOPBACK, AddressPolicy
+from eso_sdk.errors import invalid_config
 from eso_sdk.http import HttpAnswer, HttpClient, HttpRequest, HttpSettings, url_of
 from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.clock import Clock
 
 SECONDS: Final = 10.0
-_MAX_ANSWER: Final = 256 * 1024
+_MAX_RESPONSE: Final = 256 * 1024
 OWN: Final = AddressPolicy.parse((LOOPBACK, LINK_LOCAL))
 """For addresses that the provider's administrator chose, or Google publishes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
-    """Sends the requests of one login. It needs one or two of them, so no connection is kept."""
+class TokenClient:
+    """Sends the requests of one login. A login needs one or two of them, so no connection stays open."""
 
     clock: Clock
     policy: AddressPolicy
@@ -41,7 +42,7 @@ class Outside:
     async def send(self, request: HttpRequest, *, seconds: float = SECONDS) -> HttpAnswer:
         own = _is_own(request.url)
         settings = HttpSettings(
-            request.url.host or "the token service", field=self.field, seconds=seconds, max_answer=_MAX_ANSWER
+            request.url.host or "the token service", field=self.field, seconds=seconds, max_answer=_MAX_RESPONSE
         )
         client = HttpClient(settings, policy=OWN if own else self.policy, clock=self.clock)
         try:
@@ -54,38 +55,38 @@ def _is_own(url: URL) -> bool:
     return any(url.origin() == URL(base_of(name)).origin() for name in (STS, SECURE_TOKEN, IAM_CREDENTIALS))
 
 
-class _Answer(Response):
-    """An answer as google-auth reads it."""
+class _GoogleResponse(Response):
+    """A response as google-auth reads it."""
 
-    def __init__(self, answer: HttpAnswer) -> None:
-        self._answer = answer
+    def __init__(self, response: HttpAnswer) -> None:
+        self._response = response
 
     @property
     def status(self) -> int:
-        return self._answer.status
+        return self._response.status
 
     @property
     def headers(self) -> Mapping[str, str]:
-        return {name.lower(): value for name, value in self._answer.headers.items()}
+        return {name.lower(): value for name, value in self._response.headers.items()}
 
     @property
     def data(self) -> bytes:
-        return self._answer.body
+        return self._response.body
 
 
 class UnreachedError(TransportError):
-    """A request without an answer; google-auth expects this base class."""
+    """A request without a response; google-auth expects this base class."""
 
     def __init__(self, error: ProviderError) -> None:
-        super().__init__("no answer")  # type: ignore[no-untyped-call] # the library has no types
+        super().__init__("no response")  # type: ignore[no-untyped-call] # the library has no types
         self.error = error
 
 
 class Bridge(Request):
     """Lets google-auth, which blocks and runs in a thread, send its requests from the event loop."""
 
-    def __init__(self, outside: Outside) -> None:
-        self._outside = outside
+    def __init__(self, client: TokenClient) -> None:
+        self._client = client
         self._loop = asyncio.get_running_loop()
 
     def __call__(
@@ -101,10 +102,31 @@ class Bridge(Request):
         seconds = min(timeout or SECONDS, SECONDS)
         try:
             request = HttpRequest(method, url_of(url), dict(headers or {}), content)
-            asked = asyncio.run_coroutine_threadsafe(self._outside.send(request, seconds=seconds), self._loop)
-            return _Answer(asked.result(2 * SECONDS))
+            future = asyncio.run_coroutine_threadsafe(self._client.send(request, seconds=seconds), self._loop)
+            return _GoogleResponse(future.result(2 * SECONDS))
         except ProviderError as failed:
             raise UnreachedError(failed) from None
-        except (NoAnswerError, ValueError):
-            words = "a token service of Google did not answer in time, or its address is not a URL"
-            raise UnreachedError(ProviderError(ErrorReason.BACKEND_TIMEOUT, words)) from None
+        except (NoResponseError, ValueError):
+            message = "a token service of Google did not respond in time, or its address is not a URL"
+            raise UnreachedError(ProviderError(ErrorReason.BACKEND_TIMEOUT, message)) from None
+
+
+_FIELDS: Final = {
+    "project/project-id": "/projectID",
+    "instance/attributes/cluster-location": "/auth/workloadIdentity/clusterLocation",
+    "instance/attributes/cluster-name": "/auth/workloadIdentity/clusterName",
+}
+_SECONDS: Final = 3.0
+
+
+async def metadata(path: str, client: TokenClient) -> str:
+    """Return one fact; its field of the spec must be set where the metadata server does not know it."""
+    request = HttpRequest("GET", URL(metadata_url(path)), {"Metadata-Flavor": "Google"})
+    try:
+        response = await replace(client, policy=OWN).send(request, seconds=_SECONDS)
+    except ProviderError:
+        raise invalid_config(_FIELDS[path], "set it: Google's metadata server cannot be reached") from None
+    found = response.body.decode("ascii", "replace").strip()
+    if response.status != 200 or not found:
+        raise invalid_config(_FIELDS[path], "set it: Google's metadata server does not know it")
+    return found
