@@ -74,10 +74,10 @@ class Bench:
             for number, name in enumerate(names)
         )
         await self._until_ready(names)
-        begun = self.bao.asked(mark).count("read", "kv/data/")
+        begun = self.bao.audited(mark).count("read", "kv/data/")
         wanted = begun + OBJECTS * ROUNDS
         await self._until(lambda: self._count(mark, "kv/data/") >= wanted, "the refreshes do not happen")
-        asked = self.bao.asked(mark)
+        asked = self.bao.audited(mark)
         await self._delete(names, "many")
         return [
             shown(
@@ -116,7 +116,7 @@ class Bench:
         spec = {"dataFrom": [{"find": {"path": "app", "name": {"regexp": "^app/0[0-4]"}}}], "data": []}
         await self._create([external_secret("found", "found", "", **spec)])
         await self._until_ready(["found"])
-        asked = self.bao.asked(mark)
+        asked = self.bao.audited(mark)
         reads = asked.count("read", "kv/data/")
         await self._delete(["found"], "found")
         return [
@@ -132,7 +132,7 @@ class Bench:
         await asyncio.sleep(30.0)  # the subscription covers all of them
         mark = self.bao.mark()
         await asyncio.sleep(WATCHED_SECONDS)
-        asked = self.bao.asked(mark)
+        asked = self.bao.audited(mark)
         rounds = asked.count("scan", "kv/detailed-metadata/")
         others = Asked(tuple(each for each in asked.requests if each[0] != "scan"))
         return [
@@ -194,7 +194,7 @@ class Bench:
         raise TimeoutError(otherwise)
 
     def _count(self, mark: int, path: str) -> int:
-        return self.bao.asked(mark).count("read", path)
+        return self.bao.audited(mark).count("read", path)
 
 
 def external_secret(name: str, store: str, key: str, **spec: Any) -> JsonObject:

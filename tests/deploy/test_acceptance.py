@@ -79,7 +79,7 @@ def test_a_release_of_an_image_registry_and_one_provider_syncs_and_pushes(instal
     assert bao.read("secret", "copy")["data"] == {"password": "correct-horse"}
 
     installed.kubectl("delete", "pushsecret", "copy", "--namespace=team-a", PATIENCE)
-    assert bao.ask("GET", "secret/data/copy")[0] == 404
+    assert bao.call("GET", "secret/data/copy")[0] == 404
     lease = installed.kubectl.json("get", "lease", "external-secrets-controller")
     assert lease["spec"]["holderIdentity"]
     assert "forbidden" not in installed.operator.log.lower()

@@ -148,7 +148,7 @@ def bao(tmp_path: Path) -> Iterator[OpenBao]:
     (tmp_path / "bao").mkdir()
     with OpenBao.started(tmp_path / "bao") as server:
         server.enable("kv")
-        status, answer = server.ask("POST", "kv/data/db", {"data": {"password": "planted"}})
+        status, answer = server.call("POST", "kv/data/db", {"data": {"password": "planted"}})
         assert status == 200, answer
         yield server
 

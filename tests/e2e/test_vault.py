@@ -194,7 +194,7 @@ async def test_twelve_properties_are_pushed_as_one_version(site: Any, bao: OpenB
     await site.delete(PUSH_SECRETS, "push", team)
 
     async def is_gone() -> bool:
-        return bao.ask("GET", f"{mount}/metadata/pushed")[0] == 404
+        return bao.call("GET", f"{mount}/metadata/pushed")[0] == 404
 
     await site.until(is_gone, "the pushed key is still there")
 
@@ -253,7 +253,7 @@ async def test_the_token_of_a_login_is_revoked_soon_after_store_and_object_are_g
     await site.delete(STORES, "vault", team)
 
     async def revoked() -> bool:
-        return bao.asked(mark).revocations == 1
+        return bao.audited(mark).revocations == 1
 
     await site.until(revoked, "the token lives on")
 

@@ -88,7 +88,7 @@ async def test_every_manifest_of_the_guide_is_applied_and_those_with_a_backend_h
     made = await site.secret("database-user", TEAM, lambda text: set(text) == {"username", "password"})
     assert database.accepts(made["text"]["username"], made["text"]["password"])
     child = await site.secret("child-token", TEAM, lambda text: "client_token" in text)
-    assert bao.ask("GET", "kv/data/app/db", token=child["text"]["client_token"])[0] == 200
+    assert bao.call("GET", "kv/data/app/db", token=child["text"]["client_token"])[0] == 200
 
 
 async def test_a_generator_logs_in_with_a_service_account(site: Any, bao: OpenBao, role: tuple[str, str]) -> None:

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from eso_api.stores.vault import VaultProvider
 from eso_provider_vault.store import VaultStore
 from eso_provider_vault.testing.openbao import OpenBao
-from eso_provider_vault.testing.replies import ReplyServer, Said
+from eso_provider_vault.testing.replies import ReplyServer, StubResponse
 from eso_provider_vault.testing.sessions import opened, opened_openbao, read
 from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.clock import SystemClock
@@ -26,7 +26,7 @@ _NUMBERS = itertools.count(1)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Account:
     """A server with one secret that the policy `name` allows to read."""
 
     bao: OpenBao
@@ -40,28 +40,28 @@ class Place:
         return f"{self.name}/data/app"
 
 
-def make_place(bao: OpenBao, *, namespace: str = "") -> Place:
+def make_account(bao: OpenBao, *, namespace: str = "") -> Account:
     name = f"auth-{next(_NUMBERS)}"
     bao.enable(name, namespace=namespace)
     bao.put(name, "app", {"password": "value"}, namespace=namespace)
     bao.policy(name, f'path "{name}/*" {{ capabilities = ["read"] }}', namespace=namespace)
-    return Place(bao, name)
+    return Account(bao, name)
 
 
 @pytest.fixture
-def place(bao: OpenBao) -> Place:
-    return make_place(bao)
+def account(bao: OpenBao) -> Account:
+    return make_account(bao)
 
 
 def ref(name: str = "credentials", key: str = "value") -> dict[str, str]:
     return {"name": name, "key": key}
 
 
-def app_role(place: Place, mount: str, **options: Any) -> tuple[str, str]:
+def app_role(account: Account, mount: str, **options: Any) -> tuple[str, str]:
     """Enable appRole; returns role id and secret id."""
-    bao = place.bao
+    bao = account.bao
     bao.enable_auth(mount, "approle")
-    bao.must("POST", f"auth/{mount}/role/app", {"token_policies": place.name, **options})
+    bao.must("POST", f"auth/{mount}/role/app", {"token_policies": account.name, **options})
     role_id = bao.must("GET", f"auth/{mount}/role/app/role-id")["data"]["role_id"]
     return role_id, bao.must("POST", f"auth/{mount}/role/app/secret-id")["data"]["secret_id"]
 
@@ -70,79 +70,81 @@ def app_role(place: Place, mount: str, **options: Any) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("ending", ["", "\n", "\r\n"])
-async def test_a_line_break_at_the_end_of_a_token_is_trimmed(place: Place, ending: str) -> None:
-    token = place.bao.token(place.name)
+async def test_a_line_break_at_the_end_of_a_token_is_trimmed(account: Account, ending: str) -> None:
+    token = account.bao.token(account.name)
 
-    async with opened(place.spec(tokenSecretRef=ref()), {"/auth/tokenSecretRef": token + ending}) as store:
-        assert (await read(store, place.key)).ok
-
-
-async def test_the_openbao_block_logs_in_with_a_token(place: Place) -> None:
-    token = place.bao.token(place.name)
-
-    async with opened_openbao(place.spec(tokenSecretRef=ref()), {"/auth/tokenSecretRef": token}) as store:
-        assert (await read(store, place.key)).ok
+    async with opened(account.spec(tokenSecretRef=ref()), {"/auth/tokenSecretRef": token + ending}) as store:
+        assert (await read(store, account.key)).ok
 
 
-async def test_without_auth_an_agent_before_the_server_adds_the_token(place: Place) -> None:
-    async with opened({"server": place.bao.url, "path": place.name}) as store:
-        assert (await read(store, place.key)).status == 403
+async def test_the_openbao_block_logs_in_with_a_token(account: Account) -> None:
+    token = account.bao.token(account.name)
+
+    async with opened_openbao(account.spec(tokenSecretRef=ref()), {"/auth/tokenSecretRef": token}) as store:
+        assert (await read(store, account.key)).ok
+
+
+async def test_without_auth_an_agent_before_the_server_adds_the_token(account: Account) -> None:
+    async with opened({"server": account.bao.url, "path": account.name}) as store:
+        assert (await read(store, account.key)).status == 403
 
 
 # --- appRole ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("opening", [opened, opened_openbao], ids=["vault block", "openBao block"])
-async def test_app_role_logs_in_with_a_role_id_of_the_spec(place: Place, opening: Any) -> None:
-    role_id, secret_id = app_role(place, f"{place.name}-approle")
-    auth = {"path": f"{place.name}-approle", "roleId": f" {role_id} ", "secretRef": ref()}
+async def test_app_role_logs_in_with_a_role_id_of_the_spec(account: Account, opening: Any) -> None:
+    role_id, secret_id = app_role(account, f"{account.name}-approle")
+    auth = {"path": f"{account.name}-approle", "roleId": f" {role_id} ", "secretRef": ref()}
 
-    async with opening(place.spec(appRole=auth), {"/auth/appRole/secretRef": secret_id}) as store:
-        assert (await read(store, place.key)).ok
+    async with opening(account.spec(appRole=auth), {"/auth/appRole/secretRef": secret_id}) as store:
+        assert (await read(store, account.key)).ok
 
 
-async def test_app_role_logs_in_with_a_role_id_of_a_secret(place: Place) -> None:
-    role_id, secret_id = app_role(place, f"{place.name}-approle")
-    auth = {"path": f"/{place.name}-approle/", "roleRef": ref("role"), "secretRef": ref("secret")}
+async def test_app_role_logs_in_with_a_role_id_of_a_secret(account: Account) -> None:
+    role_id, secret_id = app_role(account, f"{account.name}-approle")
+    auth = {"path": f"/{account.name}-approle/", "roleRef": ref("role"), "secretRef": ref("secret")}
     sent = {"/auth/appRole/secretRef": secret_id + "\n", "/auth/appRole/roleRef": role_id + "\n"}
 
-    async with opened(place.spec(appRole=auth), sent) as store:
-        assert (await read(store, place.key)).ok
+    async with opened(account.spec(appRole=auth), sent) as store:
+        assert (await read(store, account.key)).ok
 
 
 # --- userPass --------------------------------------------------------------------------------------------------------
 
 
-def user(place: Place, mount: str, *, name: str = "ann", **options: Any) -> None:
-    place.bao.enable_auth(mount, "userpass")
-    place.bao.must("POST", f"auth/{mount}/users/{name}", {"password": "pass", "token_policies": place.name, **options})
+def user(account: Account, mount: str, *, name: str = "ann", **options: Any) -> None:
+    account.bao.enable_auth(mount, "userpass")
+    account.bao.must(
+        "POST", f"auth/{mount}/users/{name}", {"password": "pass", "token_policies": account.name, **options}
+    )
 
 
 @pytest.mark.parametrize("opening", [opened, opened_openbao], ids=["vault block", "openBao block"])
-async def test_user_pass_logs_in(place: Place, opening: Any) -> None:
-    user(place, f"{place.name}-users")
-    auth = {"path": f"{place.name}-users", "username": " ann ", "secretRef": ref()}
+async def test_user_pass_logs_in(account: Account, opening: Any) -> None:
+    user(account, f"{account.name}-users")
+    auth = {"path": f"{account.name}-users", "username": " ann ", "secretRef": ref()}
 
-    async with opening(place.spec(userPass=auth), {"/auth/userPass/secretRef": "pass"}) as store:
-        assert (await read(store, place.key)).ok
+    async with opening(account.spec(userPass=auth), {"/auth/userPass/secretRef": "pass"}) as store:
+        assert (await read(store, account.key)).ok
 
 
 async def test_a_login_goes_to_the_namespace_of_auth(bao: OpenBao) -> None:
     inner = f"ns{next(_NUMBERS)}"
     bao.must("POST", f"sys/namespaces/{inner}", {})
-    place = make_place(bao, namespace=inner)
+    account = make_account(bao, namespace=inner)
     bao.enable_auth("userpass", "userpass", namespace=inner)
-    bao.must("POST", "auth/userpass/users/ann", {"password": "pass", "token_policies": place.name}, namespace=inner)
+    bao.must("POST", "auth/userpass/users/ann", {"password": "pass", "token_policies": account.name}, namespace=inner)
     auth = {"userPass": {"username": "ann", "secretRef": ref()}}
     sent = {"/auth/userPass/secretRef": "pass"}
 
-    async with opened({**place.spec(**auth), "namespace": inner}, sent) as store:
-        assert (await read(store, place.key)).ok
-    async with opened({**place.spec(**auth, namespace=inner), "namespace": inner}, sent) as store:
-        assert (await read(store, place.key)).ok
-    async with opened({**place.spec(**auth, namespace="nowhere"), "namespace": inner}, sent) as store:
+    async with opened({**account.spec(**auth), "namespace": inner}, sent) as store:
+        assert (await read(store, account.key)).ok
+    async with opened({**account.spec(**auth, namespace=inner), "namespace": inner}, sent) as store:
+        assert (await read(store, account.key)).ok
+    async with opened({**account.spec(**auth, namespace="nowhere"), "namespace": inner}, sent) as store:
         with pytest.raises(ProviderError) as caught:
-            await read(store, place.key)
+            await read(store, account.key)
 
     assert caught.value.reason is ErrorReason.CONFIG_INVALID
     assert caught.value.message.startswith("/auth/namespace")
@@ -164,34 +166,34 @@ class Issuer:
         )
 
 
-def jwt_mount(place: Place, mount: str) -> Issuer:
+def jwt_mount(account: Account, mount: str) -> Issuer:
     issuer = Issuer(rsa.generate_private_key(public_exponent=65537, key_size=2048))
     public = issuer.key.public_key().public_bytes(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     )
-    place.bao.enable_auth(mount, "jwt")
-    place.bao.must("POST", f"auth/{mount}/config", {"jwt_validation_pubkeys": [public.decode()]})
-    role = {"role_type": "jwt", "user_claim": "sub", "bound_audiences": ["vault"], "token_policies": place.name}
-    place.bao.must("POST", f"auth/{mount}/role/app", role)
+    account.bao.enable_auth(mount, "jwt")
+    account.bao.must("POST", f"auth/{mount}/config", {"jwt_validation_pubkeys": [public.decode()]})
+    role = {"role_type": "jwt", "user_claim": "sub", "bound_audiences": ["vault"], "token_policies": account.name}
+    account.bao.must("POST", f"auth/{mount}/role/app", role)
     return issuer
 
 
-async def test_jwt_logs_in_with_a_token_of_a_secret(place: Place) -> None:
-    issuer = jwt_mount(place, f"{place.name}-jwt")
-    auth = {"path": f"{place.name}-jwt", "role": " app ", "secretRef": ref()}
+async def test_jwt_logs_in_with_a_token_of_a_secret(account: Account) -> None:
+    issuer = jwt_mount(account, f"{account.name}-jwt")
+    auth = {"path": f"{account.name}-jwt", "role": " app ", "secretRef": ref()}
 
-    async with opened(place.spec(jwt=auth), {"/auth/jwt/secretRef": issuer.token(aud="vault") + "\n"}) as store:
-        assert (await read(store, place.key)).ok
+    async with opened(account.spec(jwt=auth), {"/auth/jwt/secretRef": issuer.token(aud="vault") + "\n"}) as store:
+        assert (await read(store, account.key)).ok
 
 
-async def test_jwt_for_another_audience_is_refused_with_a_hint(place: Place) -> None:
-    issuer = jwt_mount(place, f"{place.name}-jwt")
-    auth = {"path": f"{place.name}-jwt", "role": "app", "secretRef": ref()}
+async def test_jwt_for_another_audience_is_refused_with_a_hint(account: Account) -> None:
+    issuer = jwt_mount(account, f"{account.name}-jwt")
+    auth = {"path": f"{account.name}-jwt", "role": "app", "secretRef": ref()}
     token = issuer.token(aud="elsewhere")
 
-    async with opened(place.spec(jwt=auth), {"/auth/jwt/secretRef": token}) as store:
+    async with opened(account.spec(jwt=auth), {"/auth/jwt/secretRef": token}) as store:
         with pytest.raises(ProviderError) as caught:
-            await read(store, place.key)
+            await read(store, account.key)
 
     assert caught.value.reason is ErrorReason.CREDENTIALS_REJECTED
     assert "audience" in caught.value.message
@@ -201,56 +203,56 @@ async def test_jwt_for_another_audience_is_refused_with_a_hint(place: Place) -> 
 # --- cert ------------------------------------------------------------------------------------------------------------
 
 
-def cert_spec(place: Place, authority: Authority, **auth: Any) -> tuple[dict[str, Any], Mapping[str, bytes]]:
-    place.bao.enable_auth(f"{place.name}-cert", "cert")
-    role = {"certificate": authority.pem.decode(), "token_policies": place.name}
-    place.bao.must("POST", f"auth/{place.name}-cert/certs/app", role)
+def cert_spec(account: Account, authority: Authority, **auth: Any) -> tuple[dict[str, Any], Mapping[str, bytes]]:
+    account.bao.enable_auth(f"{account.name}-cert", "cert")
+    role = {"certificate": authority.pem.decode(), "token_policies": account.name}
+    account.bao.must("POST", f"auth/{account.name}-cert/certs/app", role)
     pair = authority.issue("app")
-    spec = place.spec(cert={"path": f"{place.name}-cert", "clientCert": ref("a"), "secretRef": ref("b"), **auth})
+    spec = account.spec(cert={"path": f"{account.name}-cert", "clientCert": ref("a"), "secretRef": ref("b"), **auth})
     spec["caProvider"] = {"type": "Secret", "name": "ca", "key": "ca.crt"}
-    sent = {"/auth/cert/clientCert": pair.certificate, "/auth/cert/secretRef": pair.key, "/caProvider": place.bao.ca}
+    sent = {"/auth/cert/clientCert": pair.certificate, "/auth/cert/secretRef": pair.key, "/caProvider": account.bao.ca}
     return spec, sent
 
 
 @pytest.mark.parametrize("role", ["", "app"])
 async def test_cert_logs_in_with_the_certificate_of_its_connection(tls_bao: OpenBao, role: str) -> None:
-    place = make_place(tls_bao)
-    spec, sent = cert_spec(place, Authority(SystemClock().now()), vaultRole=role)
+    account = make_account(tls_bao)
+    spec, sent = cert_spec(account, Authority(SystemClock().now()), vaultRole=role)
 
     async with opened(spec, sent) as store:
-        assert (await read(store, place.key)).ok
+        assert (await read(store, account.key)).ok
 
 
 async def test_a_token_of_a_certificate_is_renewed_with_that_certificate(tls_bao: OpenBao) -> None:
-    place = make_place(tls_bao)
-    spec, sent = cert_spec(place, Authority(SystemClock().now()))
-    tls_bao.must("POST", f"auth/{place.name}-cert/certs/app", {"token_period": "3s"})
+    account = make_account(tls_bao)
+    spec, sent = cert_spec(account, Authority(SystemClock().now()))
+    tls_bao.must("POST", f"auth/{account.name}-cert/certs/app", {"token_period": "3s"})
     mark = tls_bao.mark()
 
     async with opened(spec, sent) as store:
-        await read(store, place.key)
+        await read(store, account.key)
         await SystemClock().sleep(5)
-        assert (await read(store, place.key)).ok
+        assert (await read(store, account.key)).ok
 
-    assert tls_bao.asked(mark).logins == 1
+    assert tls_bao.audited(mark).logins == 1
 
 
 async def test_a_certificate_that_no_role_trusts_is_refused(tls_bao: OpenBao) -> None:
-    place = make_place(tls_bao)
-    spec, sent = cert_spec(place, Authority(SystemClock().now()))
+    account = make_account(tls_bao)
+    spec, sent = cert_spec(account, Authority(SystemClock().now()))
     stranger = Authority(SystemClock().now()).issue("app")
     foreign = {"/auth/cert/clientCert": stranger.certificate, "/auth/cert/secretRef": stranger.key}
 
     async with opened(spec, {**sent, **foreign}) as store:
         with pytest.raises(ProviderError) as caught:
-            await read(store, place.key)
+            await read(store, account.key)
 
     assert caught.value.reason is ErrorReason.CREDENTIALS_REJECTED
 
 
 async def test_a_certificate_without_its_key_names_the_fields(tls_bao: OpenBao) -> None:
-    place = make_place(tls_bao)
-    spec, sent = cert_spec(place, Authority(SystemClock().now()))
+    account = make_account(tls_bao)
+    spec, sent = cert_spec(account, Authority(SystemClock().now()))
     other = Authority(SystemClock().now()).issue("app")
 
     with pytest.raises(ProviderError) as caught:
@@ -262,12 +264,12 @@ async def test_a_certificate_without_its_key_names_the_fields(tls_bao: OpenBao) 
 
 
 async def test_a_server_that_another_authority_signed_is_unavailable(tls_bao: OpenBao) -> None:
-    place = make_place(tls_bao)
-    spec, sent = cert_spec(place, Authority(SystemClock().now()))
+    account = make_account(tls_bao)
+    spec, sent = cert_spec(account, Authority(SystemClock().now()))
 
     async with opened(spec, {**sent, "/caProvider": Authority(SystemClock().now()).pem}) as store:
         with pytest.raises(ProviderError) as caught:
-            await read(store, place.key)
+            await read(store, account.key)
 
     assert caught.value.reason is ErrorReason.BACKEND_UNAVAILABLE
     assert "caBundle" in caught.value.message
@@ -339,25 +341,25 @@ async def test_an_incomplete_method_names_the_field(bao: OpenBao, auth: dict[str
     ],
 )
 async def test_a_refused_login_says_where_it_was_made_and_what_to_check(
-    place: Place, auth: dict[str, Any], sent: str, hint: str
+    account: Account, auth: dict[str, Any], sent: str, hint: str
 ) -> None:
-    async with opened(place.spec(**auth), {sent: "CANARY-wrong"}) as store:
+    async with opened(account.spec(**auth), {sent: "CANARY-wrong"}) as store:
         with pytest.raises(ProviderError) as caught:
-            await read(store, place.key)
+            await read(store, account.key)
 
     assert caught.value.reason is ErrorReason.CREDENTIALS_REJECTED
     assert hint in caught.value.message
-    assert place.bao.url in caught.value.message
+    assert account.bao.url in caught.value.message
     assert "CANARY" not in caught.value.message
 
 
-async def test_a_refused_login_shows_the_words_of_the_server(place: Place) -> None:
-    app_role(place, f"{place.name}-approle")
-    auth = {"path": f"{place.name}-approle", "roleId": "unknown", "secretRef": ref()}
+async def test_a_refused_login_shows_the_words_of_the_server(account: Account) -> None:
+    app_role(account, f"{account.name}-approle")
+    auth = {"path": f"{account.name}-approle", "roleId": "unknown", "secretRef": ref()}
 
-    async with opened(place.spec(appRole=auth), {"/auth/appRole/secretRef": "CANARY-wrong"}) as store:
+    async with opened(account.spec(appRole=auth), {"/auth/appRole/secretRef": "CANARY-wrong"}) as store:
         with pytest.raises(ProviderError) as caught:
-            await read(store, place.key)
+            await read(store, account.key)
 
     assert 'HTTP 400: "invalid role or secret ID"' in caught.value.message
 
@@ -378,7 +380,7 @@ async def test_the_words_of_the_server_are_masked_and_bounded(errors: list[str],
     auth = {"jwt": {"role": "team-a", "secretRef": ref()}}
     body = msgspec.json.encode({"errors": errors})
 
-    async with ReplyServer.started(lambda _: Said(400, body)) as server:
+    async with ReplyServer.started(lambda _: StubResponse(400, body)) as server:
         spec = {"server": server.url, "path": "kv", "auth": auth}
         async with opened(spec, {"/auth/jwt/secretRef": "CANARY-jwt-1"}) as store:
             with pytest.raises(ProviderError) as caught:

@@ -55,8 +55,8 @@ async def test_conformance(profile: str, bao: OpenBao, mount: str) -> None:
         f"{result.kind}: {result.case}: {result.why}" for result in results if result.verdict is Verdict.FAILED
     ] == []
     passed = {result.kind for result in results if result.verdict is Verdict.PASSED}
-    wanted = {"tls": set(), "generator": {"VaultDynamicSecret"}}.get(profile, set(KINDS))
-    assert wanted <= {kind.rpartition("/")[2] for kind in passed}
+    expected = {"tls": set(), "generator": {"VaultDynamicSecret"}}.get(profile, set(KINDS))
+    assert expected <= {kind.rpartition("/")[2] for kind in passed}
     assert passed
 
 

@@ -14,7 +14,7 @@ from eso_api.values import SecretBytes
 from eso_provider_vault.connection import newer
 from eso_provider_vault.provider import Vault
 from eso_provider_vault.testing.openbao import OpenBao
-from eso_provider_vault.testing.replies import ReplyServer, Said, Seen
+from eso_provider_vault.testing.replies import RecordedRequest, ReplyServer, StubResponse
 from eso_sdk.testing import InMemory, call_context
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Context, GetResult, PushBatch, PushItem, PushOutcome, RemoteRef
@@ -92,61 +92,61 @@ async def test_a_store_reads_its_own_namespace(bao: OpenBao, mount: str, provide
 
 
 async def test_requests_carry_the_headers_of_the_store(provider: InMemory) -> None:
-    def answers(_seen: Seen) -> Said:
-        return Said(200, b'{"data":{"data":{"a":"b"},"metadata":{"version":1}}}')
+    def responder(_request: RecordedRequest) -> StubResponse:
+        return StubResponse(200, b'{"data":{"data":{"a":"b"},"metadata":{"version":1}}}')
 
-    async with ReplyServer.started(answers) as server:
+    async with ReplyServer.started(responder) as server:
         spec: Any = {"namespace": "team", "headers": {"X-Proxy": "yes"}}
         result = await provider.get_one(context_of(server.url, **spec), "app", property="a")
 
     assert result.outcome == SecretBytes(b"b")
-    (seen,) = server.seen
-    assert (seen.method, seen.target) == ("GET", "/v1/kv/data/app")
+    (sent,) = server.requests
+    assert (sent.method, sent.target) == ("GET", "/v1/kv/data/app")
     expected = {
         "x-vault-request": "true",
         "x-vault-token": "s.CANARYtoken",
         "x-vault-namespace": "team",
         "x-proxy": "yes",
     }
-    assert expected.items() <= seen.headers.items()
-    assert "x-vault-inconsistent" not in seen.headers
+    assert expected.items() <= sent.headers.items()
+    assert "x-vault-inconsistent" not in sent.headers
 
 
 async def test_the_token_is_looked_up_in_the_namespace_of_the_login(provider: InMemory) -> None:
-    def answers(_seen: Seen) -> Said:
-        return Said(403, b'{"errors":["permission denied"]}')
+    def responder(_request: RecordedRequest) -> StubResponse:
+        return StubResponse(403, b'{"errors":["permission denied"]}')
 
-    async with ReplyServer.started(answers) as server:
+    async with ReplyServer.started(responder) as server:
         auth = {"tokenSecretRef": {"name": "vault", "key": "token"}, "namespace": "logins"}
         error = problem(await provider.get_one(context_of(server.url, namespace="team", auth=auth), "app"))
 
     assert error.reason is ErrorReason.CREDENTIALS_REJECTED
-    assert [seen.headers["x-vault-namespace"] for seen in server.seen] == ["team", "logins"]
+    assert [sent.headers["x-vault-namespace"] for sent in server.requests] == ["team", "logins"]
 
 
 async def test_reads_ask_for_the_state_of_our_own_writes(provider: InMemory) -> None:
-    def answers(seen: Seen) -> Said:
-        if seen.method == "POST":
-            return Said(200, b'{"data":{"version":1}}', {"X-Vault-Index": _index(7)})
-        if "ui/mounts" in seen.target:
-            return Said(200, b'{"data":{"type":"kv","path":"kv/","options":{"version":"2"}}}')
-        return Said(404, b'{"errors":[]}')
+    def responder(sent: RecordedRequest) -> StubResponse:
+        if sent.method == "POST":
+            return StubResponse(200, b'{"data":{"version":1}}', {"X-Vault-Index": _index(7)})
+        if "ui/mounts" in sent.target:
+            return StubResponse(200, b'{"data":{"type":"kv","path":"kv/","options":{"version":"2"}}}')
+        return StubResponse(404, b'{"errors":[]}')
 
-    async with ReplyServer.started(answers) as server:
+    async with ReplyServer.started(responder) as server:
         context = context_of(server.url, readYourWrites=True, forwardInconsistent=True)
         item = PushItem("one", RemoteRef("app", property="a"), SecretBytes(b"x"))
         await provider.push(context, PushBatch((item,), idempotency_key="once"))
         await provider.get_one(context, "app")
 
-    before = next(seen for seen in server.seen if seen.method == "GET")
-    after = server.seen[-1]
+    before = next(sent for sent in server.requests if sent.method == "GET")
+    after = server.requests[-1]
     assert "x-vault-index" not in before.headers
     assert after.headers["x-vault-index"] == _index(7)
     assert after.headers["x-vault-inconsistent"] == "forward-active-node"
 
 
 @pytest.mark.parametrize(
-    ("known", "told", "expected"),
+    ("known", "received", "expected"),
     [
         pytest.param("", 3, 3, id="the first"),
         pytest.param(3, 5, 5, id="a later one"),
@@ -155,8 +155,8 @@ async def test_reads_ask_for_the_state_of_our_own_writes(provider: InMemory) -> 
         pytest.param("rubbish", 3, 3, id="what cannot be read gives way"),
     ],
 )
-def test_the_later_index_is_kept(known: int | str, told: int | str, expected: int) -> None:
-    assert newer(_index(known), _index(told)) == _index(expected)
+def test_the_later_index_is_kept(known: int | str, received: int | str, expected: int) -> None:
+    assert newer(_index(known), _index(received)) == _index(expected)
 
 
 def _index(position: int | str) -> str:
@@ -172,44 +172,62 @@ PAGE = b"<html><body>404 Not Found CANARY</body></html>"
 
 
 @pytest.mark.parametrize(
-    ("said", "reason", "words"),
+    ("response", "reason", "text"),
     [
-        pytest.param(Said(404, PAGE, {"Content-Type": "text/html"}), "BACKEND_ERROR", "proxy", id="a proxy's 404"),
-        pytest.param(Said(404, b""), "BACKEND_ERROR", "proxy", id="a 404 without a body"),
-        pytest.param(Said(404, b'{"message":"CANARY"}'), "CONFIG_INVALID", "kv/data/app", id="a 404 of another server"),
-        pytest.param(Said(404, b'["CANARY"]'), "BACKEND_ERROR", "proxy", id="a 404 that is a list"),
-        pytest.param(Said(200, PAGE), "BACKEND_ERROR", "proxy", id="a page where a secret should be"),
-        pytest.param(Said(200, b'{"data":null}'), "BACKEND_ERROR", "proxy", id="no data"),
-        pytest.param(Said(302, b"", {"Location": "http://10.0.0.9/"}), "BACKEND_UNAVAILABLE", "active", id="redirect"),
-        pytest.param(Said(307, b""), "BACKEND_UNAVAILABLE", "active", id="a redirect to nowhere"),
-        pytest.param(Said(400, b'{"errors":["CANARY"]}'), "BACKEND_ERROR", "HTTP 400", id="a bad request"),
-        pytest.param(Said(400, b'{"errors":["missing client token"]}'), "CREDENTIALS_REJECTED", "token", id="no token"),
-        pytest.param(Said(400, b'{"errors":["Upgrading from"]}'), "BACKEND_UNAVAILABLE", "upgraded", id="upgrading"),
-        pytest.param(Said(403, b'{"errors":["2 errors: invalid token"]}'), "CREDENTIALS_REJECTED", "token", id="dead"),
-        pytest.param(Said(403, PAGE), "CREDENTIALS_REJECTED", "token", id="a 403 that tells nothing"),
-        pytest.param(Said(412, b'{"errors":["index"]}'), "BACKEND_UNAVAILABLE", "caught up", id="a lagging replica"),
-        pytest.param(Said(413, b""), "PAYLOAD_TOO_LARGE", "larger", id="too large"),
-        pytest.param(Said(429, b'{"errors":["quota"]}'), "RATE_LIMITED", "quota", id="a quota"),
-        pytest.param(Said(472, b'{"errors":[]}'), "BACKEND_UNAVAILABLE", "standby", id="a recovery standby"),
-        pytest.param(Said(473, b'{"errors":[]}'), "BACKEND_UNAVAILABLE", "standby", id="a performance standby"),
-        pytest.param(Said(500, b'{"errors":["CANARY"]}'), "BACKEND_UNAVAILABLE", "HTTP 500", id="an internal error"),
-        pytest.param(Said(502, PAGE), "BACKEND_UNAVAILABLE", "HTTP 502", id="a gateway"),
-        pytest.param(Said(503, b'{"errors":["Vault is sealed"]}'), "BACKEND_UNAVAILABLE", "sealed", id="sealed"),
+        pytest.param(
+            StubResponse(404, PAGE, {"Content-Type": "text/html"}), "BACKEND_ERROR", "proxy", id="a proxy's 404"
+        ),
+        pytest.param(StubResponse(404, b""), "BACKEND_ERROR", "proxy", id="a 404 without a body"),
+        pytest.param(
+            StubResponse(404, b'{"message":"CANARY"}'), "CONFIG_INVALID", "kv/data/app", id="a 404 of another server"
+        ),
+        pytest.param(StubResponse(404, b'["CANARY"]'), "BACKEND_ERROR", "proxy", id="a 404 that is a list"),
+        pytest.param(StubResponse(200, PAGE), "BACKEND_ERROR", "proxy", id="a page where a secret should be"),
+        pytest.param(StubResponse(200, b'{"data":null}'), "BACKEND_ERROR", "proxy", id="no data"),
+        pytest.param(
+            StubResponse(302, b"", {"Location": "http://10.0.0.9/"}), "BACKEND_UNAVAILABLE", "active", id="redirect"
+        ),
+        pytest.param(StubResponse(307, b""), "BACKEND_UNAVAILABLE", "active", id="a redirect to nowhere"),
+        pytest.param(StubResponse(400, b'{"errors":["CANARY"]}'), "BACKEND_ERROR", "HTTP 400", id="a bad request"),
+        pytest.param(
+            StubResponse(400, b'{"errors":["missing client token"]}'), "CREDENTIALS_REJECTED", "token", id="no token"
+        ),
+        pytest.param(
+            StubResponse(400, b'{"errors":["Upgrading from"]}'), "BACKEND_UNAVAILABLE", "upgraded", id="upgrading"
+        ),
+        pytest.param(
+            StubResponse(403, b'{"errors":["2 errors: invalid token"]}'), "CREDENTIALS_REJECTED", "token", id="dead"
+        ),
+        pytest.param(StubResponse(403, PAGE), "CREDENTIALS_REJECTED", "token", id="a 403 that tells nothing"),
+        pytest.param(
+            StubResponse(412, b'{"errors":["index"]}'), "BACKEND_UNAVAILABLE", "caught up", id="a lagging replica"
+        ),
+        pytest.param(StubResponse(413, b""), "PAYLOAD_TOO_LARGE", "larger", id="too large"),
+        pytest.param(StubResponse(429, b'{"errors":["quota"]}'), "RATE_LIMITED", "quota", id="a quota"),
+        pytest.param(StubResponse(472, b'{"errors":[]}'), "BACKEND_UNAVAILABLE", "standby", id="a recovery standby"),
+        pytest.param(StubResponse(473, b'{"errors":[]}'), "BACKEND_UNAVAILABLE", "standby", id="a performance standby"),
+        pytest.param(
+            StubResponse(500, b'{"errors":["CANARY"]}'), "BACKEND_UNAVAILABLE", "HTTP 500", id="an internal error"
+        ),
+        pytest.param(StubResponse(502, PAGE), "BACKEND_UNAVAILABLE", "HTTP 502", id="a gateway"),
+        pytest.param(
+            StubResponse(503, b'{"errors":["Vault is sealed"]}'), "BACKEND_UNAVAILABLE", "sealed", id="sealed"
+        ),
     ],
 )
 async def test_odd_answers_are_errors_that_quote_nothing(
-    provider: InMemory, said: Said, reason: str, words: str
+    provider: InMemory, response: StubResponse, reason: str, text: str
 ) -> None:
-    def answers(seen: Seen) -> Said:
-        if "ui/mounts" in seen.target:
-            return Said(200, b'{"data":{"type":"kv","path":"kv/","options":{"version":"2"}}}')
-        return said
+    def responder(sent: RecordedRequest) -> StubResponse:
+        if "ui/mounts" in sent.target:
+            return StubResponse(200, b'{"data":{"type":"kv","path":"kv/","options":{"version":"2"}}}')
+        return response
 
-    async with ReplyServer.started(answers) as server:
+    async with ReplyServer.started(responder) as server:
         error = problem(await provider.get_one(context_of(server.url), "app"))
 
     assert error.reason is ErrorReason(reason), error.message
-    assert words in error.message
+    assert text in error.message
     assert "CANARY" not in error.message
     assert not error.is_not_found
 
@@ -220,8 +238,8 @@ async def test_odd_answers_are_errors_that_quote_nothing(
 async def test_a_redirect_of_a_standby_node_is_followed_with_method_body_and_token(
     bao: OpenBao, mount: str, provider: InMemory
 ) -> None:
-    def standby(seen: Seen) -> Said:
-        return Said(307, b"", {"Location": f"{bao.url}{seen.target}"})
+    def standby(sent: RecordedRequest) -> StubResponse:
+        return StubResponse(307, b"", {"Location": f"{bao.url}{sent.target}"})
 
     async with ReplyServer.started(standby) as server:
         context = context_of(server.url, {"/auth/tokenSecretRef": bao.root_token}, path=mount)
@@ -231,7 +249,7 @@ async def test_a_redirect_of_a_standby_node_is_followed_with_method_body_and_tok
 
     assert pushed.outcome is PushOutcome.CREATED
     assert result.outcome == SecretBytes(b"x")
-    assert {seen.method for seen in server.seen} >= {"GET", "POST"}
+    assert {sent.method for sent in server.requests} >= {"GET", "POST"}
 
 
 async def test_a_login_at_a_standby_node_is_followed_too(bao: OpenBao, mount: str, provider: InMemory) -> None:
@@ -241,7 +259,7 @@ async def test_a_login_at_a_standby_node_is_followed_too(bao: OpenBao, mount: st
     bao.put(mount, "app", {"a": "x"})
     auth = {"userPass": {"path": f"{mount}-users", "username": "anna", "secretRef": {"name": "vault", "key": "pw"}}}
 
-    async with ReplyServer.started(lambda seen: Said(307, b"", {"Location": bao.url + seen.target})) as server:
+    async with ReplyServer.started(lambda sent: StubResponse(307, b"", {"Location": bao.url + sent.target})) as server:
         spec = {"server": server.url, "path": mount, "auth": auth}
         context = call_context(Vault, spec, {"/auth/userPass/secretRef": "secret"})
         result = await provider.get_one(context, "app", property="a")
@@ -250,11 +268,11 @@ async def test_a_login_at_a_standby_node_is_followed_too(bao: OpenBao, mount: st
 
 
 async def test_a_loop_or_a_second_redirect_is_an_error(provider: InMemory) -> None:
-    def loops(seen: Seen) -> Said:
-        return Said(307, b"", {"Location": seen.target})
+    def loops(sent: RecordedRequest) -> StubResponse:
+        return StubResponse(307, b"", {"Location": sent.target})
 
     async with ReplyServer.started(loops) as last, ReplyServer.started(loops) as middle:
-        middle.answers = lambda seen: Said(307, b"", {"Location": last.url + seen.target})
+        middle.responder = lambda sent: StubResponse(307, b"", {"Location": last.url + sent.target})
         loop = problem(await provider.get_one(context_of(last.url), "app"))
         twice = problem(await provider.get_one(context_of(middle.url), "app"))
 
@@ -262,8 +280,8 @@ async def test_a_loop_or_a_second_redirect_is_an_error(provider: InMemory) -> No
         assert error.reason is ErrorReason.BACKEND_UNAVAILABLE
         assert "redirects again" in error.message
         assert "set server" in error.message
-    assert len(last.seen) == 3
-    assert len(middle.seen) == 1
+    assert len(last.requests) == 3
+    assert len(middle.requests) == 1
 
 
 async def test_a_redirect_from_https_to_http_is_not_followed(provider: InMemory, tmp_path: Path) -> None:
@@ -273,20 +291,20 @@ async def test_a_redirect_from_https_to_http_is_not_followed(provider: InMemory,
     bundle = base64.b64encode(authority.pem).decode()
 
     async with (
-        ReplyServer.started(lambda _: Said()) as plain,
-        ReplyServer.started(lambda _: Said(307, b"", {"Location": plain.url}), tls=tls) as encrypted,
+        ReplyServer.started(lambda _: StubResponse()) as plain,
+        ReplyServer.started(lambda _: StubResponse(307, b"", {"Location": plain.url}), tls=tls) as encrypted,
     ):
         error = problem(await provider.get_one(context_of(encrypted.url, caBundle=bundle), "app"))
 
     assert error.reason is ErrorReason.BACKEND_UNAVAILABLE
     assert "not followed" in error.message
-    assert len(encrypted.seen) == 1
-    assert plain.seen == []
+    assert len(encrypted.requests) == 1
+    assert plain.requests == []
 
 
 async def test_a_redirect_obeys_the_rule_for_addresses(provider: InMemory) -> None:
     metadata_service = {"Location": "http://169.254.169.254/latest/meta-data"}
-    async with ReplyServer.started(lambda _: Said(307, b"", metadata_service)) as server:
+    async with ReplyServer.started(lambda _: StubResponse(307, b"", metadata_service)) as server:
         error = problem(await provider.get_one(context_of(server.url), "app"))
 
     assert error.reason is ErrorReason.BACKEND_UNAVAILABLE
@@ -298,17 +316,17 @@ async def test_a_redirect_obeys_the_rule_for_addresses(provider: InMemory) -> No
 
 
 async def test_not_found_needs_a_server_that_confirms_the_engine(provider: InMemory) -> None:
-    def answers(_seen: Seen) -> Said:
-        return Said(404, b'{"errors":[]}')
+    def responder(_request: RecordedRequest) -> StubResponse:
+        return StubResponse(404, b'{"errors":[]}')
 
-    async with ReplyServer.started(answers) as server:
+    async with ReplyServer.started(responder) as server:
         error = problem(await provider.get_one(context_of(server.url), "app"))
 
     assert not error.is_not_found
 
 
 async def test_retry_after_is_passed_on(provider: InMemory) -> None:
-    async with ReplyServer.started(lambda _: Said(429, b"{}", {"Retry-After": "7"})) as server:
+    async with ReplyServer.started(lambda _: StubResponse(429, b"{}", {"Retry-After": "7"})) as server:
         error = problem(await provider.get_one(context_of(server.url), "app"))
 
     assert error.retry_after == 7.0
@@ -389,7 +407,7 @@ async def test_a_hanging_server_does_not_delay_others(
 
 async def test_an_answer_without_end_is_cut_off(provider: InMemory) -> None:
     huge = b'{"data":"' + b"x" * (33 * 1024 * 1024) + b'"}'
-    async with ReplyServer.started(lambda _: Said(200, huge)) as server:
+    async with ReplyServer.started(lambda _: StubResponse(200, huge)) as server:
         error = problem(await provider.get_one(context_of(server.url), "app"))
 
     assert error.reason is ErrorReason.BACKEND_ERROR

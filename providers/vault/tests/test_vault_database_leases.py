@@ -90,5 +90,5 @@ async def test_fifty_generations_make_one_login_and_fifty_leases(bao: OpenBao, d
             assert state is not None
             await session.cleanup(state)
 
-    assert bao.asked(mark).logins == 1
+    assert bao.audited(mark).logins == 1
     assert len(database.users()) == before

@@ -60,11 +60,11 @@ def seconds_left(made: Generated) -> float:
 
 
 def lives(bao: OpenBao, lease: str) -> bool:
-    return bao.ask("POST", "sys/leases/lookup", {"lease_id": lease})[0] == 200
+    return bao.call("POST", "sys/leases/lookup", {"lease_id": lease})[0] == 200
 
 
 def token_lives(bao: OpenBao, token: str) -> bool:
-    return bao.ask("GET", "auth/token/lookup-self", token=token)[0] == 200
+    return bao.call("GET", "auth/token/lookup-self", token=token)[0] == 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +232,7 @@ async def test_a_lease_of_a_namespace_is_revoked_in_that_namespace(bao: OpenBao)
         assert made.state is not None
         await session.cleanup(made.state)
 
-    assert bao.ask("GET", "auth/token/lookup-self", token=texts(made)["client_token"], namespace=inner)[0] == 403
+    assert bao.call("GET", "auth/token/lookup-self", token=texts(made)["client_token"], namespace=inner)[0] == 403
 
 
 async def test_a_lease_outlives_its_session_and_a_login_token_with_a_shorter_life(bao: OpenBao) -> None:
@@ -315,7 +315,7 @@ async def test_a_lease_of_an_unusable_response_is_revoked(bao: OpenBao) -> None:
         with pytest.raises(ProviderError):
             await session.generate(GenerateRequest(idempotency_key="k"))
 
-    status, answer = bao.ask("LIST", f"sys/leases/lookup/{users.issue}")
+    status, answer = bao.call("LIST", f"sys/leases/lookup/{users.issue}")
     assert status == 404, answer
 
 

@@ -81,7 +81,7 @@ async def test_five_hundred_keys_are_one_call_besides_the_reads(
 
     found = await provider.find(store(mount), FindQuery(name_regexp="."))
 
-    asked = bao.asked(mark)
+    asked = bao.audited(mark)
     assert len(found) == 500
     assert asked.count("read", f"{mount}/data/") == 500
     assert len(asked.requests) - 500 <= 3

@@ -17,7 +17,7 @@ from eso_api.values import SecretBytes
 from eso_provider_vault.testing.cloudlogins import CloudLogins
 from eso_provider_vault.testing.openbao import OpenBao
 from eso_provider_vault.testing.sessions import TRUSTED, opened, read
-from eso_provider_vault.testing.standin import Answer, Asked, standin
+from eso_provider_vault.testing.standin import RecordedRequest, Responder, standin
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Token
 from kubebase.clock import SystemClock
@@ -44,9 +44,9 @@ def front(bao: OpenBao, mount: str, key: rsa.RSAPrivateKey, audience: str) -> It
 
     def verify(body: Mapping[str, Any]) -> str | None:
         assert body["role"] == "app"
-        wanted = audience.format(server=logins.url)
+        expected = audience.format(server=logins.url)
         try:
-            claims = jwt.decode(body["jwt"], key.public_key(), algorithms=["RS256"], audience=wanted)
+            claims = jwt.decode(body["jwt"], key.public_key(), algorithms=["RS256"], audience=expected)
         except jwt.PyJWTError:
             return None
         now = SystemClock().now().timestamp()
@@ -103,9 +103,9 @@ async def test_a_value_that_is_no_key_names_the_field(bao: OpenBao, mount: str, 
 async def test_without_credentials_the_machine_gives_an_identity_token(
     bao: OpenBao, mount: str, key: rsa.RSAPrivateKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def metadata(asked: Asked) -> tuple[int, bytes]:
-        query = parse_qs(urlsplit(asked.path).query)
-        if asked.headers.get("metadata-flavor") != "Google" or query["format"] != ["full"]:
+    def metadata(sent: RecordedRequest) -> tuple[int, bytes]:
+        query = parse_qs(urlsplit(sent.path).query)
+        if sent.headers.get("metadata-flavor") != "Google" or query["format"] != ["full"]:
             return 403, b""
         claims = {"sub": "machine", "aud": query["audience"][0], "exp": int(SystemClock().now().timestamp()) + 600}
         return 200, jwt.encode(claims, key, algorithm="RS256").encode()
@@ -150,18 +150,18 @@ def account(**annotations: str) -> Token:
     return Token(token, None, audiences, namespace="team", name="app", uid="uid-1", annotations=annotations)
 
 
-def google(key: rsa.RSAPrivateKey) -> Answer:
+def google(key: rsa.RSAPrivateKey) -> Responder:
     """Google's side: exchanges the token of the cluster, and signs for the service account."""
 
-    def answer(asked: Asked) -> tuple[int, bytes]:
-        body = json.loads(asked.body)
-        if asked.path == "/v1/identitybindingtoken":
+    def answer(sent: RecordedRequest) -> tuple[int, bytes]:
+        body = json.loads(sent.body)
+        if sent.path == "/v1/identitybindingtoken":
             good = body["subject_token"] == "kubernetes-token"
             good &= body["audience"] == f"identitynamespace:project.svc.id.goog:{CLUSTER}"
             return (200, b'{"access_token": "federated"}') if good else (400, b"{}")
-        if asked.path != f"/v1/projects/-/serviceAccounts/{EMAIL}:signJwt":
+        if sent.path != f"/v1/projects/-/serviceAccounts/{EMAIL}:signJwt":
             return 404, b"{}"
-        if asked.headers["authorization"] != "Bearer federated":
+        if sent.headers["authorization"] != "Bearer federated":
             return 401, b"{}"
         signed = jwt.encode(json.loads(body["payload"]), key, algorithm="RS256")
         return 200, json.dumps({"signedJwt": signed}).encode()
@@ -184,7 +184,7 @@ async def test_workload_identity_lets_google_sign_the_login(
 
 
 @pytest.mark.parametrize(
-    ("annotations", "change", "reason", "words"),
+    ("annotations", "change", "reason", "text"),
     [
         pytest.param({}, {}, ErrorReason.CONFIG_INVALID, "iam.gke.io/gcp-service-account", id="no annotation"),
         pytest.param(
@@ -212,7 +212,7 @@ async def test_a_workload_identity_that_cannot_be_used_says_why(
     annotations: dict[str, str],
     change: dict[str, str],
     reason: ErrorReason,
-    words: str,
+    text: str,
 ) -> None:
     identity = {"workloadIdentity": {**WORKLOAD["workloadIdentity"], **change}}
 
@@ -224,4 +224,4 @@ async def test_a_workload_identity_that_cannot_be_used_says_why(
                 await read(store, f"{mount}/data/app")
 
     assert caught.value.reason is reason
-    assert words in caught.value.message
+    assert text in caught.value.message

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eso_provider_vault.generations import KEEP_SECONDS, Generations, LeaseState
+from eso_provider_vault.dynamic import STATE_SECONDS, Generations, LeaseState
 from kubebase.testing.clock import VirtualClock
 
 STATE = LeaseState(lease_id="lease")
@@ -13,7 +13,7 @@ async def test_a_result_is_found_by_the_key_of_its_call_for_an_hour() -> None:
     generations = Generations(clock)
 
     generations.add("key", STATE)
-    await clock.advance(KEEP_SECONDS - 1)
+    await clock.advance(STATE_SECONDS - 1)
     before = generations.of("key")
     await clock.advance(1)
 

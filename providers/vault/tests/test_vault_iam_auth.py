@@ -15,12 +15,12 @@ import pytest
 from yarl import URL
 
 from eso_api.values import SecretBytes
-from eso_provider_vault.auth.sigv4 import AwsCredentials, Scope, SignableRequest, signed_headers
 from eso_provider_vault.testing.aws import Aws, elements
 from eso_provider_vault.testing.cloudlogins import CloudLogins
 from eso_provider_vault.testing.openbao import OpenBao
 from eso_provider_vault.testing.sessions import TRUSTED, Sent, opened, read
-from eso_provider_vault.testing.standin import Asked, standin
+from eso_provider_vault.testing.standin import RecordedRequest, standin
+from eso_sdk.sigv4 import AwsCredentials, Scope, SignableRequest, signed_headers
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Token
 
@@ -162,8 +162,8 @@ async def test_pod_identity_of_the_provider_logs_in(
     bao.put(mount, "app", {"password": "value"})
     (tmp_path / "token").write_text("pod-token\n")
 
-    def agent(asked: Asked) -> tuple[int, bytes]:
-        good = asked.headers.get("authorization") == "pod-token" and asked.path == "/v1/credentials"
+    def agent(sent: RecordedRequest) -> tuple[int, bytes]:
+        good = sent.headers.get("authorization") == "pod-token" and sent.path == "/v1/credentials"
         return (200, json.dumps({"AccessKeyId": keys[0], "SecretAccessKey": keys[1]}).encode()) if good else (401, b"")
 
     with standin(agent) as address, front(bao, aws, mount) as server:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from eso_api.values import SecretBytes
-from eso_provider_vault.auth.passwords import PASSWORD_PAUSES
+from eso_provider_vault.auth.credentials import PASSWORD_PAUSES
 from eso_provider_vault.identities import Grant, Identities, SharedToken
 from eso_sdk.errors import rejected, unavailable
 from eso_sdk.refusals import Pauses

@@ -60,4 +60,4 @@ async def test_a_wrong_password_is_refused_and_not_repeated_at_once(ldap_bao: Op
     assert 'user "ann"' in caught.value.message
     assert "line break" in caught.value.message
     assert "CANARY" not in caught.value.message
-    assert ldap_bao.asked(mark).logins == 1
+    assert ldap_bao.audited(mark).logins == 1

@@ -101,7 +101,7 @@ async def test_a_property_leaves_the_others_alone(
 
     assert (updated, added) == (UPDATED, UPDATED)
     assert bao.read(mount, "app")["data"] == {"user": "bert", "port": 5432, "more": {"a": [1]}, "password": "two"}
-    assert bao.ask("GET", f"{mount}/data/{mount}/app")[0] == 404
+    assert bao.call("GET", f"{mount}/data/{mount}/app")[0] == 404
 
 
 async def test_a_dot_in_a_property_is_part_of_its_name(
@@ -166,7 +166,7 @@ async def test_a_document_is_stable(
     again = await push_one(provider, context, item("app", value))
 
     assert again is UNCHANGED
-    assert bao.asked(mark).count("update") == bao.asked(mark).count("create") == 0
+    assert bao.audited(mark).count("update") == bao.audited(mark).count("create") == 0
 
 
 async def test_no_digit_is_lost(bao: OpenBao, mount: str, provider: InMemory, store: StoreMaker) -> None:
@@ -233,7 +233,7 @@ async def test_a_version_1_engine_keeps_the_mark_in_the_value(
     assert stored == {"user": "anna", "password": "x", "custom_metadata": MARK}
     assert await delete(provider, context, key, "user") == [True]
     assert await delete(provider, context, key, "password") == [True]
-    assert bao.ask("GET", f"{mount_v1}/app")[0] == 404
+    assert bao.call("GET", f"{mount_v1}/app")[0] == 404
 
 
 async def test_a_version_1_key_of_another_owner_is_left_alone(
@@ -398,7 +398,7 @@ async def test_the_last_property_takes_value_and_metadata_along(
     assert await delete(provider, store(mount), "app", "a") == [False]
     assert await delete(provider, store(mount), "app", "b", "c.d") == [True, True]
 
-    assert bao.ask("GET", f"{mount}/metadata/app")[0] == 404
+    assert bao.call("GET", f"{mount}/metadata/app")[0] == 404
     assert await delete(provider, store(mount), "app", "b") == [False]
 
 
@@ -407,7 +407,7 @@ async def test_a_whole_key_is_deleted(bao: OpenBao, mount: str, provider: InMemo
 
     assert await delete(provider, store(mount), "app") == [True]
 
-    assert bao.ask("GET", f"{mount}/metadata/app")[0] == 404
+    assert bao.call("GET", f"{mount}/metadata/app")[0] == 404
 
 
 async def test_removing_several_properties_makes_one_version(
@@ -458,4 +458,4 @@ async def test_nothing_is_written_to_a_wrong_engine(
     assert "set version: v2" in as_v1.message
     assert "set version: v1" in as_v2.message
     assert "no engine is mounted" in unmounted.message
-    assert bao.ask("GET", f"{mount_v1}/data/app")[0] == 404
+    assert bao.call("GET", f"{mount_v1}/data/app")[0] == 404

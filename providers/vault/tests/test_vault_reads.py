@@ -216,7 +216,7 @@ async def test_ten_properties_the_whole_value_and_a_map_are_one_read(
     assert len(members(results[12])) == 10
     assert [text(result) for result in results[:10]] == [str(number) for number in range(10)]
     assert text(results[11]) == "1"
-    assert bao.asked(mark).requests == (("read", f"{mount}/data/app"),)
+    assert bao.audited(mark).requests == (("read", f"{mount}/data/app"),)
 
 
 async def test_versions_are_read_by_number(bao: OpenBao, mount: str, provider: InMemory, store: StoreMaker) -> None:
@@ -328,10 +328,10 @@ async def test_the_engine_is_confirmed_once_a_minute(
     await provider.get(context, [GetItem(str(number), RemoteRef(f"absent-{number}")) for number in range(3)])
     await provider.get_one(context, "absent-9")
 
-    assert 1 <= bao.asked(mark).count("read", "sys/internal/ui/mounts/") <= 3
+    assert 1 <= bao.audited(mark).count("read", "sys/internal/ui/mounts/") <= 3
     mark = bao.mark()
     await provider.get_one(context, "absent-10")
-    assert bao.asked(mark).count("read", "sys/internal/ui/mounts/") == 0
+    assert bao.audited(mark).count("read", "sys/internal/ui/mounts/") == 0
 
 
 async def test_an_unmounted_engine_is_not_a_missing_key(
@@ -524,5 +524,5 @@ async def test_a_missing_key_costs_no_new_login(
 
     problem(await provider.get_one(context, "absent"))
 
-    asked = bao.asked(mark).requests
+    asked = bao.audited(mark).requests
     assert asked == (("read", f"{mount}/data/absent"), ("list", f"{mount}/metadata/absent/"))

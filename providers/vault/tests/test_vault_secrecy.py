@@ -10,7 +10,7 @@ import pytest
 
 from eso_api.values import SecretBytes
 from eso_provider_vault.testing.openbao import OpenBao
-from eso_provider_vault.testing.replies import ReplyServer, Said, Seen
+from eso_provider_vault.testing.replies import RecordedRequest, ReplyServer, StubResponse
 from eso_sdk.testing import InMemory
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Context, FindQuery, PushBatch, PushItem, RemoteRef, Shape
@@ -19,8 +19,8 @@ StoreMaker = Callable[..., Context]
 PLANTED = "CANARY-7f3a"
 
 
-def _always(answer: Said, _seen: Seen) -> Said:
-    return answer
+def _always(response: StubResponse, _seen: RecordedRequest) -> StubResponse:
+    return response
 
 
 async def test_identities_that_share_a_store_never_see_each_others_values(
@@ -69,31 +69,31 @@ async def test_no_value_and_no_token_gets_into_logs_metrics_or_errors(
     bao: OpenBao, mount: str, provider: InMemory, store: StoreMaker, *, capfd: pytest.CaptureFixture[str]
 ) -> None:
     bao.put(mount, "app", {"password": PLANTED})
-    said: list[str] = []
+    texts: list[str] = []
 
     async def ask(context: Context) -> None:
         item = PushItem("one", RemoteRef("app", property="password"), SecretBytes(f"{PLANTED}-pushed".encode()))
         whole = PushItem("two", RemoteRef("other"), SecretBytes(f"{PLANTED} is no object".encode()))
         got = [await provider.get_one(context, "app", property=path) for path in ("password.x", "none", "password")]
         got.append(await provider.get_one(context, "app", shape=Shape.MAP, property="password"))
-        said.extend(str(one.outcome) for one in got if isinstance(one.outcome, ProviderError))
+        texts.extend(str(one.outcome) for one in got if isinstance(one.outcome, ProviderError))
         pushed = await provider.push(context, PushBatch((item, whole), idempotency_key="once"))
-        said.extend(str(one.outcome) for one in pushed)
+        texts.extend(str(one.outcome) for one in pushed)
         for call in (provider.find(context, FindQuery(name_regexp=".")), provider.validate(context)):
             try:
-                said.append(str(await call))
+                texts.append(str(await call))
             except ProviderError as failed:
-                said.append(failed.message)
+                texts.append(failed.message)
 
     await ask(store(mount))
     await ask(store(mount, token=f"s.{PLANTED}"))
     echo = f'{{"errors":["{PLANTED}"],"data":{{"{PLANTED}":1}}}}'.encode()
     for status in (200, 400, 403, 404, 429, 500):
-        answer = Said(status, echo)
-        async with ReplyServer.started(functools.partial(_always, answer)) as server:
+        response = StubResponse(status, echo)
+        async with ReplyServer.started(functools.partial(_always, response)) as server:
             await ask(store(mount, token=f"s.{PLANTED}", server=server.url))
 
-    assert len(said) > 40
-    seen = "\n".join([*said, *capfd.readouterr(), provider.metrics.exposition().decode()])
-    assert PLANTED not in seen
-    assert bao.root_token not in seen
+    assert len(texts) > 40
+    shown = "\n".join([*texts, *capfd.readouterr(), provider.metrics.exposition().decode()])
+    assert PLANTED not in shown
+    assert bao.root_token not in shown

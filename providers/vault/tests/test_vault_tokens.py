@@ -76,7 +76,7 @@ async def test_stores_of_several_namespaces_and_generators_share_one_login(
         assert await value_of(provider, users.context(namespace)) == "value"
     await provider.generate(users.generator())
 
-    assert bao.asked(mark).logins == 1
+    assert bao.audited(mark).logins == 1
 
 
 async def test_other_credentials_for_the_same_user_are_another_identity(
@@ -129,7 +129,7 @@ async def test_500_reads_with_an_expired_token_make_one_login(
         replies = await asyncio.gather(*(read(store, users.key) for _ in range(500)))
 
     assert {reply.status for reply in replies} == {200}
-    assert bao.asked(mark).logins == 1
+    assert bao.audited(mark).logins == 1
 
 
 async def test_a_token_that_is_revoked_in_mid_run_is_replaced_without_an_error(
@@ -143,7 +143,7 @@ async def test_a_token_that_is_revoked_in_mid_run_is_replaced_without_an_error(
     values = await asyncio.gather(*(value_of(provider, users.context(f"n{number}")) for number in range(50)))
 
     assert set(values) == {"value"}
-    assert bao.asked(mark).logins == 1
+    assert bao.audited(mark).logins == 1
 
 
 async def test_a_denied_path_causes_no_login_storm(bao: OpenBao, mount: str, provider: InMemory) -> None:
@@ -156,8 +156,8 @@ async def test_a_denied_path_causes_no_login_storm(bao: OpenBao, mount: str, pro
             await value_of(provider, users.context(), "forbidden")
 
     assert caught.value.reason is ErrorReason.PERMISSION_DENIED
-    assert bao.asked(mark).logins == 0
-    assert bao.asked(mark).count("read", "auth/token/lookup-self") <= 5
+    assert bao.audited(mark).logins == 0
+    assert bao.audited(mark).count("read", "auth/token/lookup-self") <= 5
 
 
 async def test_a_periodic_login_token_is_renewed_while_nothing_is_read(bao: OpenBao, mount: str) -> None:
@@ -169,7 +169,7 @@ async def test_a_periodic_login_token_is_renewed_while_nothing_is_read(bao: Open
         await CLOCK.sleep(7)
         assert (await read(store, users.key)).ok
 
-    asked = bao.asked(mark)
+    asked = bao.audited(mark)
     assert asked.logins == 1
     assert asked.count("update", "auth/token/renew-self") >= 2
 
@@ -184,7 +184,7 @@ async def test_a_periodic_token_of_a_secret_is_renewed_before_it_expires(bao: Op
         await CLOCK.sleep(10)
         assert (await read(store, users.key)).ok
 
-    assert bao.ask("GET", "auth/token/lookup-self", token=token)[0] == 200  # and it is not revoked
+    assert bao.call("GET", "auth/token/lookup-self", token=token)[0] == 200  # and it is not revoked
 
 
 async def test_the_provider_revokes_its_token_when_it_ends(bao: OpenBao, mount: str) -> None:
@@ -194,7 +194,7 @@ async def test_the_provider_revokes_its_token_when_it_ends(bao: OpenBao, mount: 
         await value_of(provider, users.context("other"))
         mark = bao.mark()
 
-    assert bao.asked(mark).count("update", "auth/token/revoke-self") == 1
+    assert bao.audited(mark).count("update", "auth/token/revoke-self") == 1
 
 
 # --- tokens of ServiceAccounts ---------------------------------------------------------------------------------------
@@ -233,7 +233,7 @@ async def test_new_tokens_of_one_service_account_cause_no_new_login(
     for _ in range(10):
         assert await value_of(provider, issued()) == "value"
 
-    assert bao.asked(mark).logins == 1
+    assert bao.audited(mark).logins == 1
 
 
 async def test_stores_with_one_service_account_share_a_login_though_each_has_a_token_of_its_own(
@@ -244,7 +244,7 @@ async def test_stores_with_one_service_account_share_a_login_though_each_has_a_t
     for store in ("one", "two", "three"):
         assert await value_of(provider, issued(store=store)) == "value"
 
-    assert bao.asked(mark).logins == 1
+    assert bao.audited(mark).logins == 1
 
 
 async def test_another_service_account_is_another_login(
@@ -256,7 +256,7 @@ async def test_another_service_account_is_another_login(
     await value_of(provider, issued("other", "uid-2"))
     await value_of(provider, issued("app", "uid-3"))  # deleted and made again: not the same account
 
-    assert bao.asked(mark).logins == 3
+    assert bao.audited(mark).logins == 3
 
 
 async def test_a_new_login_uses_the_newest_token_of_the_account(
@@ -311,11 +311,11 @@ async def test_no_credential_of_a_login_is_ever_logged_or_reported(
         )
     messages.append(str(caught.value))
     await value_of(provider, users.context())
-    told = capsys.readouterr()
+    reported = capsys.readouterr()
 
-    assert "call handled" in told.out
-    assert "CANARY" not in "".join(messages) + told.out + told.err
-    assert "pass" not in told.out.replace("userPass", "")
+    assert "call handled" in reported.out
+    assert "CANARY" not in "".join(messages) + reported.out + reported.err
+    assert "pass" not in reported.out.replace("userPass", "")
 
 
 # --- objects that are gone --------------------------------------------------------------------------------------------
@@ -332,9 +332,9 @@ async def test_the_token_of_a_login_is_revoked_when_its_last_store_is_gone(
 
     await provider.close_sessions(one.config.ref)
     assert await value_of(provider, two) == "value"
-    shared = bao.asked(mark)
+    shared = bao.audited(mark)
     await provider.close_sessions(two.config.ref)
     await provider.sessions.close()  # waits for sessions that are being closed
 
-    assert bao.asked(mark).revocations == 1
+    assert bao.audited(mark).revocations == 1
     assert (shared.logins, shared.revocations) == (0, 0)

@@ -25,7 +25,7 @@ async def test_a_good_store_is_ready_and_stays_so_for_one_request(
     validation = await provider.validate(store(mount))
 
     assert validation.state is ValidationState.READY
-    assert len(bao.asked(mark).requests) == 1
+    assert len(bao.audited(mark).requests) == 1
 
 
 async def test_changes_are_offered_only_where_the_token_may_scan(
@@ -64,7 +64,7 @@ async def test_version_1_offers_less(mount_v1: str, provider: InMemory, store: S
 
 
 @pytest.mark.parametrize(
-    ("changes", "reason", "words"),
+    ("changes", "reason", "text"),
     [
         pytest.param({"path": "nowhere"}, "PERMISSION_DENIED", '"nowhere"', id="nothing is mounted there"),
         pytest.param({"path": "sys"}, "CONFIG_INVALID", "type system", id="another engine"),
@@ -75,7 +75,7 @@ async def test_version_1_offers_less(mount_v1: str, provider: InMemory, store: S
     ],
 )
 async def test_a_problem_of_a_store_is_named(
-    mount: str, provider: InMemory, store: StoreMaker, *, changes: dict[str, Any], reason: str, words: str
+    mount: str, provider: InMemory, store: StoreMaker, *, changes: dict[str, Any], reason: str, text: str
 ) -> None:
     for kind in (None, OpenBaoKind):
         more = {} if kind is None or changes.get("path", "") is None else {"backend": kind}
@@ -84,7 +84,7 @@ async def test_a_problem_of_a_store_is_named(
         assert validation.state is ValidationState.INVALID
         assert validation.error is not None
         assert validation.error.reason is ErrorReason(reason), validation.error.message
-        assert words in validation.error.message
+        assert text in validation.error.message
         assert "CANARY" not in validation.error.message
 
 

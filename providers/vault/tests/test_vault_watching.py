@@ -102,7 +102,7 @@ def key(name: str, known_version: str = "") -> WatchItem:
     return WatchItem(name, RemoteRef(name), known_version=known_version)
 
 
-def told(event: ChangeEvent) -> tuple[ChangeType, tuple[str, ...]]:
+def reported(event: ChangeEvent) -> tuple[ChangeType, tuple[str, ...]]:
     return event.type, event.watch_ids
 
 
@@ -110,7 +110,7 @@ def told(event: ChangeEvent) -> tuple[ChangeType, tuple[str, ...]]:
 
 
 @pytest.fixture
-async def settled(bao: OpenBao, mount: str) -> str:
+async def stable(bao: OpenBao, mount: str) -> str:
     """An engine whose keys were written long enough ago not to count as written while a stream opens."""
     for name in ("app/db", "app/web", "other"):
         bao.put(mount, name, {"a": "b"})
@@ -120,73 +120,73 @@ async def settled(bao: OpenBao, mount: str) -> str:
 
 
 async def test_changes_are_found_with_one_request_per_round(
-    bao: OpenBao, settled: str, provider: InMemory, *, store: StoreMaker, clock: QuickClock
+    bao: OpenBao, stable: str, provider: InMemory, *, store: StoreMaker, clock: QuickClock
 ) -> None:
-    async with watching(provider, store(settled), key("app/db", "1"), key(f"{settled}/app/web", "1")) as stream:
+    async with watching(provider, store(stable), key("app/db", "1"), key(f"{stable}/app/web", "1")) as stream:
         await stream.opened()
         mark = bao.mark()
         clock.gate.release()
         clock.gate.release()
-        bao.put(settled, "app/db", {"a": "c"})
+        bao.put(stable, "app/db", {"a": "c"})
         clock.gate.release()
 
         updated = await stream.change()
 
-        assert told(updated) == (UPDATED, ("app/db",))
+        assert reported(updated) == (UPDATED, ("app/db",))
         assert updated.provider_version == "2"
-        asked = [(operation, path) for operation, path in bao.asked(mark).requests if operation != "update"]
+        asked = [(operation, path) for operation, path in bao.audited(mark).requests if operation != "update"]
         asked = [one for one in asked if one != ("read", "auth/token/lookup-self")]  # once for each token
-        assert set(asked) == {("scan", f"{settled}/detailed-metadata/app/")}
+        assert set(asked) == {("scan", f"{stable}/detailed-metadata/app/")}
 
-        bao.must("DELETE", f"{settled}/data/app/db")
+        bao.must("DELETE", f"{stable}/data/app/db")
         clock.gate.release()
-        assert told(await stream.change()) == (DELETED, ("app/db",))
-        bao.must("DELETE", f"{settled}/metadata/app/web")
+        assert reported(await stream.change()) == (DELETED, ("app/db",))
+        bao.must("DELETE", f"{stable}/metadata/app/web")
         clock.gate.release()
-        assert told(await stream.change()) == (DELETED, (f"{settled}/app/web",))
-        bao.put(settled, "app/web", {"a": "again"})
+        assert reported(await stream.change()) == (DELETED, (f"{stable}/app/web",))
+        bao.put(stable, "app/web", {"a": "again"})
         clock.gate.release()
-        assert told(await stream.change()) == (UPDATED, (f"{settled}/app/web",))
+        assert reported(await stream.change()) == (UPDATED, (f"{stable}/app/web",))
 
 
 async def test_searches_hear_of_new_keys_and_of_metadata(
-    bao: OpenBao, settled: str, provider: InMemory, *, store: StoreMaker, clock: QuickClock
+    bao: OpenBao, stable: str, provider: InMemory, *, store: StoreMaker, clock: QuickClock
 ) -> None:
     names = WatchItem("names", name_regexp="^app/")
     tags = WatchItem("tags", tags={"team": "blue"})
-    async with watching(provider, store(settled), names, tags) as stream:
+    async with watching(provider, store(stable), names, tags) as stream:
         await stream.opened()
-        bao.put(settled, "app/new", {"a": "b"})
+        bao.put(stable, "app/new", {"a": "b"})
         clock.gate.release()
-        assert told(await stream.change()) == (UPDATED, ("names",))
-        bao.must("POST", f"{settled}/metadata/other", {"custom_metadata": {"team": "red"}})
+        assert reported(await stream.change()) == (UPDATED, ("names",))
+        bao.must("POST", f"{stable}/metadata/other", {"custom_metadata": {"team": "red"}})
         clock.gate.release()
-        assert told(await stream.change()) == (UPDATED, ("tags",))
+        assert reported(await stream.change()) == (UPDATED, ("tags",))
 
 
 async def test_a_version_that_the_caller_does_not_have_is_told_at_once(
-    bao: OpenBao, settled: str, provider: InMemory, store: StoreMaker
+    bao: OpenBao, stable: str, provider: InMemory, store: StoreMaker
 ) -> None:
-    bao.must("DELETE", f"{settled}/data/app/web")
+    bao.must("DELETE", f"{stable}/data/app/web")
     items = (key("app/db", "7"), key("app/web", "1"), key("other", "1"))
 
-    async with watching(provider, store(settled), *items) as stream:
-        changes = {told(await stream.change()), told(await stream.change())}
+    async with watching(provider, store(stable), *items) as stream:
+        changes = {reported(await stream.change()), reported(await stream.change())}
 
     assert changes == {(UPDATED, ("app/db",)), (DELETED, ("app/web",))}
 
 
-async def test_a_stream_goes_on_where_it_was(bao: OpenBao, settled: str, provider: InMemory, store: StoreMaker) -> None:
+async def test_a_stream_goes_on_where_it_was(bao: OpenBao, stable: str, provider: InMemory, store: StoreMaker) -> None:
     items = (key("app/db"), key("app/web"), key("other"))
-    async with watching(provider, store(settled), *items) as stream:
+    async with watching(provider, store(stable), *items) as stream:
         await stream.opened()
         token = stream.token
-    bao.put(settled, "app/db", {"a": "without a listener"})
-    bao.must("DELETE", f"{settled}/metadata/other")
+    bao.put(stable, "app/db", {"a": "without a listener"})
+    bao.must("DELETE", f"{stable}/metadata/other")
 
-    async with watching(provider, store(settled), *items, resume=token) as stream:
-        changes = {told(await stream.change()), told(await stream.change())}
-    async with watching(provider, store(settled), *items, resume="of another sort") as stream:
+    async with watching(provider, store(stable), *items, resume=token) as stream:
+        changes = {reported(await stream.change()), reported(await stream.change())}
+    async with watching(provider, store(stable), *items, resume="of another sort") as stream:
         unknown = await stream.change()
 
     assert changes == {(UPDATED, ("app/db",)), (DELETED, ("other",))}
@@ -209,10 +209,10 @@ async def test_a_thousand_unchanged_keys_cost_one_request_a_round(
 
         changed = await stream.change()
 
-        assert told(changed) == (UPDATED, ("k/7",))
-        scans = bao.asked(mark).count("scan")
+        assert reported(changed) == (UPDATED, ("k/7",))
+        scans = bao.audited(mark).count("scan")
         assert 1 <= scans <= 5
-        assert bao.asked(mark).count(path=mount) == scans + 1  # the look at the token may fall into this time
+        assert bao.audited(mark).count(path=mount) == scans + 1  # the look at the token may fall into this time
 
 
 async def test_a_store_that_cannot_tell_says_so(
@@ -252,10 +252,10 @@ async def test_events_become_changes_of_the_watched_keys(provider: InMemory) -> 
             await server.send("kv", "app/db", "metadata-delete")
             deleted = await stream.change()
 
-    assert told(written) == (UPDATED, ("app/db", "names"))
+    assert reported(written) == (UPDATED, ("app/db", "names"))
     assert written.provider_version == "4"
-    assert told(deleted) == (DELETED, ("app/db", "names"))
-    (upgrade,) = [seen for seen in server.seen if "upgrade" in seen.headers]
+    assert reported(deleted) == (DELETED, ("app/db", "names"))
+    (upgrade,) = [seen for seen in server.requests if "upgrade" in seen.headers]
     assert upgrade.target.endswith("?json=true")
     assert upgrade.headers["x-vault-token"] == "hvs.CANARYtoken"
     assert upgrade.headers["x-vault-namespace"] == "team"
@@ -273,7 +273,7 @@ async def test_a_broken_stream_is_opened_again_and_everything_is_read_again(prov
         after = await stream.change()
 
     assert lost.type is RESYNC
-    assert told(after) == (UPDATED, ("app",))
+    assert reported(after) == (UPDATED, ("app",))
 
 
 async def test_a_stream_that_cannot_be_opened_ends_with_the_reason(provider: InMemory) -> None:

@@ -1,8 +1,8 @@
 """Requests of one session: a connection with the token and the namespace of the store.
 
-A 403 means that the token has expired, or that its policies do not allow the path; the server does not say which. So
-the session asks for one new token and tries once more. If there is no better token, a look at the token itself tells
-the two apart; its verdict is kept for a minute.
+A 403 means that the token has expired, or that its policies do not allow the path; the server does not show which. So
+the session requests one new token and tries once more. If there is no better token, a lookup of the token itself
+separates the two cases; its result is cached for a minute.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from eso_api.values import SecretBytes
 from eso_provider_vault.connection import Connection, Query
 from eso_provider_vault.documents import Json
 from eso_provider_vault.errors import accepts_token, dead_token, denied, refusal
-from eso_provider_vault.replies import Place, Reply
-from eso_provider_vault.tokens import TokenSource
+from eso_provider_vault.identities import TokenSource
+from eso_provider_vault.replies import Endpoint, Reply
 from eso_wire.errors import ProviderError
 from kubebase.clock import Clock
 
@@ -46,7 +46,7 @@ class Api:
         self._dead_until = 0.0
         self._alive_until = 0.0
 
-    async def ask(
+    async def send(
         self,
         method: str,
         path: str,
@@ -55,7 +55,7 @@ class Api:
         query: Query | None = None,
         body: Mapping[str, Json] | None = None,
     ) -> Reply:
-        """Send one request with the session's token; `call` is its name in metrics. Any answer is returned."""
+        """Send one request with the session's token; `call` is its name in metrics. Any response is returned."""
         token = await self._tokens.token()
         reply = await self._send(method, path, token=token, call=call, query=query, body=body)
         if reply.status == 403 and (fresh := await self._tokens.renewed(token)) is not None:
@@ -63,14 +63,14 @@ class Api:
         return reply
 
     async def probe(self, method: str, path: str, *, call: str, query: Query | None = None) -> Reply:
-        """Ask whether something is possible. A 403 of the policies is an answer, not a reason to log in again."""
+        """Test whether something is possible. A 403 of the policies is a result, not a reason to log in again."""
         reply = await self._send(method, path, token=await self._tokens.token(), call=call, query=query)
         if reply.status == 403 and accepts_token(reply) is not True:
-            return await self.ask(method, path, call=call, query=query)
+            return await self.send(method, path, call=call, query=query)
         return reply
 
     async def renew(self) -> None:
-        """Replace the token after a refusal that did not come through `ask`."""
+        """Replace the token after a refusal that did not come through `send`."""
         await self._tokens.renewed(await self._tokens.token())
 
     async def _send(
@@ -93,32 +93,32 @@ class Api:
             return counted.reply
         return reply
 
-    def place(self, path: str) -> Place:
-        return self.connection.place(path, self.settings.namespace)
+    def endpoint(self, path: str) -> Endpoint:
+        return self.connection.endpoint(path, self.settings.namespace)
 
     async def refused(self, reply: Reply, path: str) -> ProviderError:
-        """Return the error of an answer that is neither a success nor "no such key"."""
-        place = self.place(path)
+        """Return the error of a response that is neither a success nor "no such key"."""
+        endpoint = self.endpoint(path)
         if reply.status != 403:
-            return refusal(reply, place)
+            return refusal(reply, endpoint)
         good = accepts_token(reply)
         if good is None:
             good = await self.token_is_good()
-        return denied(place) if good else dead_token(place)
+        return denied(endpoint) if good else dead_token(endpoint)
 
     async def token_is_good(self) -> bool:
         """Tell whether the server accepts the token at all; by looking the token up."""
         now = self.clock.monotonic()
         if now < self._alive_until or now < self._dead_until:
             return now < self._alive_until
-        good = accepts_token(await self.look_at_token()) is True
+        good = accepts_token(await self.look_up_token()) is True
         if good:
             self._alive_until = now + VERDICT_SECONDS
         else:
             self._dead_until = now + VERDICT_SECONDS
         return good
 
-    async def look_at_token(self) -> Reply:
+    async def look_up_token(self) -> Reply:
         """Ask the server about the token, in the namespace it was made in."""
         token = await self._tokens.token()
         with self._observe("LookupSelf"):

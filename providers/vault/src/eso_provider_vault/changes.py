@@ -133,10 +133,10 @@ class Topics:
             state = overview.states.get(key)
             absent = state is None or state.deleted
             if item.known_version:
-                news = absent or state is None or str(state.version) != item.known_version
+                changed = absent or state is None or str(state.version) != item.known_version
             else:
-                news = (absent and bool(since)) or (state is not None and state.stamp > recent)
-            if news:
+                changed = (absent and bool(since)) or (state is not None and state.stamp > recent)
+            if changed:
                 yield _event(state, (item.watch_id,), now)
 
 

@@ -3,8 +3,8 @@
     connection = connect(self, self.config)
     reply = await connection.request("GET", "kv/data/app", token=token, namespace="team")
 
-It knows nothing of keys, logins or retries. A request that gets no answer raises `ProviderError`; every answer, good or
-bad, is a `Reply`.
+It knows nothing of keys, logins or retries. A request that gets no response raises `ProviderError`; every response is
+a `Reply`.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from eso_api.stores.vault import VaultProvider
 from eso_api.values import SecretBytes
 from eso_provider_vault.documents import Json, NotJsonError, compact, parse
 from eso_provider_vault.errors import redirected
-from eso_provider_vault.replies import Place, Reply, shown
+from eso_provider_vault.replies import Endpoint, Reply, shown
 from eso_provider_vault.settings import Settings, settings_of
 from eso_sdk.backend import Backend
 from eso_sdk.errors import invalid_config
 from eso_sdk.http import HttpAnswer, HttpClient, HttpRequest, ca_bundle, tls_context, url_of
 from eso_wire.errors import ErrorReason, ProviderError
 
-MAX_ANSWER: Final = 32 * 1024 * 1024
+MAX_RESPONSE: Final = 32 * 1024 * 1024
 """A listing of 10,000 keys with their metadata is about 15 MB."""
 REQUEST_SECONDS: Final = 30.0
 
@@ -44,7 +44,7 @@ Query = Mapping[str, str] | Mapping[str, list[str]]
 
 
 class Connection:
-    """Requests to one server, as one configuration says."""
+    """Requests to one server, of one configuration."""
 
     def __init__(self, http: HttpClient, settings: Settings) -> None:
         self._http = http
@@ -69,29 +69,29 @@ class Connection:
             content = compact(dict(body))
         if self._index and self.settings.read_your_writes:
             headers[_INDEX] = self._index
-        answer = await self._answered(HttpRequest(method, url_of(self.url(path, query)), headers, content))
+        response = await self._send(HttpRequest(method, url_of(self.url(path, query)), headers, content))
         if method not in _READS:
-            self._index = newer(self._index, answer.headers.get(_INDEX, ""))
-        return _reply(answer.status, {name.lower(): value for name, value in answer.headers.items()}, answer.body)
+            self._index = newer(self._index, response.headers.get(_INDEX, ""))
+        return _reply(response.status, {name.lower(): value for name, value in response.headers.items()}, response.body)
 
-    async def _answered(self, request: HttpRequest) -> HttpAnswer:
+    async def _send(self, request: HttpRequest) -> HttpAnswer:
         """Send a request. A standby node names the active one (307): that is followed once, as Vault's clients do."""
-        answer = await self._http.send(request)
-        if answer.status != _TEMPORARY_REDIRECT:
-            return answer
-        target = _target(request.url, answer.headers.get("Location", ""))
+        response = await self._http.send(request)
+        if response.status != _TEMPORARY_REDIRECT:
+            return response
+        target = _target(request.url, response.headers.get("Location", ""))
         standby = shown(self.settings.server)
         if target is None:
             raise redirected(f"{standby} redirects to an address that is not followed with a token")
         try:
-            answer = await self._http.send(replace(request, url=target))
+            response = await self._http.send(replace(request, url=target))
         except ProviderError as failed:
             if failed.reason is not ErrorReason.CONFIG_INVALID:
                 raise
             raise redirected(f"{standby} redirects to {target.origin()}, which stores may not reach") from None
-        if answer.status == _TEMPORARY_REDIRECT:
+        if response.status == _TEMPORARY_REDIRECT:
             raise redirected(f"{standby} redirects to {target.origin()}, which redirects again")
-        return answer
+        return response
 
     def url(self, path: str, query: Query | None = None) -> str:
         tail = f"?{urlencode(query, doseq=True)}" if query else ""
@@ -109,9 +109,9 @@ class Connection:
             headers["X-Vault-Inconsistent"] = "forward-active-node"
         return headers
 
-    def place(self, path: str, namespace: str) -> Place:
+    def endpoint(self, path: str, namespace: str) -> Endpoint:
         """Return the name of a request for messages."""
-        return Place(self.settings.server, path, namespace, self.settings.has_auth)
+        return Endpoint(self.settings.server, path, namespace, self.settings.has_auth)
 
     @property
     def http(self) -> HttpClient:
@@ -137,7 +137,7 @@ def connect(
         f"server {shown(settings.server)}",
         field="/server",
         tls=tls,
-        max_answer=MAX_ANSWER,
+        max_answer=MAX_RESPONSE,
         seconds=REQUEST_SECONDS,
     )
     return Connection(http, settings)
@@ -151,12 +151,12 @@ def header_text(token: SecretBytes) -> str:
     return text
 
 
-def newer(known: str, told: str) -> str:
-    """Return the later of two `X-Vault-Index` values; answers of parallel writes may arrive in any order."""
-    if not told or not known:
-        return told or known
-    old, new = _positions(known), _positions(told)
-    return known if old is not None and new is not None and old[0] == new[0] and old[1:] > new[1:] else told
+def newer(known: str, received: str) -> str:
+    """Return the later of two `X-Vault-Index` values; responses of parallel writes may arrive in any order."""
+    if not received or not known:
+        return received or known
+    old, new = _positions(known), _positions(received)
+    return known if old is not None and new is not None and old[0] == new[0] and old[1:] > new[1:] else received
 
 
 def _positions(index: str) -> tuple[str, int, int] | None:
@@ -168,11 +168,11 @@ def _positions(index: str) -> tuple[str, int, int] | None:
         return None
 
 
-def _target(asked: URL, location: str) -> URL | None:
+def _target(requested: URL, location: str) -> URL | None:
     """Return the URL that a redirect names; None if it is not usable, or would send the token without encryption."""
     try:
-        target = asked.join(url_of(location))
-        usable = bool(location and target.host) and target.scheme in (asked.scheme, "https")
+        target = requested.join(url_of(location))
+        usable = bool(location and target.host) and target.scheme in (requested.scheme, "https")
     except ValueError:
         return None
     return target if usable else None

@@ -1,9 +1,9 @@
-"""JSON as Vault speaks it: numbers keep the digits they were written with.
+"""JSON as Vault writes it: numbers keep the digits they were written with.
 
     parse(b'{"n": 12345678901234567890}') -> {"n": Number("12345678901234567890")}
     compact(...)                          -> the same text; keys sorted, `<`, `>` and `&` escaped as Go's encoder does
 
-`float` would round what has more than 53 bits, so no number of an answer ever becomes one.
+`float` would round what has more than 53 bits, so no number of a response ever becomes one.
 """
 
 from __future__ import annotations

@@ -1,22 +1,27 @@
-"""VaultDynamicSecret: the values in the answer of any Vault path, and their lease or token.
+"""VaultDynamicSecret: the values in the response of any Vault path, and their lease or token.
 
-    path, method, parameters -> answer -> members of `data`, `auth` or the whole -> values
+    path, method, parameters -> response -> members of `data`, `auth` or the whole -> values
                                        -> lease id or token accessor -> state, for the clean-up
                                        -> lease and token TTL -> expires_at
 
-Vault revokes a lease with the token that requested it. So the token is extended to outlive the lease (`leasing.py`),
+Vault revokes a lease with the token that requested it. So the token is extended to outlive the lease (`LeaseTokens`),
 and `expires_at` is the expiry of the lease, or that of the token if Vault does not extend it. The provider need not
 run until then.
+
+A response can get lost between provider and operator. The operator then repeats the call, or cleans up after it, and
+has only the idempotency key. So recent states are remembered by that key (`Generations`); they hold no secret.
 """
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -28,8 +33,7 @@ from eso_provider_vault.auth.choice import check_auth, open_tokens
 from eso_provider_vault.connection import connect
 from eso_provider_vault.documents import Json, Members, Number, at, integer, members, text, text_of
 from eso_provider_vault.errors import refusal
-from eso_provider_vault.generations import Generations, LeaseState, shared_generations
-from eso_provider_vault.leasing import LeaseTokens
+from eso_provider_vault.identities import Held, SharedToken, TokenSource
 from eso_provider_vault.replies import Reply
 from eso_provider_vault.settings import settings_of
 from eso_provider_vault.vaultdynamicsecret import VAULT_DYNAMIC_SECRET
@@ -37,6 +41,87 @@ from eso_sdk.errors import backend_error, invalid_config, invalid_request
 from eso_sdk.provider import Generator, generator_kind
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Generated, GenerateRequest, ValueMetadata
+from kubebase.bounded import ExpiringDict
+from kubebase.clock import Clock
+
+STATE_SECONDS: Final = 3600.0
+MAX_GENERATIONS: Final = 10_000
+
+
+class LeaseState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The data needed to revoke the result of a call. It contains no secret: the operator stores it in the cluster."""
+
+    lease_id: str = ""
+    accessor: str = ""
+    namespace: str = ""
+
+
+class Generations:
+    """The recent calls of one process, bounded; the oldest is evicted first."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._made: ExpiringDict[str, LeaseState] = ExpiringDict(MAX_GENERATIONS, clock)
+
+    def add(self, key: str, state: LeaseState) -> None:
+        if key:
+            self._made.put(key, state, STATE_SECONDS)
+
+    def of(self, key: str) -> LeaseState | None:
+        """Return the result of the call with this key; None if it has none or was evicted."""
+        return self._made.get(key)
+
+    def forget(self, key: str) -> None:
+        self._made.discard(key)
+
+
+_TABLES: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, Generations]]] = WeakKeyDictionary()
+
+
+def shared_generations(clock: Clock) -> Generations:
+    """Return the calls of this event loop and clock: in a provider process there is one of each."""
+    tables = _TABLES.setdefault(asyncio.get_running_loop(), {})
+    return tables.setdefault(id(clock), Generations(clock))
+
+
+class LeaseTokens:
+    """A `TokenSource` that protects the token it gave out from revocation."""
+
+    def __init__(self, tokens: TokenSource) -> None:
+        self._tokens = tokens
+        self._held: Held | None = None
+
+    async def token(self) -> SecretBytes | None:
+        if not isinstance(self._tokens, SharedToken):
+            return await self._tokens.token()
+        return self._pin(await self._tokens.identity.held())
+
+    async def renewed(self, rejected: SecretBytes | None) -> SecretBytes | None:
+        if not isinstance(self._tokens, SharedToken) or rejected is None:
+            return await self._tokens.renewed(rejected)
+        held = await self._tokens.identity.replaced(rejected)
+        return None if held is None else self._pin(held)
+
+    async def cover(self, seconds: float) -> float:
+        """Let the token live as long as a lease; return for how many seconds it lives. Infinite without a token."""
+        if self._held is None or not isinstance(self._tokens, SharedToken):
+            return math.inf
+        return await self._tokens.identity.extend(self._held, seconds)
+
+    def release(self) -> None:
+        """Release the token: from now on it counts as leased only until the end that `cover` returned."""
+        if self._held is not None:
+            self._held.pins -= 1
+            self._held = None
+
+    async def close(self) -> None:
+        self.release()
+
+    def _pin(self, held: Held) -> SecretBytes:
+        self.release()
+        held.pins += 1
+        self._held = held
+        return held.token
+
 
 REVOKE_LEASE: Final = "sys/leases/revoke"
 RENEW_LEASE: Final = "sys/leases/renew"
@@ -46,7 +131,7 @@ _LONGEST: Final = timedelta(days=3650)
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """The lease or token that one answer created."""
+    """The lease or token that one response created."""
 
     state: LeaseState | None
     seconds: float
@@ -56,7 +141,7 @@ class _Made:
 
 @generator_kind(objects=(VAULT_DYNAMIC_SECRET,), bridged=(V1_VAULT_DYNAMIC_SECRET,))
 class VaultDynamicSecretGenerator(Generator[VaultDynamicSecretSpec]):
-    """Members of the answer of one path."""
+    """Members of the response of one path."""
 
     @classmethod
     def check_config(cls, config: VaultDynamicSecretSpec) -> tuple[str, ...]:
@@ -88,13 +173,13 @@ class VaultDynamicSecretGenerator(Generator[VaultDynamicSecretSpec]):
             await self._revoke(former)  # the response was lost, so its values were never used
         tokens = LeaseTokens(self._tokens)
         try:
-            reply = await self._answer(self._api(tokens))
+            reply = await self._request(self._api(tokens))
             return await self._completed(reply, tokens, request.idempotency_key)
         finally:
             tokens.release()
 
     async def _completed(self, reply: Reply, tokens: LeaseTokens, key: str) -> Generated:
-        """Build the answer of a generation; if that fails, revoke the lease or token."""
+        """Build the result of a generation; if that fails, revoke the lease or token."""
         made = _made(reply, self._connection.settings.namespace)
         if made.state is not None:
             self._generations.add(key, made.state)
@@ -133,16 +218,16 @@ class VaultDynamicSecretGenerator(Generator[VaultDynamicSecretSpec]):
     def _api(self, tokens: LeaseTokens) -> Api:
         return Api(self._connection, tokens, observe=self.observe, clock=self.clock)
 
-    async def _answer(self, api: Api) -> Reply:
+    async def _request(self, api: Api) -> Reply:
         config, path = self.config, _path(self.config)
         match config.method.upper() or "GET":
             case "GET":
-                reply = await api.ask("GET", path, call="ReadDynamicSecret", query=config.get_parameters or None)
+                reply = await api.send("GET", path, call="ReadDynamicSecret", query=config.get_parameters or None)
             case "LIST" | "DELETE" as method:
-                reply = await api.ask(method, path, call=f"{method.capitalize()}DynamicSecret")
+                reply = await api.send(method, path, call=f"{method.capitalize()}DynamicSecret")
             case _:
                 body = members(_json(config.parameters))
-                reply = await api.ask("POST", path, call="WriteDynamicSecret", body=body)
+                reply = await api.send("POST", path, call="WriteDynamicSecret", body=body)
         if reply.ok:
             return reply
         if reply.status == 404 and reply.errors == ():
@@ -150,14 +235,14 @@ class VaultDynamicSecretGenerator(Generator[VaultDynamicSecretSpec]):
         raise await api.refused(reply, path) if reply.status == 403 else self._refused(reply, path)
 
     def _refused(self, reply: Reply, path: str) -> ProviderError:
-        place = self._connection.place(path, self._connection.settings.namespace)
+        endpoint = self._connection.endpoint(path, self._connection.settings.namespace)
         if reply.status in (400, 404, 405) and reply.is_json:
             return backend_error(
-                f"{place} was refused (HTTP {reply.status}); check path, method and parameters, and that the engine and"
-                " its role exist",
+                f"{endpoint} was refused (HTTP {reply.status}); check path, method and parameters, and that the"
+                " engine and its role exist",
                 backend_code=f"HTTP {reply.status}",
             )
-        return refusal(reply, place)
+        return refusal(reply, endpoint)
 
     def _values(self, reply: Reply) -> dict[str, SecretBytes]:
         config = self.config
@@ -169,9 +254,9 @@ class VaultDynamicSecretGenerator(Generator[VaultDynamicSecretSpec]):
             case _:
                 found = reply.data
         if not found and not config.allow_empty_response:
-            place = self._connection.place(_path(config), self._connection.settings.namespace)
+            endpoint = self._connection.endpoint(_path(config), self._connection.settings.namespace)
             raise backend_error(
-                f"{place} answered without {config.result_type or 'Data'}; correct path or resultType, or set"
+                f"{endpoint} sent no {config.result_type or 'Data'}; correct path or resultType, or set"
                 " allowEmptyResponse: true"
             )
         return {name: SecretBytes(text_of(value)) for name, value in found.items()}
@@ -204,15 +289,15 @@ class VaultDynamicSecretGenerator(Generator[VaultDynamicSecretSpec]):
             reply.status in (400, 404) and (reply.mentions("not found") or reply.mentions("invalid lease"))
         ):
             return
-        place = self._connection.place(path, namespace)
+        endpoint = self._connection.endpoint(path, namespace)
         if reply.status == 403:
             raise ProviderError(
                 ErrorReason.PERMISSION_DENIED,
-                f"no policy of the token allows {place}; grant update on it, so that leases end when they are no longer"
-                " used",
+                f"no policy of the token allows {endpoint}; grant update on it, so that leases end when they are no"
+                " longer used",
                 backend_code="HTTP 403",
             )
-        raise refusal(reply, place)
+        raise refusal(reply, endpoint)
 
     async def _shorten(self, made: LeaseState) -> bool:
         body: Mapping[str, Json] = {"lease_id": made.lease_id, "increment": Number("1")}

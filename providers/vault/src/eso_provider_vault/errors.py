@@ -1,4 +1,4 @@
-"""The mapping of error answers (status and body) to `ProviderError`.
+"""The mapping of error responses (status and body) to `ProviderError`.
 
     503 sealed, 5xx, 472, 473, 412   BACKEND_UNAVAILABLE
     429                              RATE_LIMITED
@@ -8,14 +8,14 @@
     anything that is not Vault's     BACKEND_ERROR
 
 Bodies are used to classify and are not quoted: several backends repeat the request in them. Only a refused login shows
-the server's own words, masked (`auth/login.py`).
+the server's own message, masked (`auth/login.py`).
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from eso_provider_vault.replies import Place, Reply, shown
+from eso_provider_vault.replies import Endpoint, Reply, shown
 from eso_sdk.errors import MissingPathError, with_status
 from eso_wire.errors import ErrorReason, ProviderError, RetryClass
 
@@ -23,53 +23,53 @@ _STANDBY: Final = frozenset({472, 473})
 _REDIRECTS: Final = range(300, 400)
 
 
-def refusal(reply: Reply, place: Place) -> ProviderError:
+def refusal(reply: Reply, endpoint: Endpoint) -> ProviderError:
     """Return the error of a failed request; never "not found"."""
     code = f"HTTP {reply.status}"
-    error = _by_status(reply, place, code) or ProviderError(
-        ErrorReason.BACKEND_ERROR, f"{place} was answered with {code}; see the server's log", backend_code=code
+    error = _by_status(reply, endpoint, code) or ProviderError(
+        ErrorReason.BACKEND_ERROR, f"{endpoint} returned {code}; see the server's log", backend_code=code
     )
     return with_status(error, reply.status)
 
 
-def sealed_or_down(reply: Reply, place: Place, code: str) -> ProviderError | None:
-    """Return the error of a server that is sealed or unavailable; None for other answers."""
-    server = shown(place.server)
+def sealed_or_down(reply: Reply, endpoint: Endpoint, code: str) -> ProviderError | None:
+    """Return the error of a server that is sealed or unavailable; None for other responses."""
+    server = shown(endpoint.server)
     if reply.status == 503 and (reply.mentions("sealed") or not reply.is_json or not reply.errors):
         problem = f"{server} is sealed or unavailable; unseal it"
     elif reply.status in _STANDBY:
-        problem = f"{server} is a standby node that does not answer; point server at the active node or the cluster"
+        problem = f"{server} is a standby node that does not respond; point server at the active node or the cluster"
     elif reply.status == 412:
         problem = f"{server} has not caught up with the last write yet"
     elif reply.status == 400 and reply.mentions("upgrading"):
-        problem = f"the engine behind {place} is being upgraded to version 2"
+        problem = f"the engine behind {endpoint} is being upgraded to version 2"
     elif reply.status >= 500:
-        problem = f"{server} failed to answer for {place} ({code})"
+        problem = f"{server} failed to respond for {endpoint} ({code})"
     else:
         return None
     return ProviderError(ErrorReason.BACKEND_UNAVAILABLE, problem, backend_code=code)
 
 
-def denied(place: Place, *, backend_code: str = "HTTP 403") -> ProviderError:
+def denied(endpoint: Endpoint, *, backend_code: str = "HTTP 403") -> ProviderError:
     """Return the error for a valid token without the right to this path."""
     return ProviderError(
         ErrorReason.PERMISSION_DENIED,
-        f"no policy of the token allows {place}; grant it, or correct path and key",
+        f"no policy of the token allows {endpoint}; grant it, or correct path and key",
         backend_code=backend_code,
     )
 
 
-def dead_token(place: Place) -> ProviderError:
+def dead_token(endpoint: Endpoint) -> ProviderError:
     """Return the error for a token that the server does not accept, or that the request did not have."""
-    if not place.has_auth:
+    if not endpoint.has_auth:
         return misconfigured(
-            f"there is no token for {place}: the store has no auth, and nothing in front of the server added a token;"
-            " set auth, or let server name an agent that adds the token",
+            f"there is no token for {endpoint}: the store has no auth, and nothing in front of the server added a"
+            " token; set auth, or let server name an agent that adds the token",
             backend_code="HTTP 403",
         )
     return ProviderError(
         ErrorReason.CREDENTIALS_REJECTED,
-        f"{shown(place.server)} does not accept the token: it is wrong, expired or revoked; replace it",
+        f"{shown(endpoint.server)} does not accept the token: it is wrong, expired or revoked; replace it",
         backend_code="HTTP 403",
     )
 
@@ -100,73 +100,74 @@ def misconfigured(problem: str, *, backend_code: str = "") -> ProviderError:
     return ProviderError(ErrorReason.CONFIG_INVALID, problem, retry=RetryClass.BACKOFF, backend_code=backend_code)
 
 
-def absent(key: str, place: Place) -> ProviderError:
+def absent(key: str, endpoint: Endpoint) -> ProviderError:
     """Return the error for a missing key. Deletion policies act on it."""
     return ProviderError(
-        ErrorReason.SECRET_NOT_FOUND, f'"{key}" does not exist: nothing at {place}', backend_code="HTTP 404"
+        ErrorReason.SECRET_NOT_FOUND, f'"{key}" does not exist: nothing at {endpoint}', backend_code="HTTP 404"
     )
 
 
-def absent_folder(path: str, place: Place) -> ProviderError:
+def absent_folder(path: str, endpoint: Endpoint) -> ProviderError:
     """Return the error for a search in a folder without keys. Deletion policies act on it."""
     folder = f'folder "{path}" does not exist' if path else "the engine has no keys"
-    return MissingPathError(f"{folder}: nothing below {place}; correct find.path")
+    return MissingPathError(f"{folder}: nothing below {endpoint}; correct find.path")
 
 
-def absent_version(key: str, version: str, place: Place) -> ProviderError:
+def absent_version(key: str, version: str, endpoint: Endpoint) -> ProviderError:
     return ProviderError(
-        ErrorReason.VERSION_NOT_FOUND, f'"{key}" has no version "{version}" at {place}', backend_code="HTTP 404"
+        ErrorReason.VERSION_NOT_FOUND, f'"{key}" has no version "{version}" at {endpoint}', backend_code="HTTP 404"
     )
 
 
-def not_vault(place: Place, status: int) -> ProviderError:
-    """Return the error for an answer that is not from Vault, such as a proxy's page."""
+def not_vault(endpoint: Endpoint, status: int) -> ProviderError:
+    """Return the error for a response that is not from Vault, such as a proxy's page."""
     return ProviderError(
         ErrorReason.BACKEND_ERROR,
-        f"the answer for {place} (HTTP {status}) does not come from Vault's API; check server, and any proxy before it",
+        f"the response for {endpoint} (HTTP {status}) does not come from Vault's API; check server, and any proxy"
+        " before it",
         backend_code=f"HTTP {status}",
     )
 
 
-def _by_status(reply: Reply, place: Place, code: str) -> ProviderError | None:
-    if down := sealed_or_down(reply, place, code):
+def _by_status(reply: Reply, endpoint: Endpoint, code: str) -> ProviderError | None:
+    if down := sealed_or_down(reply, endpoint, code):
         return down
     match reply.status:
         case 401 | 403:
-            return denied(place, backend_code=code)
+            return denied(endpoint, backend_code=code)
         case 404:
-            return _nowhere(reply, place)
+            return _nowhere(reply, endpoint)
         case 413:
             return ProviderError(
                 ErrorReason.PAYLOAD_TOO_LARGE,
-                f"the value for {place} is larger than the server takes",
+                f"the value for {endpoint} is larger than the server takes",
                 backend_code=code,
             )
         case 429:
             return ProviderError(
                 ErrorReason.RATE_LIMITED,
-                f"a rate limit quota of {shown(place.server)} is used up; asked for {place}",
+                f"a rate limit quota of {shown(endpoint.server)} is used up; requested {endpoint}",
                 retry_after=_retry_after(reply),
                 backend_code=code,
             )
         case 400 if reply.mentions("missing client token"):
-            return dead_token(place)
+            return dead_token(endpoint)
         case status if status in _REDIRECTS:
-            return redirected(f"{shown(place.server)} redirects to another address ({code}), which is not followed")
+            return redirected(f"{shown(endpoint.server)} redirects to another address ({code}), which is not followed")
         case _:
-            return None if reply.is_json else not_vault(place, reply.status)
+            return None if reply.is_json else not_vault(endpoint, reply.status)
 
 
-def _nowhere(reply: Reply, place: Place) -> ProviderError:
+def _nowhere(reply: Reply, endpoint: Endpoint) -> ProviderError:
     """Return the error of a 404 whose cause is not a missing key."""
     if not reply.is_json or (reply.errors is None and not reply.json):
-        return not_vault(place, reply.status)
+        return not_vault(endpoint, reply.status)
     if reply.mentions("namespace not found"):
-        problem = f'namespace "{place.namespace}" does not exist on {shown(place.server)}; correct namespace'
+        problem = f'namespace "{endpoint.namespace}" does not exist on {shown(endpoint.server)}; correct namespace'
     elif reply.mentions("no handler for route"):
-        problem = f"no engine is mounted at {place}; enable one, or correct path"
+        problem = f"no engine is mounted at {endpoint}; enable one, or correct path"
     else:
-        problem = f"{place} is not a path of a key/value engine; correct path and version"
+        problem = f"{endpoint} is not a path of a key/value engine; correct path and version"
     return misconfigured(problem, backend_code="HTTP 404")
 
 

@@ -1,14 +1,15 @@
 """Finding keys: one SCAN of the folder if the server supports it, otherwise a walk through the folders.
 
-OpenBao answers SCAN with all keys below a folder, and with their custom metadata for `detailed-metadata`. Vault
+OpenBao responds to SCAN with all keys below a folder, and with their custom metadata for `detailed-metadata`. Vault
 supports only LIST, which returns one folder. Each session finds out once whether the server supports SCAN.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from eso_api.values import SecretBytes
 from eso_provider_vault.api import Api
@@ -18,7 +19,6 @@ from eso_provider_vault.mounts import Mounts
 from eso_provider_vault.paths import Location, folder
 from eso_provider_vault.reading import Reader
 from eso_provider_vault.replies import Reply
-from eso_provider_vault.sidebyside import each
 from eso_sdk.errors import invalid_request, unsupported
 from eso_sdk.matching import Matcher
 from eso_wire.values import FindQuery, Found, ValueMetadata
@@ -59,7 +59,7 @@ class Finder:
         tree = await self.tree(root, detailed=by_tags)
         if not tree.keys:  # Vault has no empty folders: a folder without keys does not exist
             await self._mounts.confirm(root.folder)
-            raise absent_folder(query.path, self._api.place(root.folder))
+            raise absent_folder(query.path, self._api.endpoint(root.folder))
         locations = [Location(root.mount, _below(root.key, key), root.versioned) for key in sorted(tree.keys)]
         matching = [location for location in locations if await matcher.accepts(self.name(location))]
         if by_tags:
@@ -82,8 +82,8 @@ class Finder:
         path = root.folder
         if detailed and root.versioned:
             path = "/".join(part for part in (root.mount, _DETAILED, root.key) if part)
-        ask = self._api.ask if self._scans else self._api.probe
-        reply = await ask("SCAN", f"{path}/", call=SCAN)
+        send = self._api.send if self._scans else self._api.probe
+        reply = await send("SCAN", f"{path}/", call=SCAN)
         if reply.status in _NO_SCAN and not _misplaced(reply):
             self._scans = self._scans or False
             return None
@@ -104,15 +104,15 @@ class Finder:
         """List folder after folder, level by level."""
         keys: list[str] = []
         level = [""]
-        seen = 0
+        visited = 0
 
         async def listing(below: str) -> list[str]:
             names = await self._reader.names(f"{root.folder}/{below}".rstrip("/"))
             return [f"{below}{name}" for name in names or ()]
 
         while level:
-            seen += len(level)
-            if seen > MAX_FOLDERS:
+            visited += len(level)
+            if visited > MAX_FOLDERS:
                 raise invalid_request(
                     f"there are more than {MAX_FOLDERS} folders below {root.folder}; narrow find.path"
                 )
@@ -154,5 +154,27 @@ def _below(parent: str, key: str) -> str:
 
 
 def _misplaced(reply: Reply) -> bool:
-    """Tell whether a refusal is about the place, so that a walk would fail alike."""
+    """Return whether a refusal is about the path, so that a walk would fail alike."""
     return reply.mentions("namespace not found") or reply.mentions("no handler for route")
+
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+AT_ONCE: Final = 16
+
+
+async def each(items: Sequence[T], work: Callable[[T], Awaitable[R]]) -> list[R]:
+    """Return the results in the order of the items. The first failure cancels the rest and is raised."""
+    gate = asyncio.Semaphore(AT_ONCE)
+
+    async def gated(item: T) -> R:
+        async with gate:
+            return await work(item)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(gated(item)) for item in items]
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+    return [task.result() for task in tasks]

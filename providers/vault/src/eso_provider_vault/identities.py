@@ -24,10 +24,42 @@ from eso_sdk.refusals import REFUSALS, Pauses, Refusals
 from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.clock import Clock
 
+
+class TokenSource(Protocol):
+    """Returns the token for each request, and another one after the server rejected it."""
+
+    async def token(self) -> SecretBytes | None:
+        """Return the token to send; None if an agent in front of the server adds one."""
+        ...
+
+    async def renewed(self, rejected: SecretBytes | None) -> SecretBytes | None:
+        """Replace a token that a request got a 403 with.
+
+        Called at most once for a request. Returns the token to try again with. Returns None when a new login cannot
+        help: the token is a static one, or the present token is younger than the refusal.
+        """
+        ...
+
+    async def close(self) -> None: ...
+
+
+class NoToken:
+    """For stores without `auth`: an agent in front of the server adds the token."""
+
+    async def token(self) -> None:
+        return None
+
+    async def renewed(self, rejected: SecretBytes | None) -> None:
+        del rejected
+
+    async def close(self) -> None:
+        """Keep nothing, so close nothing."""
+
+
 MARGIN_SECONDS: Final = 60.0
 """A token is renewed or replaced when less of its life is left; a short one when less than a third is left."""
 LEASE_GRACE: Final = 30.0
-"""A token is kept this much longer than the leases that depend on it."""
+"""A token lives this much longer than the leases that depend on it."""
 TRUST_SECONDS: Final = 10.0
 """After a 403 that no login followed, the token is not looked up again for this long."""
 EXAMINE_AFTER: Final = 5.0
@@ -147,7 +179,7 @@ class Identity:
         self._held: Held | None = None
         self._flight: asyncio.Task[Held] | None = None
         self._flies_with: Login | None = None
-        self._keeper: asyncio.Task[None] | None = None
+        self._renewal: asyncio.Task[None] | None = None
         self._judging = asyncio.Lock()
         self._relogins = _Relogins()
 
@@ -161,14 +193,14 @@ class Identity:
         self._logins.remove(login)
         return not self._logins
 
-    async def settle(self, login: Login) -> None:
+    async def finish(self, login: Login) -> None:
         """Finish what runs over the connection of a session that left. The last one returns the token."""
         if self._flight is not None and self._flies_with is login:
             await asyncio.wait({self._flight})
         if self._logins:
             return
-        if self._keeper is not None:
-            self._keeper.cancel()
+        if self._renewal is not None:
+            self._renewal.cancel()
         held, self._held = self._held, None
         if held is not None:
             await self._return(held, login)
@@ -271,7 +303,7 @@ class Identity:
     async def _log_in(self, login: Login) -> Held:
         key = self._key + login.proof
         self._refusals.check(key, self._clock.monotonic())
-        asked = self._clock.monotonic()
+        requested_at = self._clock.monotonic()
         try:
             grant = await login.log_in()
         except ProviderError as error:
@@ -279,10 +311,10 @@ class Identity:
                 self._refusals.add(key, error, login.pauses, self._clock.monotonic())
             raise
         self._refusals.forget(key)
-        self._held = held = Held.of(grant, asked)
-        keeps = held.renewable and math.isfinite(held.ttl)
-        if (keeps or not held.examined) and (self._keeper is None or self._keeper.done()):
-            self._keeper = asyncio.get_running_loop().create_task(self._keep())
+        self._held = held = Held.of(grant, requested_at)
+        renews = held.renewable and math.isfinite(held.ttl)
+        if (renews or not held.examined) and (self._renewal is None or self._renewal.done()):
+            self._renewal = asyncio.get_running_loop().create_task(self._renew_in_background())
         return held
 
     async def _examine(self, held: Held) -> None:
@@ -293,8 +325,8 @@ class Identity:
         held.ttl, held.renewable, held.examined = grant.ttl, grant.renewable, True
         held.ends_at = now + (grant.ttl if grant.left is None else grant.left)
 
-    async def _keep(self) -> None:
-        """Renew the token also when no read asks for it. A new login waits for a read that needs one."""
+    async def _renew_in_background(self) -> None:
+        """Renew the token also when no read needs it. A new login waits for a read that needs one."""
         while (held := self._held) is not None and not held.examined:
             await self._clock.sleep(EXAMINE_AFTER)
             with suppress(ProviderError):
@@ -377,7 +409,7 @@ class Identities:
         """
         if identity.leave(login) and self._entries.get(key) is identity:
             del self._entries[key]
-        await identity.settle(login)
+        await identity.finish(login)
 
 
 _TABLES: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, Identities]]] = WeakKeyDictionary()

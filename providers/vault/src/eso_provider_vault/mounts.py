@@ -1,8 +1,8 @@
 """The lookup of mounted engines: it confirms that a key is missing, and checks a store's path.
 
-A server answers a version 2 path on a version 1 engine exactly like a missing key. Deletion policies act on missing
-keys, so the provider asks the server for the type of the engine: `sys/internal/ui/mounts/PATH`, which every token with
-any right below the mount may read.
+A server responds to a version 2 path on a version 1 engine exactly as for a missing key. Deletion policies act on
+missing keys, so the provider reads the type of the engine: `sys/internal/ui/mounts/PATH`, which every token with any
+right below the mount may read.
 """
 
 from __future__ import annotations
@@ -55,22 +55,22 @@ class Mounts:
 
     async def engine(self, path: str) -> Engine:
         """Ask which engine serves a path."""
-        return self.described(await self.ask(path), path)
+        return self.described(await self.fetch(path), path)
 
     def described(self, reply: Reply, path: str) -> Engine:
-        """Read the answer to `ask`."""
+        """Read the response of `fetch`."""
         if not reply.ok:
             raise self._unknown(reply, path)
         if not text(reply.data, "type"):
-            raise not_vault(self._api.place(path), reply.status)
+            raise not_vault(self._api.endpoint(path), reply.status)
         return Engine(
             text(reply.data, "path").strip("/"),
             text(reply.data, "type"),
             text(reply.data, "options", "version") or "1",
         )
 
-    async def ask(self, path: str) -> Reply:
-        return await self._api.ask("GET", f"sys/internal/ui/mounts/{path}", call="ReadMounts")
+    async def fetch(self, path: str) -> Reply:
+        return await self._api.send("GET", f"sys/internal/ui/mounts/{path}", call="ReadMounts")
 
     def check(self, engine: Engine) -> None:
         """Raise if this is not a key/value engine at the store's path. `version_difference` judges its version."""
@@ -93,17 +93,17 @@ class Mounts:
             return ""
         reads = '"KEY"' if settings.version == "v1" else '"data/KEY"'
         return (
-            f'the engine "{engine.path}" on {shown(settings.server)} has version {actual}, but the store says'
+            f'the engine "{engine.path}" on {shown(settings.server)} has version {actual}, but the store has'
             f" {settings.version}, so a key is read at {reads} of the engine; set version: {actual}"
         )
 
     def _unknown(self, reply: Reply, path: str) -> ProviderError:
-        place = self._api.place(path)
+        endpoint = self._api.endpoint(path)
         if reply.status != 403:
-            return refusal(reply, place)
+            return refusal(reply, endpoint)
         return ProviderError(
             ErrorReason.PERMISSION_DENIED,
-            f"the server does not tell which engine serves {place}: nothing is mounted there, or no policy of"
+            f"the server does not show which engine serves {endpoint}: nothing is mounted there, or no policy of"
             " the token allows anything below it; correct path, or grant access",
             backend_code="HTTP 403",
         )

@@ -48,7 +48,7 @@ class Location:
 
 
 def locate(key: str, settings: Settings) -> Location:
-    """Find the place that a remote key means."""
+    """Find the location of a remote key."""
     path = checked(key)
     versioned = settings.version == "v2"
     mount = settings.mount

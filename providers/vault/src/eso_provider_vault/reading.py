@@ -31,8 +31,8 @@ _ABOUT_THE_SECRET: Final = ("created_time", "current_version", "delete_version_a
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """The target of one read request. References with equal questions share the answer."""
+class ReadRequest:
+    """The target of one read request. References with equal requests share the response."""
 
     location: Location
     version: str = ""
@@ -65,44 +65,44 @@ class Reader:
         self._api = api
         self._mounts = mounts
 
-    def question(self, ref: RemoteRef) -> Question:
-        """Return the question for a reference; raise if no read can answer it."""
+    def request_for(self, ref: RemoteRef) -> ReadRequest:
+        """Return the request for a reference; raise if no read can serve it."""
         settings = self._api.settings
         location = locate(ref.key, settings)
         if ref.metadata_policy is MetadataPolicy.FETCH:
             if not location.versioned:
-                raise unsupported(f'"{ref.key}" has no metadata: version 1 engines keep none; remove metadataPolicy')
-            return Question(location, metadata=True)
+                raise unsupported(f'"{ref.key}" has no metadata: version 1 engines have none; remove metadataPolicy')
+            return ReadRequest(location, metadata=True)
         if not ref.version:
-            return Question(location)
+            return ReadRequest(location)
         if not location.versioned:
             if settings.versions_refused:
-                raise invalid_request(f'"{ref.key}": version 1 engines keep no versions; remove version')
-            return Question(location)
+                raise invalid_request(f'"{ref.key}": version 1 engines have no versions; remove version')
+            return ReadRequest(location)
         if not ref.version.isdecimal():
             raise ProviderError(
                 ErrorReason.VERSION_NOT_FOUND,
                 f'"{ref.key}" has no version "{ref.version}": versions are numbers such as "2"; none means the latest',
             )
-        return Question(location, ref.version)
+        return ReadRequest(location, ref.version)
 
-    async def answer(self, question: Question, key: str) -> Secret:
+    async def read(self, request: ReadRequest, key: str) -> Secret:
         """Read a secret, or its metadata. `key` is what messages call it."""
-        if question.metadata:
-            return await self._metadata(question.location, key)
-        query = {"version": question.version} if question.version else None
-        path = question.location.data
-        reply = await self._api.ask("GET", path, call=READ, query=query)
+        if request.metadata:
+            return await self._metadata(request.location, key)
+        query = {"version": request.version} if request.version else None
+        path = request.location.data
+        reply = await self._api.send("GET", path, call=READ, query=query)
         if reply.status == 404:
-            raise await self._missing(reply, question, key)
+            raise await self._missing(reply, request, key)
         if not reply.ok:
             raise await self._api.refused(reply, path)
-        return await self._secret(reply, question.location)
+        return await self._secret(reply, request.location)
 
     async def lookup(self, location: Location) -> Secret | None:
         """Read the latest version for a write; None if there is none that could be read."""
         try:
-            return await self.answer(Question(location), location.key)
+            return await self.read(ReadRequest(location), location.key)
         except ProviderError as missing:
             if missing.reason is ErrorReason.SECRET_NOT_FOUND:
                 return None
@@ -110,7 +110,7 @@ class Reader:
 
     async def about(self, location: Location) -> Members | None:
         """Return the metadata document of a version 2 key; None if the key does not exist."""
-        reply = await self._api.ask("GET", location.metadata, call=READ)
+        reply = await self._api.send("GET", location.metadata, call=READ)
         if reply.status == 404 and reply.errors == ():
             await self._mounts.confirm(location.metadata)
             return None
@@ -120,7 +120,7 @@ class Reader:
 
     async def names(self, path: str) -> list[str] | None:
         """List a folder, sub-folders with a trailing slash; None if it does not exist."""
-        return await self._listed(path, await self._api.ask("GET", f"{path}/", call=LIST, query={"list": "true"}))
+        return await self._listed(path, await self._api.send("GET", f"{path}/", call=LIST, query={"list": "true"}))
 
     async def _listed(self, path: str, reply: Reply) -> list[str] | None:
         if reply.status == 404 and reply.errors == ():
@@ -132,46 +132,46 @@ class Reader:
         keys = reply.data.get("keys")
         return [key for key in keys if isinstance(key, str)] if isinstance(keys, list) else None
 
-    # --- answers -----------------------------------------------------------------------------------------------------
+    # --- responses ----------------
 
     async def _secret(self, reply: Reply, location: Location) -> Secret:
         if not location.versioned:
             if not isinstance(at(reply.json, "data"), dict):
-                raise not_vault(self._api.place(location.data), reply.status)
+                raise not_vault(self._api.endpoint(location.data), reply.status)
             return Secret(reply.data)
         version = integer(reply.data, "metadata", "version")
         if not isinstance(reply.data.get("data"), dict) or version is None:
-            # A version 1 engine answers so, if it has a key that begins with "data/".
+            # A version 1 engine responds so, if it has a key that begins with "data/".
             await self._mounts.confirm(location.data)
-            raise not_vault(self._api.place(location.data), reply.status)
+            raise not_vault(self._api.endpoint(location.data), reply.status)
         return Secret(members(reply.data["data"]), version, moment(text(reply.data, "metadata", "created_time")))
 
     async def _metadata(self, location: Location, key: str) -> Secret:
         about = await self.about(location)
         if about is None:
-            raise absent(key, self._api.place(location.metadata))
+            raise absent(key, self._api.endpoint(location.metadata))
         facts: Members = {name: about[name] for name in _ABOUT_THE_SECRET if about.get(name) is not None}
         facts |= members(about.get("custom_metadata"))
         texts: Members = {name: text_of(value).decode() for name, value in facts.items()}
         return Secret(texts, integer(about, "current_version"))
 
-    async def _missing(self, reply: Reply, question: Question, key: str) -> ProviderError:
+    async def _missing(self, reply: Reply, request: ReadRequest, key: str) -> ProviderError:
         """Return the error for a 404."""
-        location = question.location
-        place = self._api.place(location.data)
+        location = request.location
+        endpoint = self._api.endpoint(location.data)
         if location.versioned and is_deleted(reply):
-            return absent(key, place)
+            return absent(key, endpoint)
         if not reply.is_json or reply.mentions("namespace not found") or reply.mentions("no handler for route"):
-            return refusal(reply, place)
+            return refusal(reply, endpoint)
         await self._mounts.confirm(location.data)
         if reply.errors != ():
-            return refusal(reply, place)
-        if question.version and await self._exists(location):
-            return absent_version(key, question.version, place)
-        return await self._folder(location, key) or absent(key, place)
+            return refusal(reply, endpoint)
+        if request.version and await self._exists(location):
+            return absent_version(key, request.version, endpoint)
+        return await self._folder(location, key) or absent(key, endpoint)
 
     async def _exists(self, location: Location) -> bool:
-        reply = await self._api.ask("GET", location.data, call=READ)
+        reply = await self._api.send("GET", location.data, call=READ)
         if reply.status not in (200, 404):
             raise await self._api.refused(reply, location.data)
         return reply.ok or is_deleted(reply)
@@ -184,8 +184,8 @@ class Reader:
             return None
         return ProviderError(
             ErrorReason.INVALID_REQUEST,
-            f'"{key}" is a folder: {self._api.place(location.data)} holds secrets but is none itself; name one of them,'
-            " or use dataFrom.find with path",
+            f'"{key}" is a folder: {self._api.endpoint(location.data)} holds secrets but is not a secret itself; name'
+            " one of them, or use dataFrom.find with path",
             retry=RetryClass.BACKOFF,
         )
 

@@ -38,13 +38,13 @@ class Reply:
         found = at(self.json, "errors")
         return tuple(str(entry) for entry in found) if isinstance(found, list) else None
 
-    def mentions(self, words: str) -> bool:
-        """Tell whether an error of the body has these words."""
-        return any(words in error.lower() for error in self.errors or ())
+    def mentions(self, text: str) -> bool:
+        """Return whether an error of the body has this text."""
+        return any(text in error.lower() for error in self.errors or ())
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Endpoint:
     """Server, namespace and path of a request, for messages."""
 
     server: str

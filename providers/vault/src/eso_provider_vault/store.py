@@ -1,4 +1,8 @@
-"""An opened store: the key/value engine that either block describes."""
+"""An opened store: the key/value engine that either block describes.
+
+A store is ready if its token is accepted, and its engine exists and is kv. A store whose `version` is not that of the
+engine is ready, with a warning: version v1 on a version 2 engine reads "data/KEY", and existing manifests do that.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +15,12 @@ from eso_api.stores.vault import VaultProvider
 from eso_provider_vault.api import Api
 from eso_provider_vault.auth.choice import check_auth, open_tokens
 from eso_provider_vault.connection import Connection, connect
+from eso_provider_vault.errors import accepts_token, dead_token, refusal
 from eso_provider_vault.finding import Finder
+from eso_provider_vault.identities import TokenSource
 from eso_provider_vault.mounts import Mounts
-from eso_provider_vault.reading import Question, Reader, Secret, value_in
+from eso_provider_vault.reading import Reader, ReadRequest, Secret, value_in
 from eso_provider_vault.settings import settings_of
-from eso_provider_vault.tokens import TokenSource
-from eso_provider_vault.validation import examined
 from eso_provider_vault.watching import Watcher
 from eso_provider_vault.writing import Writer
 from eso_sdk.batches import side_by_side
@@ -24,14 +28,17 @@ from eso_sdk.provider import Check, Pushed, Store, Value, finds, pushes, reads
 from eso_wire.errors import ProviderError
 from eso_wire.values import (
     ChangeEvent,
+    ConditionReport,
     DeleteItem,
     FindQuery,
     Found,
     Heartbeat,
+    Operation,
     PushItem,
     RemoteRef,
     SourceSecret,
     Validation,
+    ValidationState,
     WatchItem,
 )
 
@@ -75,40 +82,40 @@ class KvStore(Store[C]):
     @reads("metadata", "not_found")
     async def get_many(self, refs: Sequence[RemoteRef]) -> Sequence[Value | ProviderError]:
         """Read every key and version of the batch once."""
-        asked: dict[Question, str] = {}
-        questions: list[Question | ProviderError] = []
+        keys: dict[ReadRequest, str] = {}
+        requests: list[ReadRequest | ProviderError] = []
         for ref in refs:
             try:
-                question = self.reader.question(ref)
+                request = self.reader.request_for(ref)
             except ProviderError as wrong:
-                questions.append(wrong)
+                requests.append(wrong)
                 continue
-            asked.setdefault(question, ref.key)
-            questions.append(question)
-        answers = await self._answers(asked)
+            keys.setdefault(request, ref.key)
+            requests.append(request)
+        results = await self._read_all(keys)
         return [
-            await _value(found if isinstance(found, ProviderError) else answers[found], ref)
-            for found, ref in zip(questions, refs, strict=True)
+            await _value(found if isinstance(found, ProviderError) else results[found], ref)
+            for found, ref in zip(requests, refs, strict=True)
         ]
 
-    async def _answers(self, asked: dict[Question, str]) -> dict[Question, Secret | ProviderError]:
-        async def answer(question: Question) -> Secret | ProviderError:
+    async def _read_all(self, keys: dict[ReadRequest, str]) -> dict[ReadRequest, Secret | ProviderError]:
+        async def read_one(request: ReadRequest) -> Secret | ProviderError:
             try:
-                return await self.reader.answer(question, asked[question])
+                return await self.reader.read(request, keys[request])
             except ProviderError as failed:
                 return failed
 
-        def late(_question: Question, error: ProviderError) -> ProviderError:
+        def late(_request: ReadRequest, error: ProviderError) -> ProviderError:
             return error
 
-        questions = tuple(asked)
-        answers = await side_by_side(questions, answer, late=late, gate=self._requests, clock=self.clock)
-        return dict(zip(questions, answers, strict=True))
+        distinct = tuple(keys)
+        results = await side_by_side(distinct, read_one, late=late, gate=self._requests, clock=self.clock)
+        return dict(zip(distinct, results, strict=True))
 
     async def check(self, ref: RemoteRef) -> Check:
         """Check whether the key exists and, if the reference names a property, has it."""
         try:
-            found = await value_in(await self.reader.answer(self.reader.question(ref), ref.key), ref)
+            found = await value_in(await self.reader.read(self.reader.request_for(ref), ref.key), ref)
         except ProviderError as missing:
             if missing.is_not_found:
                 return Check(exists=False)
@@ -147,10 +154,61 @@ class OpenBaoStore(KvStore[OpenBaoProvider]):
     """A store of `spec.provider.openBao`, `OpenBao` or `ClusterOpenBao`."""
 
 
-async def _value(answer: Secret | ProviderError, ref: RemoteRef) -> Value | ProviderError:
-    if isinstance(answer, ProviderError):
-        return answer
+async def _value(result: Secret | ProviderError, ref: RemoteRef) -> Value | ProviderError:
+    if isinstance(result, ProviderError):
+        return result
     try:
-        return await value_in(answer, ref)
+        return await value_in(result, ref)
     except ProviderError as missing:
         return missing
+
+
+_VERSION_2_ONLY: Final = frozenset({Operation.METADATA_FETCH, Operation.FIND_BY_TAGS})
+
+
+async def examined(api: Api, mounts: Mounts, watcher: Watcher, operations: frozenset[Operation]) -> Validation:
+    """Validate the store at the server; return its operations, or raise its error."""
+    warning = ""
+    if api.settings.mount:
+        warning = await _check_mount(api, mounts)
+    else:
+        await _check_token(api)
+    offered = operations - _VERSION_2_ONLY if api.settings.version == "v1" else operations
+    if warning or not await _reports_changes(watcher):
+        offered -= {Operation.SUBSCRIBE}
+    if not warning:
+        return Validation(ValidationState.READY, operations=offered)
+    condition = ConditionReport("VersionMismatch", "True", "EngineVersionDiffers", warning)
+    return Validation(ValidationState.READY, operations=offered, warnings=(warning,), conditions=(condition,))
+
+
+async def _check_mount(api: Api, mounts: Mounts) -> str:
+    """Check token and mount together: every token with any right below the mount may read the mount's description.
+
+    Returns what differs between the versions of store and engine.
+    """
+    reply = await mounts.fetch(api.settings.mount)
+    if reply.status == 403 and not await api.token_is_good():
+        raise dead_token(api.endpoint(api.settings.mount))
+    engine = mounts.described(reply, api.settings.mount)
+    mounts.check(engine)
+    return mounts.version_difference(engine)
+
+
+async def _check_token(api: Api) -> None:
+    reply = await api.look_up_token()
+    if reply.status != 403 and not reply.ok:
+        raise refusal(reply, api.endpoint("auth/token/lookup-self"))
+    if accepts_token(reply) is not True:
+        raise dead_token(api.endpoint("auth/token/lookup-self"))
+
+
+async def _reports_changes(watcher: Watcher) -> bool:
+    """Find out whether the server reports changes.
+
+    A failure does not affect readiness; the next validation tries again.
+    """
+    try:
+        return await watcher.change_source() != "none"
+    except ProviderError:
+        return False

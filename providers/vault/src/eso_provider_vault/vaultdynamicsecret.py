@@ -1,4 +1,4 @@
-"""VaultDynamicSecret: What any path of Vault answers, for v2 generators."""
+"""VaultDynamicSecret: the response of any path of Vault, for v2 generators."""
 
 from __future__ import annotations
 

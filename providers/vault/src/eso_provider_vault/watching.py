@@ -4,7 +4,7 @@
     scan     one SCAN of detailed metadata a round (OpenBao): 1,000 unchanged keys cost one request, not 1,000
 
 A server with neither (Vault without Enterprise), a token that may use neither, and version 1 engines offer no
-subscription. Which way works is found out once for each session.
+subscription. The working source is detected once for each session.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ MAX_FAILURES: Final = 5
 _EVENTS: Final = "sys/events/subscribe/kv-v2/*"
 _PROBE: Final = "external-secrets-looks-whether-it-may-scan"
 _DELETIONS: Final = frozenset({"kv-v2/data-delete", "kv-v2/metadata-delete"})
-_TOKEN: Final = "scan "  # noqa: S105 - a place in a stream
+_TOKEN: Final = "scan "  # noqa: S105 - a position in a stream
 
-Way = Literal["events", "scan", "none"]
+ChangeSource = Literal["events", "scan", "none"]
 _PASSING: Final = frozenset(
     {ErrorReason.BACKEND_UNAVAILABLE, ErrorReason.BACKEND_TIMEOUT, ErrorReason.RATE_LIMITED, ErrorReason.BACKEND_ERROR}
 )
@@ -46,22 +46,22 @@ class Watcher:
     def __init__(self, api: Api, finder: Finder) -> None:
         self._api = api
         self._finder = finder
-        self._way: Way | None = None
+        self._change_source: ChangeSource | None = None
 
-    async def way(self) -> Way:
-        """Return how this server reports changes; the server is asked once."""
-        if self._way is None:
-            self._way = await self._find_out()
-        return self._way
+    async def change_source(self) -> ChangeSource:
+        """Return how this server reports changes; detected once."""
+        if self._change_source is None:
+            self._change_source = await self._detect()
+        return self._change_source
 
     async def subscribe(self, items: Sequence[WatchItem], resume_token: str) -> AsyncIterator[ChangeEvent | Heartbeat]:
         """Yield changes of the watched keys, without end."""
         topics = Topics(items, self._api.settings)
-        match await self.way():
+        match await self.change_source():
             case "events":
                 stream = self._listen(topics, resume_token)
             case "scan":
-                stream = self._look(topics, resume_token)
+                stream = self._poll(topics, resume_token)
             case "none":
                 raise unsupported(
                     "this server has neither an event stream nor SCAN that the token may use; grant scan on"
@@ -70,10 +70,10 @@ class Watcher:
         async for event in stream:
             yield event
 
-    async def _find_out(self) -> Way:
+    async def _detect(self) -> ChangeSource:
         if self._api.settings.version == "v1":
             return "none"
-        # A server with events answers a plain request with "upgrade required", other servers with 404.
+        # A server with events responds to a plain request with "upgrade required", other servers with 404.
         reply = await self._api.probe("GET", _EVENTS, call="SubscribeEvents")
         if reply.status in (400, 426) and not reply.mentions("unsupported path"):
             return "events"
@@ -85,7 +85,7 @@ class Watcher:
 
     # --- scan --------------------------------------------------------------------------------------------------------
 
-    async def _look(self, topics: Topics, resume_token: str) -> AsyncIterator[ChangeEvent | Heartbeat]:
+    async def _poll(self, topics: Topics, resume_token: str) -> AsyncIterator[ChangeEvent | Heartbeat]:
         begun = self._api.clock.monotonic()
         before = await self._overview(topics)
         if resume_token and not resume_token.startswith(_TOKEN):
@@ -115,7 +115,7 @@ class Watcher:
         for root in topics.roots():
             tree = await self._finder.scan(root, detailed=True)
             if tree is None:
-                raise unsupported(f"the token may no longer scan {self._api.place(root.folder)}; grant scan again")
+                raise unsupported(f"the token may no longer scan {self._api.endpoint(root.folder)}; grant scan again")
             overviews.append(overview_of(root, tree, now=self._api.clock.now()))
         return merged(overviews)
 
@@ -133,8 +133,8 @@ class Watcher:
                 failures += 1
                 if failures >= MAX_FAILURES or failed.reason not in _PASSING:
                     raise
-            # The server does not keep events for us, so everything that changed while we were disconnected must be read
-            # again.
+            # The server does not store events for us, so everything that changed while we were disconnected must be
+            # read again.
             resync = True
             await self._api.clock.sleep(_pause(failures))
 
@@ -159,12 +159,12 @@ class Watcher:
     def _event(self, message: object, topics: Topics) -> ChangeEvent | None:
         """Return the event of one message for our watches; None if it concerns none."""
         try:
-            told = parse(message.encode() if isinstance(message, str) else b"")
+            event = parse(message.encode() if isinstance(message, str) else b"")
         except NotJsonError:
             return None
-        kind = text(told, "data", "event_type")
-        about = at(told, "data", "event", "metadata")
-        mount = text(told, "data", "plugin_info", "mount_path").strip("/")
+        kind = text(event, "data", "event_type")
+        about = at(event, "data", "event", "metadata")
+        mount = text(event, "data", "plugin_info", "mount_path").strip("/")
         key = _key_in(text(about, "data_path") or text(about, "path"), mount)
         if not key or text(about, "modified") == "false":
             return None

@@ -29,9 +29,9 @@ POD_TOKEN: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 
 
 def kubernetes(config: VaultKubernetes, secrets: Secrets, *, server: str) -> Method:
-    place = "/auth/kubernetes"
-    role = named(config.role, f"{place}/role", "the role of the auth method that the account may use")
-    mount = mount_of(config.mount_path, "kubernetes", f"{place}/mountPath")
+    pointer = "/auth/kubernetes"
+    role = named(config.role, f"{pointer}/role", "the role of the auth method that the account may use")
+    mount = mount_of(config.mount_path, "kubernetes", f"{pointer}/mountPath")
     advice = "check that the role allows this ServiceAccount, its namespace and the token's audience"
     if config.service_account_ref is not None:
         return _with_account(
@@ -39,9 +39,9 @@ def kubernetes(config: VaultKubernetes, secrets: Secrets, *, server: str) -> Met
         )
     if config.secret_ref is not None:
         value = secrets.secret(config.secret_ref)
-        return _with_jwt("kubernetes", mount, role, line(value, f"{place}/secretRef"), advice)
+        return _with_jwt("kubernetes", mount, role, line(value, f"{pointer}/secretRef"), advice)
 
-    own_identity(secrets, "ServiceAccount token", server, place, "set serviceAccountRef or secretRef")
+    own_identity(secrets, "ServiceAccount token", server, pointer, "set serviceAccountRef or secretRef")
 
     async def body() -> Body:
         return {"role": role, "jwt": await asyncio.to_thread(_own_token, POD_TOKEN)}
@@ -58,17 +58,17 @@ def kubernetes(config: VaultKubernetes, secrets: Secrets, *, server: str) -> Met
 
 
 def jwt(config: VaultJwt, secrets: Secrets) -> Method:
-    place = "/auth/jwt"
-    mount = mount_of(config.path, "jwt", f"{place}/path")
+    pointer = "/auth/jwt"
+    mount = mount_of(config.path, "jwt", f"{pointer}/path")
     role = config.role.strip()
     advice = "check the role, and that it accepts the token's issuer, audience and subject"
     if config.secret_ref is not None:
-        value = secrets.secret(needed(config.secret_ref, f"{place}/secretRef", "the JWT"))
-        return _with_jwt("jwt", mount, role, line(value, f"{place}/secretRef"), advice)
+        value = secrets.secret(needed(config.secret_ref, f"{pointer}/secretRef", "the JWT"))
+        return _with_jwt("jwt", mount, role, line(value, f"{pointer}/secretRef"), advice)
     if config.kubernetes_service_account_token is not None:
         account = config.kubernetes_service_account_token.service_account_ref
         return _with_account(secrets, account, name="jwt", mount=mount, role=role, advice=advice)
-    raise invalid_config(place, "needs secretRef or kubernetesServiceAccountToken")
+    raise invalid_config(pointer, "needs secretRef or kubernetesServiceAccountToken")
 
 
 def _with_account(

@@ -12,16 +12,14 @@ from eso_api.stores.openbao import OpenBaoAuth, OpenBaoProvider
 from eso_api.stores.vault import VaultAuth, VaultProvider
 from eso_api.values import SecretBytes
 from eso_provider_vault.auth.accounts import jwt, kubernetes
-from eso_provider_vault.auth.certificates import cert
+from eso_provider_vault.auth.aws import iam
+from eso_provider_vault.auth.credentials import app_role, cert, ldap, user_pass
 from eso_provider_vault.auth.gcp import gcp
-from eso_provider_vault.auth.iam import iam
 from eso_provider_vault.auth.login import MethodLogin, StaticLogin
 from eso_provider_vault.auth.method import Method, digest
-from eso_provider_vault.auth.passwords import app_role, ldap, user_pass
 from eso_provider_vault.connection import Connection, connect
-from eso_provider_vault.identities import Login, SharedToken, shared_identities
+from eso_provider_vault.identities import Login, NoToken, SharedToken, TokenSource, shared_identities
 from eso_provider_vault.settings import settings_of
-from eso_provider_vault.tokens import NoToken, TokenSource
 from eso_sdk.backend import Backend
 from eso_sdk.errors import invalid_config
 from eso_wire.errors import ProviderError
@@ -43,7 +41,7 @@ _ORDER: Final = (
 
 
 def check_auth(config: Config) -> tuple[str, ...]:
-    """Look at `auth` alone: return warnings, or raise `invalid_config`."""
+    """Check `auth` alone: return warnings, or raise `invalid_config`."""
     if config.auth is None:
         return ()
     chosen = _configured(config.auth)

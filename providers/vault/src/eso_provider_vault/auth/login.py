@@ -24,7 +24,7 @@ from kubebase.masking import Mask
 LOOKUP_SELF: Final = "auth/token/lookup-self"
 RENEW_SELF: Final = "auth/token/renew-self"
 REVOKE_SELF: Final = "auth/token/revoke-self"
-MAX_WORDS: Final = 200
+MAX_CHARACTERS: Final = 200
 
 _NOT_SECRET: Final = frozenset({"role", "name"})
 """Members of a login's body that the spec contains and that the server's reason may name."""
@@ -42,19 +42,19 @@ class TokenCalls:
 
     async def renew(self, token: SecretBytes, increment: float) -> Grant:
         body: Mapping[str, Json] = {"increment": Number(str(math.ceil(increment)))}
-        reply = await self._ask("RenewSelf", "POST", RENEW_SELF, token, body)
+        reply = await self._send("RenewSelf", "POST", RENEW_SELF, token, body)
         if not reply.ok:
-            raise refusal(reply, self._connection.place(RENEW_SELF, self._namespace))
+            raise refusal(reply, self._connection.endpoint(RENEW_SELF, self._namespace))
         return Grant(token, *_life(reply))
 
     async def look_up(self, token: SecretBytes) -> Reply:
-        return await self._ask("LookupSelf", "GET", LOOKUP_SELF, token)
+        return await self._send("LookupSelf", "GET", LOOKUP_SELF, token)
 
     async def examine(self, token: SecretBytes) -> Grant:
         """Look up how long a token lives. Its policies may forbid that: then it is used as long as it works."""
         reply = await self.look_up(token)
         if not reply.ok:
-            if down := sealed_or_down(reply, self._connection.place(LOOKUP_SELF, self._namespace), ""):
+            if down := sealed_or_down(reply, self._connection.endpoint(LOOKUP_SELF, self._namespace), ""):
                 raise down
             return Grant(token)
         left = integer(reply.json, "data", "ttl") or 0
@@ -67,12 +67,12 @@ class TokenCalls:
         reply = await self.look_up(token)
         if reply.ok or reply.status == 403:
             return reply.ok
-        raise refusal(reply, self._connection.place(LOOKUP_SELF, self._namespace))
+        raise refusal(reply, self._connection.endpoint(LOOKUP_SELF, self._namespace))
 
     async def revoke(self, token: SecretBytes) -> None:
-        await self._ask("RevokeSelf", "POST", REVOKE_SELF, token)
+        await self._send("RevokeSelf", "POST", REVOKE_SELF, token)
 
-    async def _ask(
+    async def _send(
         self, call: str, method: str, path: str, token: SecretBytes | None, body: Mapping[str, Json] | None = None
     ) -> Reply:
         with self._observe(call):
@@ -98,7 +98,7 @@ class MethodLogin(TokenCalls):
 
     async def log_in(self) -> Grant:
         body = await self._method.body()
-        reply = await self._ask("Login", "POST", self._method.path, None, dict(body))
+        reply = await self._send("Login", "POST", self._method.path, None, dict(body))
         if not reply.ok:
             raise self._refused(reply, body)
         token = text(reply.json, "auth", "client_token")
@@ -112,31 +112,31 @@ class MethodLogin(TokenCalls):
 
     def _refused(self, reply: Reply, sent: Body) -> ProviderError:
         """Name the login, the field that configures it and the server's reason."""
-        place = self._connection.place(self._method.path, self._namespace)
+        endpoint = self._connection.endpoint(self._method.path, self._namespace)
         code = f"HTTP {reply.status}"
-        if down := sealed_or_down(reply, place, code):
+        if down := sealed_or_down(reply, endpoint, code):
             return down
         if reply.status in (400, 401, 403) and reply.is_json:
             return rejected(
-                f"{self._described()} was refused ({code}{own_words(reply, sent)}); {self._method.advice}; check that"
+                f"{self._described()} was refused ({code}{own_message(reply, sent)}); {self._method.advice}; check that"
                 f" this auth method is enabled at auth/{self._method.mount}",
                 backend_code=code,
             )
         if reply.status == 404 and reply.mentions("namespace not found"):
             return invalid_config(
-                "/auth/namespace", f'namespace "{self._namespace}" does not exist on {shown(place.server)}'
+                "/auth/namespace", f'namespace "{self._namespace}" does not exist on {shown(endpoint.server)}'
             )
         if reply.status == 404 and reply.is_json:
             return invalid_config(
                 self._method.field,
                 f"no auth method of this type is enabled at auth/{self._method.mount}; correct the path",
             )
-        return refusal(reply, place)
+        return refusal(reply, endpoint)
 
     def _described(self) -> str:
         method = self._method
         who = f" of {method.label}" if method.label else ""
-        return f"the login{who} with {method.name} at {self._connection.place(method.path, self._namespace)}"
+        return f"the login{who} with {method.name} at {self._connection.endpoint(method.path, self._namespace)}"
 
 
 class StaticLogin(TokenCalls):
@@ -154,18 +154,18 @@ class StaticLogin(TokenCalls):
         return Grant(self._token, examined=False)
 
 
-def own_words(reply: Reply, sent: Body) -> str:
+def own_message(reply: Reply, sent: Body) -> str:
     """Return the server's reason for a refused login, for a message; empty if it gave none.
 
     It may repeat the request, so everything that was sent is masked, except for the role.
     """
     mask = Mask(form for name, value in sent.items() if name not in _NOT_SECRET for form in _forms(value))
     text = mask.text("; ".join(reply.errors or ()))
-    words = " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    message = " ".join("".join(char if char.isprintable() else " " for char in text).split())
     closed_up = "".join(char for char in text if char.isprintable())
     if (masked := mask.text(closed_up)) != closed_up:  # a control character inside a value hid it
-        words = masked
-    return f': "{words[:MAX_WORDS]}"' if words else ""
+        message = masked
+    return f': "{message[:MAX_CHARACTERS]}"' if message else ""
 
 
 def _forms(value: str) -> Iterator[bytes]:

@@ -71,7 +71,7 @@ class Method:
 
 
 def digest(*parts: bytes | SecretBytes | str) -> bytes:
-    """Hash credentials. Lengths keep "ab" and "c" apart from "a" and "bc"."""
+    """Hash credentials. Lengths separate "ab" and "c" from "a" and "bc"."""
     hashed = hashlib.sha256()
     for part in parts:
         raw = part.reveal() if isinstance(part, SecretBytes) else part.encode() if isinstance(part, str) else part
@@ -80,46 +80,46 @@ def digest(*parts: bytes | SecretBytes | str) -> bytes:
     return hashed.digest()
 
 
-def mount_of(path: str, otherwise: str, place: str) -> str:
+def mount_of(path: str, otherwise: str, pointer: str) -> str:
     """Return the mount of a method without slashes at its ends; raise if the server would read it as another path."""
     mount = (path or otherwise).strip("/")
     if not mount or any(segment in ("", ".", "..") for segment in mount.split("/")) or not mount.isprintable():
-        raise invalid_config(place, "must be the path of an auth method below auth/, such as kubernetes or team/jwt")
+        raise invalid_config(pointer, "must be the path of an auth method below auth/, such as kubernetes or team/jwt")
     return mount
 
 
-def needed(reference: SecretKeySelector | None, place: str, what: str) -> SecretKeySelector:
+def needed(reference: SecretKeySelector | None, pointer: str, what: str) -> SecretKeySelector:
     """Return a reference that the method cannot do without."""
     if reference is None or not reference.name:
-        raise invalid_config(place, f"is needed: name the Secret and the key that hold {what}")
+        raise invalid_config(pointer, f"is needed: name the Secret and the key that hold {what}")
     return reference
 
 
-def named(value: str, place: str, what: str) -> str:
+def named(value: str, pointer: str, what: str) -> str:
     """Return a trimmed name that must not be empty."""
     if not (trimmed := value.strip()):
-        raise invalid_config(place, f"is needed: {what}")
+        raise invalid_config(pointer, f"is needed: {what}")
     return trimmed
 
 
-def text(value: SecretBytes, place: str) -> str:
+def text(value: SecretBytes, pointer: str) -> str:
     """Return a credential as text, as it is."""
     try:
         return value.reveal().decode()
     except UnicodeDecodeError:
-        raise invalid_config(place, "names a value that is not UTF-8 text") from None
+        raise invalid_config(pointer, "names a value that is not UTF-8 text") from None
 
 
-def line(value: SecretBytes, place: str) -> str:
+def line(value: SecretBytes, pointer: str) -> str:
     """Return a credential that never holds line breaks, without the one that editors leave at its end."""
-    if not (found := text(value, place).strip("\r\n")):
-        raise invalid_config(place, "names an empty value")
+    if not (found := text(value, pointer).strip("\r\n")):
+        raise invalid_config(pointer, "names an empty value")
     return found
 
 
-def own_identity(secrets: Secrets, own: str, server: str, place: str, instead: str) -> None:
+def own_identity(secrets: Secrets, own: str, server: str, pointer: str, instead: str) -> None:
     """Refuse to log in with the identity of the provider itself, unless its administrator allows it for this server."""
-    secrets.process_identity.use(own, place=place, instead=instead)
+    secrets.process_identity.use(own, place=pointer, instead=instead)
     secrets.process_identity.prove(own, URL(server), place="/server")
 
 

@@ -17,7 +17,7 @@ from xml.etree import ElementTree as ET
 from yarl import URL
 
 from eso_api.values import SecretBytes
-from eso_provider_vault.auth.sigv4 import AwsCredentials, Scope, SignableRequest, signed_headers
+from eso_sdk.sigv4 import AwsCredentials, Scope, SignableRequest, signed_headers
 from eso_sdk.testing.moto import Moto
 from kubebase.clock import SystemClock
 
@@ -43,25 +43,25 @@ class Aws(Moto):
         return self.iam("CreateRole", RoleName=name, AssumeRolePolicyDocument=trust)["Arn"]
 
     def iam(self, action: str, **parameters: str) -> dict[str, str]:
-        """Ask IAM; returns the elements of the answer."""
+        """Call IAM; return the elements of the response."""
         body = urlencode({"Action": action, "Version": "2010-05-08", **parameters}).encode()
         request = SignableRequest("POST", URL(self.url), {}, body)
         headers = signed_headers(request, _ANYONE, Scope("us-east-1", "iam"), SystemClock().now())
-        status, answer = self.send("POST", headers, body)
+        status, body = self.send("POST", headers, body)
         if status != 200:
-            raise AssertionError(f"IAM answered {action} with {status}")
-        return elements(answer)
+            raise AssertionError(f"IAM responded to {action} with {status}")
+        return elements(body)
 
     def send(self, method: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes]:
         """Send a request as it is, as Vault does with the one inside a login."""
         request = urllib.request.Request(self.url, body, dict(headers), method=method)  # noqa: S310 - loopback
         try:
-            with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310 - same
-                return answer.status, answer.read()
+            with urllib.request.urlopen(request, timeout=10) as response:  # noqa: S310 - same
+                return response.status, response.read()
         except urllib.error.HTTPError as refused:
             with refused:
                 return refused.code, refused.read()
 
 
-def elements(answer: bytes) -> dict[str, str]:
-    return {element.tag.rpartition("}")[2]: element.text or "" for element in ET.fromstring(answer).iter()}  # noqa: S314 - ours
+def elements(document: bytes) -> dict[str, str]:
+    return {element.tag.rpartition("}")[2]: element.text or "" for element in ET.fromstring(document).iter()}  # noqa: S314 - ours

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eso_provider_vault.testing.openbao import OpenBao
-from eso_provider_vault.testing.standin import Asked, standin
+from eso_provider_vault.testing.standin import RecordedRequest, standin
 
 Verify = Callable[[Mapping[str, Any]], str | None]
 
@@ -38,27 +38,27 @@ class CloudLogins:
     @contextmanager
     def started(cls, bao: OpenBao, verify: Mapping[str, Verify], *, policy: str) -> Iterator[CloudLogins]:
         front = cls(bao, verify, policy)
-        with standin(front.answer) as address:
+        with standin(front.respond) as address:
             front.url = f"http://{address}"
             yield front
 
-    def answer(self, asked: Asked) -> tuple[int, bytes]:
-        path = asked.path.removeprefix("/v1/")
+    def respond(self, request: RecordedRequest) -> tuple[int, bytes]:
+        path = request.path.removeprefix("/v1/")
         if path not in self.verify:
-            return self._pass_on(asked)
-        if (who := self.verify[path](json.loads(asked.body))) is None:
+            return self._pass_on(request)
+        if (who := self.verify[path](json.loads(request.body))) is None:
             return 400, b'{"errors":["login refused"]}'
         self.proven.append(who)
         made = self.bao.must("POST", "auth/token/create", {"policies": [self.policy], "ttl": "1h"})
         return 200, json.dumps(made).encode()
 
-    def _pass_on(self, asked: Asked) -> tuple[int, bytes]:
-        kept = {name: value for name, value in asked.headers.items() if name.startswith("x-vault")}
-        address = f"{self.bao.url}{asked.path}"
-        request = urllib.request.Request(address, asked.body or None, kept, method=asked.method)  # noqa: S310 - loopback
+    def _pass_on(self, request: RecordedRequest) -> tuple[int, bytes]:
+        headers = {name: value for name, value in request.headers.items() if name.startswith("x-vault")}
+        address = f"{self.bao.url}{request.path}"
+        forwarded = urllib.request.Request(address, request.body or None, headers, method=request.method)  # noqa: S310 - loopback
         try:
-            with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310 - same
-                return answer.status, answer.read()
+            with urllib.request.urlopen(forwarded, timeout=10) as response:  # noqa: S310 - same
+                return response.status, response.read()
         except urllib.error.HTTPError as refused:
             with refused:
                 return refused.code, refused.read()

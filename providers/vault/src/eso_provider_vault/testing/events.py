@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from eso_provider_vault.testing.replies import ReplyServer, Said, Seen
+from eso_provider_vault.testing.replies import RecordedRequest, ReplyServer, StubResponse
 
 PATH: Final = "/v1/sys/events/subscribe/kv-v2/"
 _MAGIC: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
@@ -24,7 +24,7 @@ _TEXT, _CLOSE, _PING, _PONG = 0x1, 0x8, 0x9, 0xA
 
 @dataclass(slots=True)
 class EventServer(ReplyServer):
-    """Upgrades requests for events, and answers the others as `answers` says. `refuse` is the status of upgrades."""
+    """Upgrades requests for events, and lets `responder` serve the others. `refuse` is the status of upgrades."""
 
     refuse: int = 0
     sockets: list[asyncio.StreamWriter] = field(default_factory=list)
@@ -67,10 +67,16 @@ class EventServer(ReplyServer):
             writer.close()
         self.sockets.clear()
 
-    async def _upgraded(self, seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        if not seen.target.startswith(PATH) or seen.headers.get("upgrade", "").lower() != "websocket" or self.refuse:
+    async def _upgraded(
+        self, request: RecordedRequest, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> bool:
+        if (
+            not request.target.startswith(PATH)
+            or request.headers.get("upgrade", "").lower() != "websocket"
+            or self.refuse
+        ):
             return False
-        accept = hashlib.sha1(seen.headers["sec-websocket-key"].encode() + _MAGIC, usedforsecurity=False).digest()
+        accept = hashlib.sha1(request.headers["sec-websocket-key"].encode() + _MAGIC, usedforsecurity=False).digest()
         lines = (
             "HTTP/1.1 101 Switching Protocols",
             "Upgrade: websocket",
@@ -93,18 +99,18 @@ class EventServer(ReplyServer):
                 writer.write(_frame(_CLOSE, payload))
                 return
 
-    def answer(self, seen: Seen) -> Said | None:
-        if seen.target.startswith(PATH) and self.refuse:
-            return Said(self.refuse, b'{"errors":["permission denied"]}')
-        return self.answers(seen)
+    def respond(self, request: RecordedRequest) -> StubResponse | None:
+        if request.target.startswith(PATH) and self.refuse:
+            return StubResponse(self.refuse, b'{"errors":["permission denied"]}')
+        return self.responder(request)
 
 
-def _plain(seen: Seen) -> Said:
-    if seen.target.startswith(PATH):
-        return Said(426, b'{"errors":["upgrade required"]}')
-    if "ui/mounts" in seen.target:
-        return Said(200, b'{"data":{"type":"kv","path":"kv/","options":{"version":"2"}}}')
-    return Said(404, b'{"errors":[]}')
+def _plain(request: RecordedRequest) -> StubResponse:
+    if request.target.startswith(PATH):
+        return StubResponse(426, b'{"errors":["upgrade required"]}')
+    if "ui/mounts" in request.target:
+        return StubResponse(200, b'{"data":{"type":"kv","path":"kv/","options":{"version":"2"}}}')
+    return StubResponse(404, b'{"errors":[]}')
 
 
 def _frame(opcode: int, payload: bytes) -> bytes:

