@@ -118,7 +118,7 @@ def _serve(connection: Connection) -> None:
         connection.send((dict(google.environment), google.key()))
 
         def tidy() -> None:
-            google.secrets.asked.clear()
+            google.secrets.recorded.clear()
             google.secrets.tokens.clear()
 
         until_told(connection, tidy)

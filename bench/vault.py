@@ -20,7 +20,7 @@ from report import Row, shown
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.secretstore import SECRET_STORE
 from eso_cli.testing.upprocess import up_running
-from eso_provider_vault.testing.openbao import Asked, OpenBao
+from eso_provider_vault.testing.openbao import AuditedRequests, OpenBao
 from kubebase.meta import JsonObject, Resource
 from kuberun.testing.builders import CONFIG_MAPS, NAMESPACES, SECRETS
 from kuberun.testing.rawapi import RawApi, raw_api
@@ -134,7 +134,7 @@ class Bench:
         await asyncio.sleep(WATCHED_SECONDS)
         asked = self.bao.audited(mark)
         rounds = asked.count("scan", "kv/detailed-metadata/")
-        others = Asked(tuple(each for each in asked.requests if each[0] != "scan"))
+        others = AuditedRequests(tuple(each for each in asked.requests if each[0] != "scan"))
         return [
             Row(f"rounds of looking for changes in {WATCHED_SECONDS:.0f} s", str(rounds), "> 0", rounds > 0),
             _at_most("calls besides one a round, for 1,000 unchanged keys", len(others.requests), 0),

@@ -279,11 +279,11 @@ def remote_version(bao: OpenBao) -> int:
 def leased(step: Steps, cluster: Cluster, bao: OpenBao) -> None:
     """Show a token that OpenBao issues for ten minutes: it works, and it is revoked when it is no longer used."""
     token = cluster.value("reader-token", "TOKEN")
-    status, about = bao.ask("GET", "auth/token/lookup-self", token=token)
+    status, about = bao.call("GET", "auth/token/lookup-self", token=token)
     check(status == 200, "OpenBao does not know the issued token")
-    check(bao.ask("GET", "secret/data/shared/licence", token=token)[0] == 200, "the token may not read its path")
+    check(bao.call("GET", "secret/data/shared/licence", token=token)[0] == 200, "the token may not read its path")
     check(
-        bao.ask("GET", "secret/data/app/db", token=token)[0] == 403, "the token may read what its policy does not name"
+        bao.call("GET", "secret/data/app/db", token=token)[0] == 403, "the token may read what its policy does not name"
     )
     ttl = about["data"]["ttl"]
     check(0 < ttl <= 600, "the token is not leased for ten minutes")
@@ -294,7 +294,7 @@ def leased(step: Steps, cluster: Cluster, bao: OpenBao) -> None:
         f" GeneratorState {state['metadata']['name']} records how to revoke it",
     )
     cluster.kubectl("delete", "externalsecret", "reader-token", "--namespace", SHOP)
-    until(lambda: bao.ask("GET", "auth/token/lookup-self", token=token)[0] == 403, "the unused token is not revoked")
+    until(lambda: bao.call("GET", "auth/token/lookup-self", token=token)[0] == 403, "the unused token is not revoked")
     until(lambda: not cluster.get("generatorstates", namespace=SHOP)["items"], "the GeneratorState stays")
     step.done("an unused credential", "its ExternalSecret was deleted, so the token is revoked and OpenBao refuses it")
 
@@ -312,7 +312,7 @@ def broken(step: Steps, cluster: Cluster) -> None:
 
 def counted(step: Steps, bao: OpenBao) -> None:
     """Read in OpenBao's audit log how often it was asked."""
-    asked = bao.asked()
+    asked = bao.audited()
     check(asked.logins == 1, f"there were {asked.logins} logins")
     writes = asked.count("create", "secret/data/app/session") + asked.count("update", "secret/data/app/session")
     step.done(

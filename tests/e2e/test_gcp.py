@@ -191,6 +191,6 @@ async def test_a_secret_is_pushed_and_deleted_with_its_push(site: Any, google: G
     name = f"/secrets/{team}-pushed"
 
     async def gone() -> bool:
-        return not any(key.endswith(name) for key in google.secrets.model.kept)
+        return not any(key.endswith(name) for key in google.secrets.model.stored)
 
     await site.until(gone, "the pushed secret is still there")
