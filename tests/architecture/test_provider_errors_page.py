@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from eso_operator.providers.errors import EFFECTS, LONGEST_WAIT, StoreHealth
-from eso_operator.report.causes import cause_of
+from eso_operator.providers.errors import EFFECTS, LONGEST_WAIT, StoreHealth, cause_of
 from eso_sdk import ProviderError, errors
 from eso_wire.errors import ErrorReason, RetryClass
 

@@ -104,8 +104,8 @@ def _external_secret() -> Facts:
 
 def _push_secret() -> Facts:
     outcomes: list[of_push_secret.Outcome] = [
-        of_push_secret.Synced(news=of_push_secret.orphaned(["one"])),
-        of_push_secret.Synced(news=of_push_secret.left_alone(["one"])),
+        of_push_secret.Synced(events=of_push_secret.orphaned(["one"])),
+        of_push_secret.Synced(events=of_push_secret.left_alone(["one"])),
         of_push_secret.Synced(existing=("store: key",)),
         of_push_secret.SourceDeleted(),
         NotDue(CAUSE, None),
@@ -203,5 +203,5 @@ def _said(reports: Iterable[Any]) -> Facts:
     for report in reports:
         for condition in report.status.conditions:
             conditions.add(f"{condition.type} {condition.status} {condition.reason}")
-        events |= {news.reason: news.type.value for news in report.news}
+        events |= {events.reason: events.type.value for events in report.events}
     return Facts(frozenset(conditions), events)

@@ -49,7 +49,7 @@ Printed = pytest.CaptureFixture[str]
 
 
 @dataclass(frozen=True)
-class Told:
+class Published:
     """A report: exit code, JSON and text."""
 
     code: int
@@ -60,14 +60,14 @@ class Told:
         return [each for each in self.findings if each["check"] == check and level in {"", each["level"]}]
 
 
-async def report(kubeconfig: Path) -> Told:
+async def report(kubeconfig: Path) -> Published:
     page, tool = io.TextIOWrapper(io.BytesIO(), encoding="utf-8"), io.StringIO()
     with redirect_stdout(page):
         code = await run(Options(kubeconfig))
     with redirect_stdout(tool):
         await run(Options(kubeconfig, as_json=True))
     page.seek(0)
-    return Told(code, json.loads(tool.getvalue())["findings"], page.read())
+    return Published(code, json.loads(tool.getvalue())["findings"], page.read())
 
 
 # --- objects as the chart in Go leaves them ---------------------------------------------------------------------------
@@ -247,9 +247,9 @@ async def reader(server: ApiServer, folder: Path, name: str, *others: str) -> Pa
 class Reports:
     """The reports of one embedded server in the order in which they were made."""
 
-    empty: Told
-    go: Told
-    hidden: Told
+    empty: Published
+    go: Published
+    hidden: Published
     """For a user who may read definitions and objects of External Secrets only."""
     without_definitions: Snapshot
     truncated: list[str]

@@ -7,8 +7,8 @@ from typing import Any
 
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.pushsecret import PUSH_SECRET
-from eso_operator.controllers.malformed import Misfits, TypedKind
-from eso_operator.report.announcer import Announcer
+from eso_operator.controllers.malformed import MalformedObjects, TypedKind
+from eso_operator.report.reporter import EventPublisher
 from kubebase.meta import Malformed, ObjectKey, ObjectMeta
 from kubebase.testing.clock import VirtualClock
 from kuberun.cache import Cache
@@ -51,7 +51,7 @@ class Recorder:
 
 async def test_an_outage_forgets_neither_of_two_objects_of_one_name() -> None:
     server, recorder = Server(), Recorder()
-    misfits = Misfits(Client(server), VirtualClock(), Announcer(recorder))  # type: ignore[arg-type]  # only records
+    misfits = MalformedObjects(Client(server), VirtualClock(), EventPublisher(recorder))  # type: ignore[arg-type]  # only records
     for resource in (EXTERNAL_SECRET.resource(), PUSH_SECRET.resource()):
         store: Cache[Any] = Cache()
         [change] = store.apply(

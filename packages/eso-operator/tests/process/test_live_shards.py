@@ -44,7 +44,7 @@ class Team:
 
     bench: Bench
     provider: ScriptedProvider
-    homes: tuple[Bench, ...]
+    terminating: tuple[Bench, ...]
     """One namespace in each shard."""
     replicas: list[Replica] = field(default_factory=list)
 
@@ -90,12 +90,12 @@ def _names(prefix: str, shard: int) -> Iterator[str]:
 
 @asynccontextmanager
 async def team(bench: Bench, provider: ScriptedProvider) -> AsyncIterator[Team]:
-    homes = [await bench.tenant(next(_names(bench.namespace, shard))) for shard in range(SHARDS)]
-    made = Team(bench, provider, tuple(homes))
+    terminating = [await bench.tenant(next(_names(bench.namespace, shard))) for shard in range(SHARDS)]
+    made = Team(bench, provider, tuple(terminating))
     async with made.replica():
         await bench.install(provider)  # the first replica issues the certificates
         yield made
-    for home in homes:  # operators of later tests must find no work here
+    for home in terminating:  # operators of later tests must find no work here
         for resource in (ES, PUSH_SECRET.resource()):
             await bench.api.delete(resource.path(home.namespace))
 
@@ -114,18 +114,18 @@ async def test_each_object_is_synced_by_one_replica_and_each_store_is_validated_
     provider = keeping(data={"db": b"v1"})
     async with team(bench, provider) as made, made.replica():
         await made.until_divided()
-        for home in made.homes:
+        for home in made.terminating:
             await home.create(STORES, "store", spec=FAKE_STORE)
             await home.ready(STORES, "store", is_true)
             for number in range(3):
                 await sync(home, f"db-{number}", "db")
 
-        writers = [made.writers_of(home) for home in made.homes]
+        writers = [made.writers_of(home) for home in made.terminating]
         validated = [ref.namespace for ref in provider.validated]
 
     assert sorted(writers) == [[0], [1]]
-    assert sorted(space for space in validated if space in {home.namespace for home in made.homes}) == sorted(
-        home.namespace for home in made.homes
+    assert sorted(space for space in validated if space in {home.namespace for home in made.terminating}) == sorted(
+        home.namespace for home in made.terminating
     )
 
 
@@ -134,10 +134,10 @@ async def test_the_objects_of_a_replica_that_stops_are_synced_by_the_other(bench
     async with team(bench, provider) as made, AsyncExitStack() as second:
         await second.enter_async_context(made.replica())
         await made.until_divided()
-        for home in made.homes:
+        for home in made.terminating:
             await home.create(STORES, "store", spec=FAKE_STORE)
             await sync(home, "db", "db")
-        moved = next(home for home in made.homes if made.writers_of(home) == [1])
+        moved = next(home for home in made.terminating if made.writers_of(home) == [1])
 
         await second.aclose()
         await moved.patch(ES, "db", {"spec": {"data": [{"secretKey": "password", "remoteRef": {"key": "other"}}]}})
@@ -156,21 +156,21 @@ async def test_the_objects_of_a_replica_that_stops_are_synced_by_the_other(bench
 async def test_a_replica_that_gives_a_shard_away_forgets_its_objects(bench: Bench) -> None:
     provider = keeping(data={"db": b"v1"})
     async with team(bench, provider) as made:
-        for home in made.homes:
+        for home in made.terminating:
             await home.create(STORES, "store", spec=FAKE_STORE)
             await sync(home, "db", "db")
         async with made.replica():
             await made.until_divided()
             first = made.replicas[0].operator
-            homes = {home.namespace for home in made.homes}
+            terminating = {home.namespace for home in made.terminating}
 
             async def forgotten() -> bool:
-                return len(homes & {key.namespace for key, _ in first.memories.external_secrets.items()}) == 1
+                return len(terminating & {key.namespace for key, _ in first.memories.external_secrets.items()}) == 1
 
             await eventually(forgotten, "the objects of the shard that moved are still known")
             series = first.metrics.exposition().decode()
 
-    assert len([home for home in homes if f'name="db",namespace="{home}"' in series]) == 1
+    assert len([home for home in terminating if f'name="db",namespace="{home}"' in series]) == 1
 
 
 async def test_push_secrets_of_all_namespaces_have_the_same_replica_because_they_may_share_a_place(
@@ -183,7 +183,7 @@ async def test_push_secrets_of_all_namespaces_have_the_same_replica_because_they
         await made.until_divided()
         await bench.create(stores, shared, spec=FAKE_STORE)
         await bench.ready(stores, shared, is_true)
-        for home in made.homes:
+        for home in made.terminating:
             await home.create(SECRETS, "source", data={"password": "djE="})
             spec = {
                 "secretStoreRefs": [{"name": shared, "kind": "ClusterSecretStore"}],
@@ -192,8 +192,8 @@ async def test_push_secrets_of_all_namespaces_have_the_same_replica_because_they
             }
             await home.create(PUSH_SECRET.resource(), "push", spec=spec)
             await home.ready(PUSH_SECRET.resource(), "push", is_true)
-        writers = {tuple(made.writers_of(home)) for home in made.homes}
+        writers = {tuple(made.writers_of(home)) for home in made.terminating}
         await bench.delete(stores, shared)
 
     assert len(writers) == 1
-    assert provider.values == {home.namespace: b"v1" for home in made.homes}
+    assert provider.values == {home.namespace: b"v1" for home in made.terminating}

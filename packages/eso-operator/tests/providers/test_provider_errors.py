@@ -11,13 +11,13 @@ from eso_operator.providers.errors import (
     WORDS,
     NoAnswerError,
     StoreHealth,
+    cause_of,
     effect_of,
     heals_by_itself,
     incompatible,
     is_infrastructure,
     restated,
 )
-from eso_operator.report.causes import cause_of
 from eso_wire.errors import NOT_FOUND_REASONS, ErrorReason, ProviderError, RetryClass, Subject
 from eso_wire.status import TransportError
 from eso_wire.values import Handshake

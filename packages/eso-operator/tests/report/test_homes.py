@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from eso_operator.report.homes import Homes
+from eso_operator.report.reporter import TerminatingNamespaces
 from kubebase.meta import Object
 from kuberun.cache import Cache
 from kuberun.watch import Listed
@@ -23,4 +23,4 @@ def test_a_namespace_gets_events_unless_it_is_being_deleted(namespace: str, acce
     listed = [msgspec.convert({"metadata": metadata}, Object) for metadata in ({"name": "team"}, ending)]
     namespaces.apply(Listed(tuple(listed)))
 
-    assert Homes(namespaces).accepts_events(namespace) is accepts
+    assert TerminatingNamespaces(namespaces).accepts_events(namespace) is accepts

@@ -14,10 +14,8 @@ from eso_api.conditions import StoreStatus
 from eso_api.secretstore import SECRET_STORE, SecretStore
 from eso_operator.controllers.memory import Record
 from eso_operator.memory import Memory
-from eso_operator.report.announcer import Announcer
-from eso_operator.report.report import Report
-from eso_operator.report.reporter import Channels, Reporter, Subject
-from eso_operator.report.words import News
+from eso_operator.report.messages import Event
+from eso_operator.report.reporter import Channels, EventPublisher, Report, Reporter, Subject
 from eso_operator.telemetry.objects import ObjectSeries
 from eso_operator.telemetry.subsystems import Subsystem
 from eso_operator.testing.samples import samples_of
@@ -32,7 +30,7 @@ from kuberun.requests import Request
 SUBJECT = Subject(SECRET_STORE.kind(), Subsystem.SECRET_STORE, name="store", log="looked at", log_key="store")
 KEY = ObjectKey("team", "vault")
 THEN = Requeue(60.0, "look again")
-NEWS = News(EventType.WARNING, "Broken", "it does not answer")
+NEWS = Event(EventType.WARNING, "Broken", "it does not answer")
 
 
 def store(version: int, *, ready: str = "True", generation: int = 1, uid: str = "u") -> SecretStore:
@@ -118,7 +116,7 @@ class Desk:
         client = Client(self.server)
         self.events = NotedEvents(client, self.clock)
         self.memory = Memory(Record)
-        channels = Channels(client, self.clock, self.series, Announcer(self.events))
+        channels = Channels(client, self.clock, self.series, EventPublisher(self.events))
         self.reporter: Reporter[SecretStore] = Reporter(self.subject, channels, self.memory)
 
     def shown(self) -> dict[str, float]:
@@ -130,7 +128,7 @@ class Desk:
 async def test_a_status_that_is_as_it_was_is_not_written() -> None:
     desk = Desk()
 
-    told = await desk.reporter.tell(store(1), lambda _: Report(says("True"), THEN))
+    told = await desk.reporter.publish(store(1), lambda _: Report(says("True"), THEN))
 
     assert desk.server.asked == []
     assert (told.then, told.problem) == (THEN, None)
@@ -139,7 +137,7 @@ async def test_a_status_that_is_as_it_was_is_not_written() -> None:
 async def test_a_status_that_differs_is_written_once_announced_and_shown() -> None:
     desk = Desk(live=store(2, ready="False"))
 
-    told = await desk.reporter.tell(store(1), lambda _: Report(says("False"), THEN, (NEWS,)))
+    told = await desk.reporter.publish(store(1), lambda _: Report(says("False"), THEN, (NEWS,)))
 
     assert desk.server.asked == ["PATCH"]
     assert told.obj.metadata.resource_version == "2"
@@ -150,7 +148,7 @@ async def test_a_status_that_differs_is_written_once_announced_and_shown() -> No
 async def test_a_status_that_can_wait_is_not_written_but_shown() -> None:
     desk = Desk()
 
-    await desk.reporter.tell(store(1), lambda _: Report(says("False"), THEN, flush=False))
+    await desk.reporter.publish(store(1), lambda _: Report(says("False"), THEN, flush=False))
 
     assert desk.server.asked == []
     assert desk.shown() == {"True": 0.0, "False": 1.0}
@@ -158,10 +156,10 @@ async def test_a_status_that_can_wait_is_not_written_but_shown() -> None:
 
 async def test_metrics_stay_unchanged_without_a_new_report() -> None:
     desk = Desk()
-    await desk.reporter.tell(store(1), lambda _: Report(says("False"), THEN, flush=False))
+    await desk.reporter.publish(store(1), lambda _: Report(says("False"), THEN, flush=False))
     cached = store(1)
 
-    await desk.reporter.tell(cached, lambda store: Report(store.status, THEN, shown=False))
+    await desk.reporter.publish(cached, lambda store: Report(store.status, THEN, shown=False))
 
     assert desk.shown() == {"True": 0.0, "False": 1.0}
 
@@ -169,10 +167,10 @@ async def test_metrics_stay_unchanged_without_a_new_report() -> None:
 async def test_an_object_older_than_our_last_write_is_read_again_before_it_is_reported_on() -> None:
     """The new status equals the cached one, but differs from our last write."""
     desk, cached = Desk(live=store(2, ready="False")), store(1)
-    await desk.reporter.tell(cached, lambda _: Report(says("False"), THEN))
+    await desk.reporter.publish(cached, lambda _: Report(says("False"), THEN))
     desk.server.asked.clear()
 
-    await desk.reporter.tell(cached, lambda _: Report(says("True"), THEN))
+    await desk.reporter.publish(cached, lambda _: Report(says("True"), THEN))
 
     assert desk.server.asked == ["GET", "PATCH"]
 
@@ -188,7 +186,7 @@ async def test_a_report_about_an_object_is_not_written_to_its_successor(live: Se
     desk, cached = Desk(live=live), store(1)
     await desk.reporter.write(cached, says("False"))
 
-    assert await desk.reporter.as_we_left_it(cached) is cached
+    assert await desk.reporter.refresh_if_stale(cached) is cached
     assert (await desk.reporter.latest(cached)).metadata == live.metadata
 
 
@@ -208,7 +206,7 @@ async def test_a_refused_report_says_nothing_elsewhere(refusal: ApiError, then: 
     desk = Desk()
     desk.server.refusal = refusal
 
-    told = await desk.reporter.tell(store(1), lambda _: Report(says("False"), THEN, (NEWS,)))
+    told = await desk.reporter.publish(store(1), lambda _: Report(says("False"), THEN, (NEWS,)))
 
     assert (told.then, told.problem) == (then, refusal)
     assert desk.events.reasons == []
@@ -219,14 +217,14 @@ async def test_events_of_what_was_done_are_recorded_even_if_the_status_is_refuse
     desk = Desk(subject=replace(SUBJECT, events_first=True))
     desk.server.refusal = Conflict(409, "Conflict", "v")
 
-    await desk.reporter.tell(store(1), lambda _: Report(says("False"), THEN, (NEWS,)))
+    await desk.reporter.publish(store(1), lambda _: Report(says("False"), THEN, (NEWS,)))
 
     assert desk.events.reasons == ["Broken"]
 
 
 async def test_nothing_of_a_forgotten_object_stays() -> None:
     desk, cached = Desk(live=store(2, ready="False")), store(1)
-    await desk.reporter.tell(cached, lambda _: Report(says("False"), THEN))
+    await desk.reporter.publish(cached, lambda _: Report(says("False"), THEN))
 
     desk.memory.forget(KEY)
 
@@ -243,7 +241,7 @@ async def test_the_status_of_an_object_that_is_touched_meanwhile_is_written_to_i
         versions.append(live.metadata.resource_version)
         return Report(says("False"), THEN)
 
-    told = await desk.reporter.tell(store(1), report_of)
+    told = await desk.reporter.publish(store(1), report_of)
 
     assert (told.problem, told.then) == (None, THEN)
     assert server.written == ["4"]
@@ -261,7 +259,7 @@ async def test_a_status_that_keeps_colliding_is_left_to_the_next_reconcile(touch
     server = Touching(store(1), touches=touches, edits=edits)
     desk = Desk(given=server)
 
-    told = await desk.reporter.tell(store(1), lambda _: Report(says("False"), THEN))
+    told = await desk.reporter.publish(store(1), lambda _: Report(says("False"), THEN))
 
     assert isinstance(told.problem, Conflict)
     assert isinstance(told.then, Backoff)
@@ -274,7 +272,7 @@ async def test_a_status_that_another_writer_changed_is_not_overwritten() -> None
     desk = Desk(given=server)
     server.live = store(3, ready="Unknown")
 
-    told = await desk.reporter.tell(store(1, ready="False"), lambda _: Report(says("True"), THEN))
+    told = await desk.reporter.publish(store(1, ready="False"), lambda _: Report(says("True"), THEN))
 
     assert isinstance(told.problem, Conflict)
     assert server.written == []

@@ -24,8 +24,8 @@ WORDS = {
 
 
 @pytest.mark.parametrize("step", Step, ids=lambda step: step.name)
-def test_the_words_of_a_step_do_not_change(step: Step) -> None:
-    assert (step.words, step.generic_words) == WORDS[step]
+def test_the_summary_of_a_step_does_not_change(step: Step) -> None:
+    assert (step.summary, step.generic_summary) == WORDS[step]
 
 
 def test_codes_are_camel_case() -> None:

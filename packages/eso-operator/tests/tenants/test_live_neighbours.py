@@ -36,7 +36,7 @@ class Uneven(ScriptedProvider):
     """None: never."""
     waiting: set[int] = field(default_factory=set)
     _numbers: Iterator[int] = field(default_factory=itertools.count)
-    answered: int = 0
+    api_error_text: int = 0
     """Calls of the attack."""
 
     async def unary(self, method: str, request: bytes) -> bytes:
@@ -45,7 +45,7 @@ class Uneven(ScriptedProvider):
             self.waiting.add(call)
             try:
                 await (asyncio.Event().wait() if self.delay is None else asyncio.sleep(self.delay))
-                self.answered += 1
+                self.api_error_text += 1
             finally:
                 self.waiting.discard(call)
         return await super().unary(method, request)
@@ -131,12 +131,14 @@ async def test_objects_with_thousands_of_entries_leave_call_slots_to_others(benc
             await scene.secret(scene.crowd, f"e{number}", "store", *(f"{SLOW}{number}-{n}" for n in range(2000)))
         await eventually(lambda: _soon(len(scene.provider.waiting) >= 40), "the attack did not begin")
 
-        before = scene.provider.answered
+        before = scene.provider.api_error_text
 
         await scene.first_sync("first")
 
         assert scene.provider.waiting, "the attack was over too early to prove anything"
-        assert scene.provider.answered - before < 400, "the neighbour waited for most of the 800 calls of the attack"
+        assert scene.provider.api_error_text - before < 400, (
+            "the neighbour waited for most of the 800 calls of the attack"
+        )
 
 
 async def test_an_object_that_reads_more_than_a_secret_can_hold_gets_an_error(bench: Bench) -> None:

@@ -22,7 +22,7 @@ from eso_operator.changes.resumetokens import NoTokens, ResumeTokens
 from eso_operator.changes.sights import Reading, Sight
 from eso_operator.changes.subscriptions import Changed, Place, StreamKey, StreamState, Subscriptions, stream_name
 from eso_operator.dependencies.dependencies import OnObject, on_object
-from eso_operator.report.causes import cause_of
+from eso_operator.providers.errors import cause_of
 from eso_wire.values import ChangeType
 from kubebase.clock import Clock
 from kubebase.deadline import happens_within

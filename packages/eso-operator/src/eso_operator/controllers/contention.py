@@ -18,8 +18,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from eso_api.conditions import CONTENDED
-from eso_operator.report.report import Report
-from eso_operator.report.words import News
+from eso_operator.report.messages import Event
+from eso_operator.report.reporter import Report
 from kubebase.clock import Clock
 from kubebase.meta import Condition, ObjectKey
 from kuberun.conditions import ConditionStatus, find_condition, remove_condition, same_verdict, set_condition
@@ -133,7 +133,7 @@ def with_contention(report: Report, before: Sequence[Condition], found: Contende
     if found is None:
         return report
     old = find_condition(before, CONTENDED)
-    conditions, news = report.status.conditions, report.news
+    conditions, events = report.status.conditions, report.events
     if found is not NOT_CONTENDED:
         new = Condition(
             type=CONTENDED, status=ConditionStatus.TRUE, reason=found.reason, message=found.message[:_MAX_TEXT]
@@ -141,13 +141,13 @@ def with_contention(report: Report, before: Sequence[Condition], found: Contende
         if same_verdict(old, new):
             return report
         conditions = set_condition(conditions, new, now)
-        news = news if old is not None else (*news, News(EventType.WARNING, CONTENDED, new.message))
+        events = events if old is not None else (*events, Event(EventType.WARNING, CONTENDED, new.message))
     elif old is None:
         return report
     else:
         conditions = remove_condition(conditions, CONTENDED)
     status = msgspec.structs.replace(report.status, conditions=conditions)
-    return replace(report, status=status, news=news, flush=True)
+    return replace(report, status=status, events=events, flush=True)
 
 
 def named(kind: str, other: ObjectKey, namespace: str) -> str:

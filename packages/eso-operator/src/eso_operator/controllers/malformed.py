@@ -14,8 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from eso_operator.report.announcer import Announcer
-from eso_operator.report.words import READY, News, answered
+from eso_operator.report.messages import READY, Event, api_error_text
+from eso_operator.report.reporter import EventPublisher
 from kubebase.clock import Clock, rfc3339
 from kubebase.meta import JsonObject, Malformed, ObjectKey, Resource, meta_of, raw
 from kubebase.plainlogs import structlog
@@ -46,16 +46,16 @@ class TypedKind:
     """One of our finalizers, if garbage collection does its work."""
 
 
-class Misfits:
+class MalformedObjects:
     """The controller of malformed objects.
 
     The process has one. The queue has names only, so the kinds are remembered here.
     """
 
-    def __init__(self, client: Client, clock: Clock, announcer: Announcer) -> None:
+    def __init__(self, client: Client, clock: Clock, publisher: EventPublisher) -> None:
         self._client = client
         self._clock = clock
-        self._announcer = announcer
+        self._announcer = publisher
         self._seen: dict[ObjectKey, set[TypedKind]] = {}
 
     def changes(self, kind: TypedKind) -> EventHandler[Any]:
@@ -80,7 +80,7 @@ class Misfits:
                 continue
             except ApiError as problem:
                 self._seen.setdefault(key, set()).add(kind)
-                outcome = Backoff(answered(problem))
+                outcome = Backoff(api_error_text(problem))
         return outcome
 
     async def _tell(self, kind: TypedKind, found: Malformed) -> None:
@@ -98,7 +98,7 @@ class Misfits:
         # A kind may have no status, or a broken one: then the event must suffice.
         with suppress(NotFound, Forbidden, Invalid):
             await self._client.merge_patch(raw(kind.resource), found.key, patch, subresource="status")
-        self._announcer.announce(kind.resource, metadata, News(EventType.WARNING, MALFORMED, message))
+        self._announcer.publish_events(kind.resource, metadata, Event(EventType.WARNING, MALFORMED, message))
         _log.warning("object does not fit its type", kind=kind.resource.kind, key=str(found.key), problem=found.error)
 
 

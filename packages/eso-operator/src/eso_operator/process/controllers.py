@@ -27,7 +27,7 @@ from eso_operator.controllers.fanout.reconciler import Outside as FanOutOutside
 from eso_operator.controllers.generatorstate.cleaner import Cleaner
 from eso_operator.controllers.generatorstate.reconciler import GeneratorStateReconciler
 from eso_operator.controllers.generatorstate.reconciler import Outside as StateOutside
-from eso_operator.controllers.malformed import Misfits
+from eso_operator.controllers.malformed import MalformedObjects
 from eso_operator.controllers.providerclass.facts import CertificateEnds, Endpoints
 from eso_operator.controllers.providerclass.outcome import subject_of as class_subject
 from eso_operator.controllers.providerclass.reconciler import ClassKindInfo, ClassOutside, ClassReconciler
@@ -45,7 +45,7 @@ from eso_operator.generators.source import GeneratorSource
 from eso_operator.process.informers import fan_outs
 from eso_operator.process.parts import Parts
 from eso_operator.process.typedkinds import typed_kinds
-from eso_operator.report.homes import Homes
+from eso_operator.report.reporter import TerminatingNamespaces
 from eso_operator.sources.fetch import Fetcher
 from eso_operator.stores.view import CLASS, CLUSTER_CLASS
 from eso_operator.targets.discovery import Discovery
@@ -287,16 +287,16 @@ def generator_state_controllers(parts: Parts) -> Controllers:
     cleaner = Cleaner(
         parts.watched, parts.directory, settings, bind=parts.bind, gateway=parts.gateway, seals=parts.seals
     )
-    homes = Homes(parts.informers.namespaces.cache)
-    announcer = parts.announcer("generator-state", homes)
+    terminating = TerminatingNamespaces(parts.informers.namespaces.cache)
+    publisher = parts.publisher("generator-state", terminating)
     outside = StateOutside(
         parts.client,
         parts.clock,
         cleaner,
         parts.dependencies,
         parts.memories.generator_states,
-        announcer,
-        homes,
+        publisher,
+        terminating,
         is_off=cleaner.is_off,
     )
     controller = parts.controller("generatorstate", GeneratorStateReconciler(states.cache, outside).reconcile)
@@ -305,7 +305,7 @@ def generator_state_controllers(parts: Parts) -> Controllers:
 
 
 def malformed_controller(parts: Parts) -> Controller:
-    malformed = Misfits(parts.client, parts.clock, parts.announcer("external-secrets"))
+    malformed = MalformedObjects(parts.client, parts.clock, parts.publisher("external-secrets"))
     controller = parts.controller("malformed", malformed.reconcile)
     for kind, informer in typed_kinds(parts.informers):
         controller.watch(informer, malformed.changes(kind))

@@ -25,9 +25,7 @@ from eso_operator.providers.directory import Directory
 from eso_operator.providers.gateway import Gateway
 from eso_operator.providers.planner import ReadPlanner
 from eso_operator.providers.protection.weights import Weights
-from eso_operator.report.announcer import Announcer
-from eso_operator.report.homes import Homes
-from eso_operator.report.reporter import Channels, Reporter, Subject
+from eso_operator.report.reporter import Channels, EventPublisher, Reporter, Subject, TerminatingNamespaces
 from eso_operator.sources.templates import TemplateReader
 from eso_operator.stores.credentials import Followed, bind, follow_metadata
 from eso_operator.stores.kubecredentials import KubeCredentials
@@ -73,14 +71,14 @@ class Parts:
 
     def __post_init__(self) -> None:
         limits, pushes = self.settings.limits, Pushes(self.memories.push_secrets)
-        homes = Homes(self.informers.namespaces.cache)
+        terminating = TerminatingNamespaces(self.informers.namespaces.cache)
         made = {
             "events": EventRecorder(
                 self.client,
                 self.clock,
                 component="external-secrets",
                 busy=lambda: any(queue.has_backlog for queue in self.queues),
-                accepts=homes.accepts_events,
+                accepts=terminating.accepts_events,
             ),
             "pushes": pushes,
             "loops": Loops(
@@ -120,14 +118,16 @@ class Parts:
             self.client, states, self.gateway, clock=self.clock, grace=grace, seals=self.seals, memory=memory
         )
 
-    def announcer(self, component: str, homes: Homes | None = None) -> Announcer:
+    def publisher(self, component: str, terminating: TerminatingNamespaces | None = None) -> EventPublisher:
         """Make what records events in the name of a component."""
-        return Announcer(self.events, homes, component=component)
+        return EventPublisher(self.events, terminating, component=component)
 
-    def reporter(self, component: str, subject: Subject, homes: Homes | None = None) -> Reporter[Any]:
+    def reporter(
+        self, component: str, subject: Subject, terminating: TerminatingNamespaces | None = None
+    ) -> Reporter[Any]:
         """Build the reporter of a controller; `component` is the source of its events."""
-        announcer = self.announcer(component, homes)
-        channels = Channels(self.client, self.clock, self.metrics.objects, announcer)
+        publisher = self.publisher(component, terminating)
+        channels = Channels(self.client, self.clock, self.metrics.objects, publisher)
         return Reporter(subject, channels, self.memories.by_controller[subject.subsystem])
 
     def controller(self, name: str, reconcile: Reconcile) -> Controller:

@@ -20,7 +20,7 @@ from eso_operator.controllers.pushsecret.stores import StoreChooser
 from eso_operator.controllers.pushsecret.triggers import own_changes, source_changes, store_changes
 from eso_operator.generators.source import GeneratorSource
 from eso_operator.process.parts import Parts
-from eso_operator.report.homes import Homes
+from eso_operator.report.reporter import TerminatingNamespaces
 from eso_operator.telemetry.subsystems import Subsystem
 from eso_render.rendering import Rendering, rendering_of_keys
 from kuberun.controller import Controller
@@ -56,8 +56,8 @@ def _reconciler(parts: Parts, pushes: Pushes) -> PushSecretReconciler:
     sources = SourceReader(client, parts.informers.secrets.cache, generators, maker_of=makers)
     objects = parts.informers.push_secrets.cache
     claims = Claims(objects, memory)
-    homes = Homes(parts.informers.namespaces.cache)
-    patience = Patience(clock, RemovalLimits(), memory, homes)
+    terminating = TerminatingNamespaces(parts.informers.namespaces.cache)
+    patience = Patience(clock, RemovalLimits(), memory, terminating)
     pusher = Pusher(resolver, parts.bind, gateway, pushes.rivals, follow=parts.follow)
     remover = Remover(resolver, parts.bind, gateway, chooser=chooser, claims=claims, patience=patience)
     outside = Outside(
@@ -73,7 +73,7 @@ def _reconciler(parts: Parts, pushes: Pushes) -> PushSecretReconciler:
         fed_by=parts.loops.fed_by,
         memory=memory,
         dependencies=parts.dependencies,
-        reporter=parts.reporter("pushsecret", SUBJECT, homes),
+        reporter=parts.reporter("pushsecret", SUBJECT, terminating),
         rendering=Rendering(parts.workers, sync.left_delimiter, sync.right_delimiter),
         selecting=rendering_of_keys(parts.workers),
     )

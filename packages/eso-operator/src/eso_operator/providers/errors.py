@@ -233,3 +233,22 @@ def heals_by_itself(error: ProviderError) -> bool:
     """Return whether the same call is likely to succeed within seconds."""
     slow = {ErrorReason.PERMISSION_DENIED, ErrorReason.OWNERSHIP_CONFLICT, ErrorReason.PRECONDITION_FAILED}
     return error.retry is RetryClass.BACKOFF and (error.reason not in slow or error.retry_after > 0)
+
+
+_PROVIDER_UNREACHABLE: Final = "ProviderUnreachable"
+_PROVIDER_TIMEOUT: Final = "ProviderTimeout"
+
+
+def cause_of(error: ProviderError) -> str:
+    """Return the reason of a condition: the failure on the way to the provider, or the provider's own error."""
+    if isinstance(error, CertificateError):
+        return error.problem.name.value
+    if is_infrastructure(error):
+        silent = error.reason is ErrorReason.BACKEND_TIMEOUT
+        return error.backend_code or (_PROVIDER_TIMEOUT if silent else _PROVIDER_UNREACHABLE)
+    reason = effect_of(error).reason
+    return _camel(error.reason) if reason == "SecretSyncedError" else reason
+
+
+def _camel(reason: ErrorReason) -> str:
+    return "".join(word.capitalize() for word in reason.value.split("_"))

@@ -1,6 +1,6 @@
 """The end of every reconcile: the report is compared with the object's status, written, and recorded as events.
 
-    outcome -> `report_of` of the controller's outcome.py -> Report -> Reporter.tell -> status, events, metrics, log
+    outcome -> the controller's status table -> Report -> Reporter.publish -> status, events, metrics, log
 
 The status is written as a difference to the version it was compared with. A cached object may be older than our own
 last write, and its difference may wrongly be empty, so such an object is read again before the report. If a user
@@ -9,22 +9,98 @@ touched labels or annotations meanwhile, the report is written to the new state:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from eso_operator.memory import Memory
-from eso_operator.report.report import Report
-from eso_operator.report.words import News, outcome_of
+from eso_operator.report.messages import READY, Event, outcome_of
+from eso_operator.telemetry.objects import ObjectSeries
 from eso_operator.telemetry.subsystems import Subsystem
 from kubebase.clock import Clock
-from kubebase.meta import Condition, Kind, ObjectKey, ObjectMeta, Resource
+from kubebase.meta import Condition, Kind, Object, ObjectKey, ObjectMeta, Resource, meta_of
 from kubebase.plainlogs import structlog
+from kuberun.cache import Cache
 from kuberun.client import Client
+from kuberun.conditions import find_condition
 from kuberun.controller import Result
 from kuberun.errors import ApiError, Conflict
+from kuberun.events import EventRecorder
 from kuberun.status import HasStatus, is_stale, write_status
+
+NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+
+
+class TerminatingNamespaces:
+    """Namespaces that are being deleted: events about their objects are recorded on the namespace."""
+
+    def __init__(self, namespaces: Cache[Object]) -> None:
+        self._namespaces = namespaces
+
+    def ending(self, namespace: str) -> ObjectMeta | None:
+        """Return the namespace if it is being deleted, else None."""
+        found = self._namespaces.get(ObjectKey("", namespace))
+        meta = None if found is None else meta_of(found)
+        return None if meta is None or meta.deletion_timestamp is None else meta
+
+    def accepts_events(self, namespace: str) -> bool:
+        """Return whether the namespace is not being deleted.
+
+        A namespace that the cache does not have may be new: the API server refuses the event if it is gone.
+        """
+        return self.ending(namespace) is None
+
+    def subject(self, resource: Resource, metadata: ObjectMeta) -> tuple[Resource, ObjectMeta]:
+        """Return the object that events refer to.
+
+        A namespace that is being deleted accepts no events, so it is the subject itself.
+        """
+        ending = self.ending(metadata.namespace)
+        return (resource, metadata) if ending is None else (NAMESPACES, ending)
+
+
+class EventPublisher:
+    """Records events in the name of one component; without a name, in that of the recorder's own.
+
+    With `terminating`, those about objects in a namespace that is being deleted are recorded about the namespace.
+    """
+
+    def __init__(
+        self, recorder: EventRecorder, terminating: TerminatingNamespaces | None = None, *, component: str = ""
+    ) -> None:
+        self._recorder = recorder
+        self._component = component
+        self._terminating = terminating
+
+    def publish_events(self, resource: Resource, about: ObjectMeta, *events: Event) -> None:
+        """Record the events, in this order. Returns at once."""
+        if self._terminating is not None:
+            resource, about = self._terminating.subject(resource, about)
+        for each in events:
+            self._recorder.record(resource, about, each.type, each.reason, each.message, component=self._component)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The effects of an outcome: the status to write, the events to record, and the time of the next reconcile."""
+
+    status: Any
+    then: Result
+    events: tuple[Event, ...] = ()
+    failed: bool = False
+    """True if the reconcile counts as failed."""
+    flush: bool = True
+    """True if a changed status is written at once."""
+    shown: bool = True
+    """True if metrics show the conditions. False if they come from a cache and the report says nothing about them."""
+    log: Mapping[str, object] | None = field(default=None, compare=False)
+    """Fields of the log line besides the object's name; None for no line."""
+
+    @property
+    def ready(self) -> Condition | None:
+        return find_condition(self.status.conditions, READY)
+
 
 T = TypeVar("T", bound=HasStatus[Any])
 
@@ -52,22 +128,6 @@ class Subject:
     """True if events are recorded even if the status cannot be written, because they report completed actions."""
 
 
-class Series(Protocol):
-    """The metrics of single objects that are used here."""
-
-    def conditions(self, subsystem: Subsystem, about: ObjectMeta, conditions: Sequence[Condition]) -> None: ...
-    def reconciled(self, subsystem: Subsystem, about: ObjectMeta, seconds: float) -> None: ...
-    def synced(self, about: ObjectMeta) -> None: ...
-    def failed(self, about: ObjectMeta) -> None: ...
-    def forget(self, subsystem: Subsystem, key: ObjectKey) -> None: ...
-
-
-class Announces(Protocol):
-    """Records events: `report.announcer.Announcer`."""
-
-    def announce(self, resource: Resource, about: ObjectMeta, *news: News) -> None: ...
-
-
 class Written(Protocol):
     """The fields of a record that are used here."""
 
@@ -81,12 +141,12 @@ class Channels:
 
     client: Client
     clock: Clock
-    series: Series
-    announcer: Announces
+    series: ObjectSeries
+    publisher: EventPublisher
 
 
 @dataclass(frozen=True, slots=True)
-class Told(Generic[T]):
+class Published(Generic[T]):
     """The result of a report."""
 
     obj: T
@@ -116,27 +176,27 @@ class Reporter(Generic[T]):
             series.synced(about)
         series.reconciled(self._subject.subsystem, about, clock.monotonic() - started)
 
-    async def tell(self, obj: T, report_of: Callable[[T], Report]) -> Told[T]:
+    async def publish(self, obj: T, report_of: Callable[[T], Report]) -> Published[T]:
         """Report the outcome of a reconcile. `report_of` is called again if the object must be read again."""
         try:
             obj, report = await self._compared(obj, report_of)
         except ApiError as problem:
-            return self._untold(obj, problem)
+            return self._not_published(obj, problem)
         if report.failed and self._subject.counted:
             self._series(obj.metadata.key).failed(obj.metadata)
         if self._subject.events_first:
-            self.announce(obj.metadata, *report.news)
+            self.publish_events(obj.metadata, *report.events)
         try:
             if report.flush:
                 written = await self.write_again(obj, lambda live: report_of(live).status)
             else:
                 written = obj
         except ApiError as problem:
-            return self._untold(obj, problem)
+            return self._not_published(obj, problem)
         if not self._subject.events_first:
-            self.announce(obj.metadata, *report.news)
+            self.publish_events(obj.metadata, *report.events)
         self._show(obj, report)
-        return Told(written, report.then)
+        return Published(written, report.then)
 
     async def write(self, obj: T, status: Any) -> T:
         """Write the difference of the status; return the object after the write. Raises ApiError."""
@@ -154,15 +214,15 @@ class Reporter(Generic[T]):
             except Conflict:
                 attempts -= 1
                 live: T = await self._channels.client.get(self._subject.kind, obj.metadata.key)
-                touched = _wish(live.metadata) == _wish(obj.metadata) and live.status == obj.status
+                touched = _spec_id(live.metadata) == _spec_id(obj.metadata) and live.status == obj.status
                 if not touched or live.metadata.deletion_timestamp is not None or not attempts:
                     raise
                 obj = live
 
-    def announce(self, about: ObjectMeta, *news: News) -> None:
+    def publish_events(self, about: ObjectMeta, *events: Event) -> None:
         """Record events, which may have log lines of their own."""
-        self._channels.announcer.announce(self._subject.kind.resource, about, *news)
-        for each in news:
+        self._channels.publisher.publish_events(self._subject.kind.resource, about, *events)
+        for each in events:
             if each.log:
                 _log.warning(each.log, **{self._subject.log_key: str(about.key)}, what=each.message)
 
@@ -183,14 +243,14 @@ class Reporter(Generic[T]):
         live: T = await self._channels.client.get(self._subject.kind, obj.metadata.key)
         return live
 
-    async def as_we_left_it(self, obj: T) -> T:
+    async def refresh_if_stale(self, obj: T) -> T:
         """Return the newest state of this object; the given one if it was replaced or its spec was edited since.
 
         A report about the given object does not apply to the new one; a write of it ends in a conflict. Raises
         ApiError.
         """
         live = await self.latest(obj)
-        return live if _wish(live.metadata) == _wish(obj.metadata) else obj
+        return live if _spec_id(live.metadata) == _spec_id(obj.metadata) else obj
 
     def ended_by(self, problem: ApiError, failed: str = "") -> Result:
         """Return the outcome of a reconcile after an error of the API server. `failed` names the failed action."""
@@ -201,13 +261,13 @@ class Reporter(Generic[T]):
         report = report_of(obj)
         if report.status is obj.status or not self.is_stale(obj):
             return obj, report
-        obj = await self.as_we_left_it(obj)
+        obj = await self.refresh_if_stale(obj)
         return obj, report_of(obj)
 
-    def _untold(self, obj: T, problem: ApiError) -> Told[T]:
-        return Told(obj, self.ended_by(problem, "status not written"), problem)
+    def _not_published(self, obj: T, problem: ApiError) -> Published[T]:
+        return Published(obj, self.ended_by(problem, "status not written"), problem)
 
-    def _series(self, key: ObjectKey) -> Series:
+    def _series(self, key: ObjectKey) -> ObjectSeries:
         """Return the metrics. An object that has any gets a record, so that they are forgotten with it."""
         self._memory.at(key)
         return self._channels.series
@@ -221,5 +281,5 @@ class Reporter(Generic[T]):
             log(subject.log, **{subject.log_key: str(obj.metadata.key)}, **report.log)
 
 
-def _wish(metadata: ObjectMeta) -> tuple[str, int]:
+def _spec_id(metadata: ObjectMeta) -> tuple[str, int]:
     return metadata.uid, metadata.generation

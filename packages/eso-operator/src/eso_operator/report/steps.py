@@ -1,7 +1,7 @@
-"""The steps of a reconcile that can fail, with the words for each.
+"""The steps of a reconcile that can fail, with the texts for each.
 
-`code` is `status.outcomes[].step`, for programs. `words` begin the message of `Ready`, and alerts of users compare that
-message, so neither may change. Rules compare the step itself.
+`code` is `status.outcomes[].step`, for programs. `summary` begins the message of `Ready`, and alerts of users compare
+that message, so neither may change. Rules compare the step itself.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Step(Enum):
     PUSH = "Push", "could not set secret", "spec"
     DELETE_PUSHED = "DeletePushed", "could not delete secret", "spec"
 
-    def __init__(self, code: str, words: str, path: str, generic_words: str = "") -> None:
+    def __init__(self, code: str, summary: str, path: str, generic_summary: str = "") -> None:
         self.code = code
-        self.words = words
+        self.summary = summary
         self.path = path
-        self.generic_words = generic_words or words
+        self.generic_summary = generic_summary or summary
         """The words for a target that is not a Secret."""

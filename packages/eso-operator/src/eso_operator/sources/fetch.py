@@ -21,7 +21,7 @@ from eso_api.values import SecretBytes
 from eso_operator.changes.sights import Reading, Sight, Topic, topic_of, topic_of_search
 from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependency, OnLabel, OnObject, on_connection, on_object
 from eso_operator.generators.values import Generators, Made
-from eso_operator.report.causes import cause_of
+from eso_operator.providers.errors import cause_of
 from eso_operator.sources.fetched import Failure, Fetched, Missing
 from eso_operator.sources.requests import find_query, remote_ref
 from eso_operator.sources.shape import Shaped, shape_all

@@ -25,7 +25,7 @@ from eso_operator.controllers.externalsecret.outcome import (
 )
 from eso_operator.controllers.externalsecret.reasons import DELETED, MISSING
 from eso_operator.controllers.externalsecret.schedule import LastSync, current_version
-from eso_operator.report.report import Report
+from eso_operator.report.reporter import Report
 from eso_operator.report.steps import Step
 from eso_operator.sources.fetched import Failure
 from eso_operator.targets.changes import Refusal, Refuse
@@ -120,7 +120,7 @@ def test_a_new_object_says_once_and_without_an_event_that_its_provider_starts() 
 
     assert ready(first) == ("Unknown", "SecretSyncedError", "waiting: ProviderStarting: provider fake is starting")
     assert [each.reason for each in first.status.outcomes] == ["ProviderStarting", "ProviderStarting"]
-    assert first.news == again.news == ()
+    assert first.events == again.events == ()
     assert not first.failed
     assert isinstance(first.then, Requeue)
     assert first.then.delay == 30.0
@@ -137,7 +137,7 @@ def test_an_object_whose_provider_starts_stays_as_it_was(status: str) -> None:
     report = report_of(snapshot(es), STARTING)
 
     assert report.status is es.status
-    assert (report.news, report.failed, report.log) == ((), False, None)
+    assert (report.events, report.failed, report.log) == ((), False, None)
 
 
 def test_an_object_whose_provider_did_not_start_in_time_fails_with_the_reason() -> None:
@@ -148,7 +148,7 @@ def test_an_object_whose_provider_did_not_start_in_time_fails_with_the_reason() 
 
     assert ready(report)[:2] == ("False", "SecretSyncedError")
     assert "Refused" in ready(report)[2]
-    assert [news.reason for news in report.news] == ["UpdateFailed"]
+    assert [events.reason for events in report.events] == ["UpdateFailed"]
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_an_intact_target_is_ready_and_keeps_its_refresh_time() -> None:
     assert ready(report) == ("True", "SecretSynced", "secret synced")
     assert report.status.refresh_time == es.status.refresh_time
     assert report.status.synced_resource_version == es.status.synced_resource_version
-    assert (report.then, report.news, report.failed) == (Done(), (), False)
+    assert (report.then, report.events, report.failed) == (Done(), (), False)
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_outcomes_that_say_nothing_leave_the_status_alone(outcome: Outcome) -> N
     report = report_of(snapshot(es), outcome)
 
     assert report.status is es.status
-    assert report.news == ()
+    assert report.events == ()
 
 
 @pytest.mark.parametrize("outcome", [Synced(), Intact(), Failed(Step.WRITE), Stalled(Step.WRITE)], ids=repr)
@@ -470,9 +470,9 @@ def test_a_complaint_is_recorded_once_for_each_cause() -> None:
     first = report_of(snapshot(external_secret()), Failed(Step.WRITE, "why"))
     again = external_secret(status=first.status)
 
-    assert [(news.reason, news.message) for news in first.news] == [("UpdateFailed", "why")]
-    assert report_of(snapshot(again), Failed(Step.WRITE, "why")).news == ()
-    assert len(report_of(snapshot(again), Failed(Step.WRITE, "another")).news) == 1
+    assert [(events.reason, events.message) for events in first.events] == [("UpdateFailed", "why")]
+    assert report_of(snapshot(again), Failed(Step.WRITE, "why")).events == ()
+    assert len(report_of(snapshot(again), Failed(Step.WRITE, "another")).events) == 1
 
 
 def test_likely_mistakes_are_in_the_condition_and_in_one_event() -> None:
@@ -483,8 +483,8 @@ def test_likely_mistakes_are_in_the_condition_and_in_one_event() -> None:
     again = report_of(snapshot(synced(es, conditions=first.status.conditions)), outcome)
 
     assert ready(first)[2] == "secret synced; spec.dataFrom[0].find: it matches no key"
-    assert [news.reason for news in first.news] == ["Unexpected"]
-    assert again.news == ()
+    assert [events.reason for events in first.events] == ["Unexpected"]
+    assert again.events == ()
 
 
 # --- a provider that is away ------------------------------------------------------------------------------------------
@@ -502,10 +502,10 @@ def test_an_outage_of_a_provider_is_written_once_however_often_it_is_found() -> 
     es.status = first.status
     again = report_of(snapshot(es, now=LATER), UNREACHED)
 
-    assert [news.reason for news in first.news] == ["UpdateFailed"]
+    assert [events.reason for events in first.events] == ["UpdateFailed"]
     assert first.status.next_attempt_time is None
     assert again.status == first.status
-    assert not again.news
+    assert not again.events
     assert isinstance(again.then, Backoff)
 
 

@@ -301,4 +301,4 @@ def test_an_object_in_a_loop_is_looked_at_again_soon() -> None:
 
     assert isinstance(report.then, Requeue)
     assert report.then.delay == PACE_SECONDS
-    assert [each.reason for each in report.news] == ["Contended"]
+    assert [each.reason for each in report.events] == ["Contended"]

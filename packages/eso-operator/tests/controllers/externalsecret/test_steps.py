@@ -28,8 +28,7 @@ from eso_operator.controllers.externalsecret.triggers import target_of
 from eso_operator.dependencies.dependencies import Dependencies, OnObject
 from eso_operator.generators.values import Kept, Made, StateOwner
 from eso_operator.process.memory import Memories
-from eso_operator.report.announcer import Announcer
-from eso_operator.report.reporter import Channels, Reporter
+from eso_operator.report.reporter import Channels, EventPublisher, Reporter
 from eso_operator.sources.fetched import Fetched
 from eso_operator.sources.templates import TemplateReader
 from eso_operator.targets.changes import Change, Create, Update
@@ -168,7 +167,7 @@ class World:
         objects: Cache[ExternalSecret] = Cache({TARGET_INDEX: target_of})
         objects.apply(Seen(self.es))
         memory = memories.external_secrets
-        announcer = Announcer(EventRecorder(client, clock, component="test"))
+        publisher = EventPublisher(EventRecorder(client, clock, component="test"))
         cleanup = Cleanup(client, Rules(generic_targets=True), self)
         outside = Outside(
             clock=clock,
@@ -188,7 +187,7 @@ class World:
             repairs=steps.repair_allowance(clock),
             loops=Loops(objects, Cache(), memory, pushed_from=lambda *_: (), next_order=lambda: 0),
             dependencies=Dependencies(memories.by_controller),
-            reporter=Reporter(SUBJECT, Channels(client, clock, ObjectSeries(), announcer), memory),
+            reporter=Reporter(SUBJECT, Channels(client, clock, ObjectSeries(), publisher), memory),
             target_of=lambda _: self,
             changes=self,
         )

@@ -18,8 +18,7 @@ from eso_operator.controllers.fanout.reconciler import Outside
 from eso_operator.controllers.fanout.triggers import CHILD_NAME_INDEX, PARENT_INDEX, by_child_name, by_parent
 from eso_operator.process.controllers import FanOutWatches, fan_out_controller
 from eso_operator.process.memory import Memories
-from eso_operator.report.announcer import Announcer
-from eso_operator.report.reporter import Channels, Reporter
+from eso_operator.report.reporter import Channels, EventPublisher, Reporter
 from eso_operator.telemetry.objects import ObjectSeries
 from eso_operator.testing.operators import Bench, eventually
 from eso_operator.testing.transports import Between
@@ -125,7 +124,7 @@ class Fleet:
         recorder = EventRecorder(client, clock, component="external-secrets")
         fan_out = self.fan_out
         memory = Memories().parents(fan_out.subsystem)
-        channels = Channels(client, clock, running.series, Announcer(recorder))
+        channels = Channels(client, clock, running.series, EventPublisher(recorder))
         reporter: Reporter[Any] = Reporter(subject_of(fan_out), channels, memory)
         watches = FanOutWatches(
             Informer(

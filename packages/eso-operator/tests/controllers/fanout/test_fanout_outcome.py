@@ -20,8 +20,8 @@ from eso_operator.controllers.fanout.outcome import (
     report_of,
 )
 from eso_operator.controllers.fanout.readiness import Unready
-from eso_operator.report.report import Report
-from eso_operator.report.words import News
+from eso_operator.report.messages import Event
+from eso_operator.report.reporter import Report
 from kubebase.clock import rfc3339
 from kubebase.meta import JsonObject
 from kubebase.testing.clock import START
@@ -163,7 +163,7 @@ def test_ready_tells_what_is_not_well(unready: tuple[Unready, ...], gaps: Gaps, 
     said = report_of(CLUSTER_EXTERNAL_SECRETS, parent(), Spread("db", (Reached("a"),), unready, gaps), START)
 
     assert without_times(said.status)["conditions"] == [expected]
-    assert said.news == ()
+    assert said.events == ()
 
 
 def test_the_time_of_the_condition_is_that_of_its_status() -> None:
@@ -234,16 +234,16 @@ def test_only_new_failures_are_reported() -> None:
     same = report(Refused("a", TAKEN), status=msgspec.to_builtins(first.status))
     healed = report(Reached("a"), status=msgspec.to_builtins(first.status))
 
-    assert first.news == (News(EventType.WARNING, "Errored", f"one or more namespaces failed: a: {TAKEN}"),)
-    assert same.news == ()
+    assert first.events == (Event(EventType.WARNING, "Errored", f"one or more namespaces failed: a: {TAKEN}"),)
+    assert same.events == ()
     assert same.status == first.status
-    assert healed.news == ()
+    assert healed.events == ()
 
 
 def test_an_event_names_the_first_few_of_many_failures() -> None:
-    (news,) = report(*(Failed(f"n{index}", "no") for index in range(5))).news
+    (events,) = report(*(Failed(f"n{index}", "no") for index in range(5))).events
 
-    assert news.message == "one or more namespaces failed: n0: no; n1: no; n2: no; and 2 more"
+    assert events.message == "one or more namespaces failed: n0: no; n1: no; n2: no; and 2 more"
 
 
 def test_a_long_reason_is_cut() -> None:

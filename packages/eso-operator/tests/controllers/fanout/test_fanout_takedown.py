@@ -13,8 +13,7 @@ from eso_operator.controllers.fanout.outcome import subject_of
 from eso_operator.controllers.fanout.reconciler import Caches, FanOutReconciler, Outside
 from eso_operator.controllers.fanout.triggers import PARENT_INDEX, by_parent
 from eso_operator.process.memory import Memories
-from eso_operator.report.announcer import Announcer
-from eso_operator.report.reporter import Channels, Reporter
+from eso_operator.report.reporter import Channels, EventPublisher, Reporter
 from eso_operator.telemetry.objects import ObjectSeries
 from kubebase.meta import JsonObject, Object, ObjectKey
 from kubebase.testing.clock import VirtualClock
@@ -74,9 +73,9 @@ def reconciler(server: Agreeable, parent: JsonObject | None) -> FanOutReconciler
     marked = {"name": "team-a", "uid": "n", "resourceVersion": "3", "finalizers": [LEFT, "example.com/other"]}
     namespaces.apply(Listed((msgspec.convert({"metadata": marked}, Object),)))
     client, clock = Client(server), VirtualClock()
-    announcer = Announcer(EventRecorder(client, clock, component="external-secrets"))
+    publisher = EventPublisher(EventRecorder(client, clock, component="external-secrets"))
     memory = Memories().cluster_external_secrets
-    channels = Channels(client, clock, ObjectSeries(), announcer)
+    channels = Channels(client, clock, ObjectSeries(), publisher)
     return FanOutReconciler(
         CLUSTER_EXTERNAL_SECRETS,
         Caches(parents, children, namespaces),

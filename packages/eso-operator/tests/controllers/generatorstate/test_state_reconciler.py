@@ -17,8 +17,7 @@ from eso_operator.controllers.patience import Limit
 from eso_operator.dependencies.dependencies import Dependencies
 from eso_operator.generators.ledger import FINALIZER
 from eso_operator.process.memory import Memories
-from eso_operator.report.announcer import Announcer
-from eso_operator.report.homes import Homes
+from eso_operator.report.reporter import EventPublisher, TerminatingNamespaces
 from eso_operator.stores.resolved import Connection, Reason, ResolutionError
 from eso_operator.testing.clusters import caller
 from eso_wire.errors import ErrorReason, ProviderError
@@ -109,7 +108,7 @@ class Desk:
         self.namespaces: Cache[Object] = Cache()
         memories = Memories()
         self.dependencies = Dependencies(memories.by_controller)
-        homes = Homes(self.namespaces)
+        terminating = TerminatingNamespaces(self.namespaces)
         self.forgotten: list[Connection] = []
         self.dependencies.listen(self.forgotten.append)
         outside = Outside(
@@ -118,8 +117,8 @@ class Desk:
             self.cleaner,
             self.dependencies,
             memories.generator_states,
-            Announcer(self.events, homes),
-            homes,
+            EventPublisher(self.events, terminating),
+            terminating,
             CleanupLimits(hopeless=Limit(2, 10.0), failing=Limit(3, 100.0)),
             is_off=lambda _: self.off,
         )

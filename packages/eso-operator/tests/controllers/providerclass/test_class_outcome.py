@@ -86,7 +86,7 @@ def test_the_reported_kinds_stay_while_the_provider_is_unreachable() -> None:
     away = reported(Unanswered("Refused", "x"), before=known)
 
     assert away.status.kinds == known.kinds
-    assert [news.reason for news in away.news] == ["Refused"]
+    assert [events.reason for events in away.events] == ["Refused"]
 
 
 def test_a_provider_that_starts_says_what_it_waits_for_without_an_event() -> None:
@@ -102,10 +102,10 @@ def test_a_provider_that_starts_says_what_it_waits_for_without_an_event() -> Non
         ("Unknown", "ProviderStarting", "Refused: nothing listens"),
         ("False", "Refused", "nothing listens"),
     ]
-    assert (waits.news, then.news) == ((), ())
+    assert (waits.events, then.events) == ((), ())
     assert isinstance(waits.then, Requeue)
     assert waits.then.delay == 40.0
-    assert [news.reason for news in failed.news] == ["Refused"]
+    assert [events.reason for events in failed.events] == ["Refused"]
 
 
 def test_the_same_answer_again_changes_nothing_and_tells_nothing() -> None:
@@ -114,7 +114,7 @@ def test_the_same_answer_again_changes_nothing_and_tells_nothing() -> None:
     again = reported(Answered(serving(NOTES)), before=first.status)
 
     assert again.status == first.status
-    assert again.news == ()
+    assert again.events == ()
 
 
 @pytest.mark.parametrize(

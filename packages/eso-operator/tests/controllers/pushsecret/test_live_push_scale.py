@@ -56,16 +56,16 @@ class Crowd:
     bench: Bench
     mark: str
     count: int
-    homes: list[str]
+    terminating: list[str]
     interval: int
 
     @staticmethod
     def of(bench: Bench, scale: str) -> Crowd:
         count, _, namespaces = scale.partition("x")
         mark = secrets.token_hex(4)
-        homes = [f"push-{mark}-{number}" for number in range(int(namespaces))]
+        terminating = [f"push-{mark}-{number}" for number in range(int(namespaces))]
         # Long enough that a slow machine gets through all of them.
-        return Crowd(bench, mark, int(count), homes, max(2, int(count) // 50))
+        return Crowd(bench, mark, int(count), terminating, max(2, int(count) // 50))
 
     @property
     def keys(self) -> set[str]:
@@ -74,28 +74,28 @@ class Crowd:
     async def settle(self) -> None:
         await self.bench.create(CLUSTER_STORES, self.mark, spec=FAKE)
         async with asyncio.TaskGroup() as group:
-            for turn in range(len(self.homes)):
+            for turn in range(len(self.terminating)):
                 group.create_task(self._furnish(turn))
 
     async def all_ready(self) -> bool:
         ready = 0
-        for home in self.homes:
+        for home in self.terminating:
             for found in (await self.bench.api.get(PUSHES.path(home))).body["items"]:
                 conditions = found.get("status", {}).get("conditions", [])
                 ready += any((each["type"], each["status"]) == ("Ready", "True") for each in conditions)
         return ready == self.count
 
     async def leave(self) -> None:
-        for home in self.homes:
+        for home in self.terminating:
             await self.bench.api.delete(PUSHES.path(home))
             await self.bench.api.delete(NAMESPACES.path("", home))
         await self.bench.api.delete(CLUSTER_STORES.path("", self.mark))
 
     async def _furnish(self, turn: int) -> None:
-        home = self.homes[turn]
+        home = self.terminating[turn]
         await self._post(NAMESPACES.path(), {"metadata": {"name": home}})
         await self._post(SECRETS.path(home), {"metadata": {"name": "source"}, "data": {"password": "cA=="}})
-        for number in range(turn, self.count, len(self.homes)):
+        for number in range(turn, self.count, len(self.terminating)):
             spec = {
                 "refreshInterval": f"{self.interval}s",
                 "secretStoreRefs": [{"kind": "ClusterSecretStore", "name": self.mark}],

@@ -267,7 +267,7 @@ def ready(report: Any) -> tuple[str, str]:
             id="a push failed",
         ),
         pytest.param(
-            Failed(Step.DELETE_PUSHED, (FAILURE,), news=orphaned(["store: a"])),
+            Failed(Step.DELETE_PUSHED, (FAILURE,), events=orphaned(["store: a"])),
             ("False", "Errored"),
             [(EventType.WARNING, "Orphaned"), (EventType.WARNING, "Errored")],
             Backoff,
@@ -279,7 +279,7 @@ def test_condition_event_and_requeue(outcome: Any, condition: Any, events: Any, 
     report = report_of(push_secret(), outcome, NOW)
 
     assert ready(report) == condition
-    assert [(news.type, news.reason) for news in report.news] == events
+    assert [(events.type, events.reason) for events in report.events] == events
     assert isinstance(report.then, then)
 
 
@@ -290,7 +290,7 @@ def test_outcomes_that_say_nothing(outcome: Any) -> None:
     report = report_of(push, outcome, NOW)
 
     assert report.status == push.status
-    assert report.news == ()
+    assert report.events == ()
 
 
 def test_a_failure_changes_neither_time_nor_version_and_says_the_same_once() -> None:
@@ -301,7 +301,7 @@ def test_a_failure_changes_neither_time_nor_version_and_says_the_same_once() -> 
     again = report_of(push, Failed(Step.PUSH, (FAILURE,)), NOW + timedelta(minutes=1))
 
     assert (first.status.refresh_time, first.status.synced_resource_version) == (None, "")
-    assert again.news == ()
+    assert again.events == ()
     assert again.status.outcomes == first.status.outcomes
     assert [outcome.step for outcome in again.status.outcomes] == ["Push"]
     assert again.status.conditions[0].message.startswith(
@@ -370,7 +370,7 @@ def test_a_weaker_guarantee_is_stated_in_condition_and_event() -> None:
     report = report_of(push_secret(updatePolicy="IfNotExists"), Synced(weaker=("SecretStore s",)), NOW)
 
     assert "SecretStore s cannot create atomically" in report.status.conditions[0].message
-    assert report.news[0].message == report.status.conditions[0].message
+    assert report.events[0].message == report.status.conditions[0].message
 
 
 def test_a_push_that_changed_nothing_causes_no_event_and_no_immediate_write() -> None:
@@ -383,7 +383,7 @@ def test_a_push_that_changed_nothing_causes_no_event_and_no_immediate_write() ->
     other = report_of(push, Synced({"SecretStore/store": [pushed("b")]}), NOW + timedelta(minutes=1))
 
     assert (first.flush, soon.flush, later.flush, other.flush) == (True, False, True, True)
-    assert (soon.news, later.news) == ((), ())
+    assert (soon.events, later.events) == ((), ())
 
 
 def test_the_next_push_is_an_interval_away_or_before_generated_values_end() -> None:
@@ -437,7 +437,7 @@ def test_contention_names_the_place_the_others_and_what_to_do(outcome: Any) -> N
         " different value (and so does an object in another namespace). The last writer wins: change the remoteKey of"
         " one of them, or give them the same value"
     )
-    assert [each.reason for each in report.news if each.type is EventType.WARNING][-1] == "Contended"
+    assert [each.reason for each in report.events if each.type is EventType.WARNING][-1] == "Contended"
 
 
 def test_contention_with_other_namespaces_names_none_of_their_objects() -> None:
@@ -456,7 +456,7 @@ def test_contention_with_other_namespaces_names_none_of_their_objects() -> None:
 def test_ongoing_contention_is_reported_once(outcome: Any) -> None:
     report = report_of(contended(outcome), outcome, NOW, clashes=CLASHES)
 
-    assert "Contended" not in [each.reason for each in report.news]
+    assert "Contended" not in [each.reason for each in report.events]
 
 
 @pytest.mark.parametrize("outcome", OUTCOMES)
@@ -484,7 +484,7 @@ def test_a_new_object_says_once_and_without_an_event_that_its_provider_starts() 
     assert (ready.status, ready.reason) == ("Unknown", "Errored")
     assert ready.message == "waiting: spec.data[0] (key: remote): ProviderStarting: provider fake is starting"
     assert [each.reason for each in first.status.outcomes] == ["ProviderStarting"]
-    assert first.news == again.news == ()
+    assert first.events == again.events == ()
     assert isinstance(first.then, Requeue)
     assert first.then.delay == 40.0
     assert again.status == first.status
@@ -496,7 +496,7 @@ def test_an_object_whose_provider_starts_stays_as_it_was() -> None:
     report = report_of(push, Failed(Step.PUSH, (STARTING,)), NOW)
 
     assert report.status is push.status
-    assert report.news == ()
+    assert report.events == ()
 
 
 def test_an_object_of_which_only_a_part_waits_fails() -> None:

@@ -16,7 +16,7 @@ from eso_operator.controllers.pushsecret.rivals import Footing, Standing
 from eso_operator.controllers.pushsecret.select import Entry, select
 from eso_operator.controllers.pushsecret.stores import idle_data_to, wrong_data_to
 from eso_operator.memory import Memory
-from eso_operator.report.homes import Homes
+from eso_operator.report.reporter import TerminatingNamespaces
 from eso_operator.stores.reference import key_of
 from eso_operator.testing.pushsecrets import bulk, chosen, entry, push_secret, pushed, values
 from eso_wire.errors import ErrorReason, ProviderError
@@ -442,7 +442,10 @@ def test_data_to_by_label_must_find_a_store(selector: object, idle: bool) -> Non
 async def test_patience(trial: Trial, ends: bool) -> None:
     clock = VirtualClock()
     patience = Patience(
-        clock, RemovalLimits(gone=Limit(3, 5), failing=Limit(10, 100)), Memory(PushSecretRecord), Homes(Cache())
+        clock,
+        RemovalLimits(gone=Limit(3, 5), failing=Limit(10, 100)),
+        Memory(PushSecretRecord),
+        TerminatingNamespaces(Cache()),
     )
 
     verdicts = []
@@ -459,7 +462,7 @@ async def test_a_deletion_waits_for_a_kind_that_is_off_while_its_namespace_stays
     clock, namespaces = VirtualClock(), Cache[Object]()
     namespaces.apply(Listed((msgspec.convert({"metadata": {"name": "team-a", **metadata}}, Object),)))
     limits, memory = RemovalLimits(failing=Limit(3, 5)), Memory(PushSecretRecord)
-    patience, push = Patience(clock, limits, memory, Homes(namespaces)), push_secret().metadata
+    patience, push = Patience(clock, limits, memory, TerminatingNamespaces(namespaces)), push_secret().metadata
 
     verdicts = []
     for _ in range(4):
@@ -473,7 +476,9 @@ async def test_a_deletion_waits_for_a_kind_that_is_off_while_its_namespace_stays
 async def test_patience_is_with_one_object_and_ends_with_it() -> None:
     """A PushSecret that is gone claims nothing, and nothing against another of its name."""
     clock, first, second = VirtualClock(), push_secret().metadata, push_secret(metadata={"uid": "uid-2"}).metadata
-    patience = Patience(clock, RemovalLimits(gone=Limit(2, 0)), Memory(PushSecretRecord), Homes(Cache()))
+    patience = Patience(
+        clock, RemovalLimits(gone=Limit(2, 0)), Memory(PushSecretRecord), TerminatingNamespaces(Cache())
+    )
 
     patience.is_over(first, "store", Trial.GONE)
     another = patience.is_over(second, "store", Trial.GONE)

@@ -17,8 +17,7 @@ from eso_operator.controllers.secretstore.validation import Finding
 from eso_operator.controllers.secretstore.verdict import Broken
 from eso_operator.dependencies.dependencies import Dependant, Dependencies, OnObject
 from eso_operator.process.memory import Memories
-from eso_operator.report.announcer import Announcer
-from eso_operator.report.reporter import Channels, Reporter
+from eso_operator.report.reporter import Channels, EventPublisher, Reporter
 from eso_operator.telemetry.objects import ObjectSeries
 from eso_operator.telemetry.subsystems import Subsystem
 from kubebase.meta import ObjectKey
@@ -64,13 +63,13 @@ async def test_a_store_that_replaced_another_of_its_name_is_woken_by_what_it_dep
     clock, client, memories = VirtualClock(), Client(Agreeable()), Memories()
     stores: Cache[Any] = Cache()
     dependencies, memory = Dependencies(memories.by_controller), memories.by_controller[Subsystem.SECRET_STORE]
-    announcer = Announcer(EventRecorder(client, clock, component="test"))
+    publisher = EventPublisher(EventRecorder(client, clock, component="test"))
     validator: Any = MissesToken()
     reconciler = StoreReconciler(
         STORE,
         stores,
         Outside(clock, validator, dependencies),
-        reporter=Reporter(subject_of(STORE), Channels(client, clock, ObjectSeries(), announcer), memory),
+        reporter=Reporter(subject_of(STORE), Channels(client, clock, ObjectSeries(), publisher), memory),
         memory=memory,
         settings=StoreSettings("", 300.0),
     )

@@ -21,8 +21,8 @@ from eso_operator.controllers.secretstore.verdict import (
     Verdict,
     Waiting,
 )
-from eso_operator.report.report import Report
-from eso_operator.report.words import News
+from eso_operator.report.messages import Event
+from eso_operator.report.reporter import Report
 from eso_wire.values import ConditionReport, Operation
 from kubebase.meta import Condition
 from kubebase.testing.clock import START
@@ -133,10 +133,10 @@ def test_a_broken_stream_has_its_own_condition_beside_ready(kind: StoreKind, ver
     assert (said.status, said.reason) == ("True", "StreamBroken")
     assert said.message == "BackendTimeout: no heartbeat for 90 s. Changes are found at the refresh interval"
     assert ready(deaf) == ready(fine)
-    assert deaf.news == (News(EventType.WARNING, "PushRefreshDegraded", said.message),)
-    assert (same.status, same.news) == (deaf.status, ())
+    assert deaf.events == (Event(EventType.WARNING, "PushRefreshDegraded", said.message),)
+    assert (same.status, same.events) == (deaf.status, ())
     assert again.status == fine.status
-    assert [(news.type, news.reason) for news in again.news] == [(EventType.NORMAL, "PushRefreshRestored")]
+    assert [(events.type, events.reason) for events in again.events] == [(EventType.NORMAL, "PushRefreshRestored")]
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_a_store_whose_provider_starts_stays_as_it_was(old: Condition) -> None:
     report = report_of(known, STARTING)
 
     assert report.status is known.status
-    assert (report.news, report.log) == ((), None)
+    assert (report.events, report.log) == ((), None)
 
 
 @pytest.mark.parametrize("kind", [STORE, STORE_V2])
@@ -165,12 +165,12 @@ def test_a_new_store_says_once_and_without_an_event_that_its_provider_starts(kin
 
     assert "provider fake is starting" in ready(first)[2]
     assert "ProviderStarting" in " ".join(ready(first))
-    assert first.news == again.news == ()
+    assert first.events == again.events == ()
     assert again.status is known.status
     assert isinstance(again.then, Requeue)
     assert again.then.delay == 20.0
     assert ready(failed)[0] == "False"
-    assert [news.type for news in failed.news] == [EventType.WARNING]
+    assert [events.type for events in failed.events] == [EventType.WARNING]
 
 
 def test_a_throttled_store_stays_as_ready_as_it_was() -> None:
@@ -181,7 +181,7 @@ def test_a_throttled_store_stays_as_ready_as_it_was() -> None:
 
     assert ready(throttled) == ("False", "InvalidProviderConfig", "x")
     assert find_condition(throttled.status.conditions, "Throttled") is not None
-    assert throttled.news == ()
+    assert throttled.events == ()
     assert find_condition(recovered.status.conditions, "Throttled") is None
 
 
@@ -214,7 +214,7 @@ def test_a_throttled_store_stays_as_ready_as_it_was() -> None:
 def test_events_tell_what_is_new(kind: StoreKind, verdict: Verdict, events: list[tuple[str, str]]) -> None:
     report = report_of(before(kind), verdict)
 
-    assert [(str(news.type), news.reason) for news in report.news] == events
+    assert [(str(events.type), events.reason) for events in report.events] == events
 
 
 def test_maintenance_is_not_mentioned_where_the_annotation_says_so() -> None:
@@ -222,7 +222,7 @@ def test_maintenance_is_not_mentioned_where_the_annotation_says_so() -> None:
 
     report = report_of(annotated, Valid(replace(READS, maintenance="unmaintained")))
 
-    assert report.news == (News(EventType.NORMAL, "Valid", "store validated"),)
+    assert report.events == (Event(EventType.NORMAL, "Valid", "store validated"),)
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_the_same_verdict_again_changes_nothing_and_tells_nothing(kind: StoreKin
     again = report_of(replace(before(kind), status=first.status), verdict)
 
     assert again.status == first.status
-    assert again.news == ()
+    assert again.events == ()
 
 
 def test_the_time_of_a_transition_is_kept_while_the_status_is() -> None:

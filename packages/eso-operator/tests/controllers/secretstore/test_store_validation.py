@@ -21,8 +21,7 @@ from eso_operator.controllers.secretstore.verdict import (
     Waiting,
 )
 from eso_operator.dependencies.dependencies import ANY_PROVIDER, OnConnection, OnObject
-from eso_operator.providers.errors import NoAnswerError
-from eso_operator.report.causes import cause_of
+from eso_operator.providers.errors import NoAnswerError, cause_of
 from eso_operator.stores.credentials import bind
 from eso_operator.stores.need import VALIDATION, reading
 from eso_operator.stores.resolved import BoundStore, Connection, Reason, ResolutionError, ResolvedStore, ServiceKey

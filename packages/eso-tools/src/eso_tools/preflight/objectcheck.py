@@ -21,7 +21,7 @@ from eso_api.validation.externalsecret import external_secret_problems
 from eso_api.validation.problems import FieldError
 from eso_api.validation.pushsecret import push_secret_problems
 from eso_operator.process.flagverdicts import flags_in
-from eso_operator.report.words import READY
+from eso_operator.report.messages import READY
 from eso_tools.preflight.findings import Detail, Finding, Findings, Level, counted
 from eso_tools.preflight.snapshot import Role, Snapshot, Stored
 from eso_tools.preflight.texts import text_problems

@@ -13,7 +13,7 @@ import msgspec
 
 from eso_api.externalsecret import EXTERNAL_SECRET, ExternalSecret, ExternalSecretStatus, MadeManifest
 from eso_operator.controllers.externalsecret.snapshot import Rules
-from eso_operator.report.words import News
+from eso_operator.report.messages import Event
 from eso_operator.targets.marks import FINALIZER
 from eso_operator.targets.record import Removal, with_record
 from eso_operator.targets.target import Target
@@ -86,7 +86,7 @@ class Cleanup:
         """Return whether there may be targets under an earlier name, or of an earlier kind."""
         return self._leftovers.exist(es)
 
-    async def delete_orphans(self, es: ExternalSecret) -> tuple[tuple[News, ...], tuple[MadeManifest, ...]]:
+    async def delete_orphans(self, es: ExternalSecret) -> tuple[tuple[Event, ...], tuple[MadeManifest, ...]]:
         """Delete earlier targets; return the events about them and the targets that stay recorded."""
         removal = await self._leftovers.remove(es)
-        return tuple(News(EventType.NORMAL, "Deleted", text) for text in removal.told), removal.on_record
+        return tuple(Event(EventType.NORMAL, "Deleted", text) for text in removal.told), removal.on_record

@@ -28,8 +28,8 @@ from eso_operator.controllers.externalsecret.reasons import MISSING
 from eso_operator.controllers.externalsecret.refresh import refresh_due
 from eso_operator.controllers.externalsecret.schedule import refreshes_by_itself
 from eso_operator.controllers.externalsecret.snapshot import Snapshot
+from eso_operator.report.messages import READY
 from eso_operator.report.steps import Step
-from eso_operator.report.words import READY
 from eso_operator.sources.fetched import Failure
 from eso_operator.sources.references import references_of
 from eso_operator.stores.reference import check_gate, normalise

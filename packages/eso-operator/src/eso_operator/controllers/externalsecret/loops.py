@@ -305,16 +305,16 @@ def _digests(read: Sequence[Answered], namespace: str) -> dict[RemoteKey, bytes]
     A generated value comes from no remote key: it has a key that no PushSecret can have written.
     """
     marks: dict[RemoteKey, hashlib.blake2b] = {}
-    for key, name, value in (part for answered in read for part in _parts(answered, namespace)):
+    for key, name, value in (part for api_error_text in read for part in _parts(api_error_text, namespace)):
         mark = marks.setdefault(key, hashlib.blake2b(key=_KEY, digest_size=16))
         mark.update(b"%d:%b%d:" % (len(name), name.encode("utf-8", "surrogateescape"), len(value)))
         mark.update(value.reveal())
     return {key: mark.digest() for key, mark in marks.items()}
 
 
-def _parts(answered: Answered, namespace: str) -> Iterator[tuple[RemoteKey, str, SecretBytes]]:
+def _parts(api_error_text: Answered, namespace: str) -> Iterator[tuple[RemoteKey, str, SecretBytes]]:
     """Yield each value of an entry with its remote key and its name."""
-    want, answer = answered.want, answered.answer
+    want, answer = api_error_text.want, api_error_text.answer
     store = "" if isinstance(want, Generate) else _store_key(want.store, namespace)
     if isinstance(answer, SecretBytes):
         yield (store, "" if isinstance(want, Generate) else want.remote_key), "", answer

@@ -39,10 +39,9 @@ from eso_operator.controllers.due import FLUSH_SECONDS, NotDue
 from eso_operator.controllers.externalsecret.reasons import FAILED, SYNCED
 from eso_operator.controllers.externalsecret.schedule import interval_of, last_sync
 from eso_operator.controllers.externalsecret.snapshot import Snapshot
-from eso_operator.report.report import Report
-from eso_operator.report.reporter import Subject
+from eso_operator.report.messages import READY, Event, next_attempt
+from eso_operator.report.reporter import Report, Subject
 from eso_operator.report.steps import Step
-from eso_operator.report.words import READY, News, next_attempt
 from eso_operator.sources.fetched import Failure
 from eso_operator.sources.references import source_names
 from eso_operator.sources.templates import TemplateVersion
@@ -93,7 +92,7 @@ class Synced:
 
     message: str = "secret synced"
     reason: str = SYNCED
-    news: tuple[News, ...] = ()
+    events: tuple[Event, ...] = ()
     changed: bool = False
     """True if anything was written; if not, the time of this refresh may be written later."""
     overwritten: Overwritten | None = None
@@ -119,7 +118,7 @@ class Intact:
 
     after: float | None = None
     """As in NotDue."""
-    news: tuple[News, ...] = ()
+    events: tuple[Event, ...] = ()
     manifests: tuple[MadeManifest, ...] | None = None
     """As in Synced."""
 
@@ -133,7 +132,7 @@ class Failed:
     cause: str = API_SERVER
     """The cause in `status.outcomes`, if no entry failed."""
     failures: tuple[Failure, ...] = ()
-    news: tuple[News, ...] = ()
+    events: tuple[Event, ...] = ()
     target_written: bool = False
     """True if the target holds the new values, or may hold them: generated values are in use."""
     templates: frozenset[TemplateVersion] = frozenset()
@@ -230,12 +229,12 @@ def _row(snapshot: Snapshot, outcome: Outcome) -> Report:
         case Failed():
             return _failed(snapshot, outcome)
         case Stalled(detail=detail):
-            words = _words(es, outcome)
-            status = _with_ready(snapshot, _not_ready(es, outcome.step, words, detail))
+            summary = _summary(es, outcome)
+            status = _with_ready(snapshot, _not_ready(es, outcome.step, summary, detail))
             attempt = next_attempt(snapshot.now, interval_of(es))
             outcomes = _outcomes(es, outcome, snapshot.now)
             status = msgspec.structs.replace(status, next_attempt_time=attempt, outcomes=outcomes)
-            return Report(status, _stalled_until(es), _complaint(es, status, detail or words), failed=True)
+            return Report(status, _stalled_until(es), _complaint(es, status, detail or summary), failed=True)
         case Collided(what=what):
             return Report(es.status, Backoff(what))
         case Unseen(why=why):
@@ -276,10 +275,10 @@ def _synced(snapshot: Snapshot, outcome: Synced) -> Report:
     same = before.version == status.synced_resource_version and same_verdict(_ready_of(es), ready)
     tidied = status.manifests != es.status.manifests
     flush = outcome.changed or tidied or not (same and recent)
-    news = outcome.news
+    events = outcome.events
     if outcome.remarks and not same_verdict(_ready_of(es), ready):
-        news += (News(EventType.WARNING, "Unexpected", "; ".join(outcome.remarks)[:_MAX_TEXT]),)
-    return Report(status, _next_refresh(es, outcome.refresh_within), news, flush=flush)
+        events += (Event(EventType.WARNING, "Unexpected", "; ".join(outcome.remarks)[:_MAX_TEXT]),)
+    return Report(status, _next_refresh(es, outcome.refresh_within), events, flush=flush)
 
 
 def _binding(es: ExternalSecret, outcome: Synced) -> Binding | None:
@@ -302,7 +301,7 @@ def _intact(snapshot: Snapshot, outcome: Intact) -> Report:
         manifests=_on_record(es, outcome),
         outcomes=[],
     )
-    return Report(status, Done() if outcome.after is None else _at_refresh(outcome.after), outcome.news)
+    return Report(status, Done() if outcome.after is None else _at_refresh(outcome.after), outcome.events)
 
 
 def _own_secret(snapshot: Snapshot) -> str:
@@ -337,8 +336,8 @@ def _waiting(snapshot: Snapshot, outcome: Waiting) -> Report:
 def _failed(snapshot: Snapshot, outcome: Failed) -> Report:
     es = snapshot.es
     detail = outcome.detail or _told(outcome.failures)
-    words = _words(es, outcome)
-    status = _with_ready(snapshot, _not_ready(es, outcome.step, words, detail))
+    summary = _summary(es, outcome)
+    status = _with_ready(snapshot, _not_ready(es, outcome.step, summary, detail))
     retry_after = max((failure.retry_after for failure in outcome.failures), default=0.0)
     hopeless = bool(outcome.failures) and all(failure.retry is RetryClass.NEVER for failure in outcome.failures)
     within = interval_of(es) if hopeless else max(snapshot.retry_within, retry_after)
@@ -349,9 +348,9 @@ def _failed(snapshot: Snapshot, outcome: Failed) -> Report:
         next_attempt_time=None if outage else next_attempt(snapshot.now, within),
         outcomes=_outcomes(es, outcome, snapshot.now),
     )
-    news = (*outcome.news, *_complaint(es, status, detail or words))
-    then = _stalled_until(es) if hopeless else _retry(es, words, retry_after)
-    return Report(status, then, news, failed=True)
+    events = (*outcome.events, *_complaint(es, status, detail or summary))
+    then = _stalled_until(es) if hopeless else _retry(es, summary, retry_after)
+    return Report(status, then, events, failed=True)
 
 
 # --- what is said -----------------------------------------------------------------------------------------------------
@@ -368,16 +367,16 @@ def _ready(snapshot: Snapshot, outcome: Synced) -> Condition:
     return Condition(type=READY, status=ConditionStatus.TRUE, reason=reason, message=message)
 
 
-def _words(es: ExternalSecret, outcome: Failed | Stalled) -> str:
+def _summary(es: ExternalSecret, outcome: Failed | Stalled) -> str:
     """Return the first words of the condition: the step that failed."""
     if isinstance(outcome, Stalled) and outcome.refusal is not None:
         return outcome.refusal.value
-    return outcome.step.words if es.spec.target.manifest is None else outcome.step.generic_words
+    return outcome.step.summary if es.spec.target.manifest is None else outcome.step.generic_summary
 
 
-def _not_ready(es: ExternalSecret, step: Step, words: str, detail: str) -> Condition:
+def _not_ready(es: ExternalSecret, step: Step, summary: str, detail: str) -> Condition:
     reason = ("Secret" if step is Step.ALLOW_TARGET else _prefix(es)) + FAILED
-    message = f"{words}: {detail}" if detail else words
+    message = f"{summary}: {detail}" if detail else summary
     return Condition(type=READY, status=ConditionStatus.FALSE, reason=reason, message=message[:_MAX_TEXT])
 
 
@@ -408,11 +407,11 @@ def _ready_of(es: ExternalSecret) -> Condition | None:
     return find_condition(es.status.conditions, READY)
 
 
-def _complaint(es: ExternalSecret, status: ExternalSecretStatus, text: str) -> tuple[News, ...]:
+def _complaint(es: ExternalSecret, status: ExternalSecretStatus, text: str) -> tuple[Event, ...]:
     """Return an event, unless the condition already has this message."""
     if same_verdict(_ready_of(es), find_condition(status.conditions, READY)):
         return ()
-    return (News(EventType.WARNING, "UpdateFailed", text[:_MAX_TEXT]),)
+    return (Event(EventType.WARNING, "UpdateFailed", text[:_MAX_TEXT]),)
 
 
 def _told(failures: Sequence[Failure]) -> str:
@@ -438,7 +437,7 @@ def _outcomes(es: ExternalSecret, outcome: Failed | Stalled, now: datetime) -> l
     A failure that was reported before keeps the time of its first report.
     """
     since = {(each.path, each.reason): each.since for each in es.status.outcomes}
-    whole = Failure(_path(es, outcome.step), outcome.cause, outcome.detail or _words(es, outcome))
+    whole = Failure(_path(es, outcome.step), outcome.cause, outcome.detail or _summary(es, outcome))
     return [
         KeyOutcome(
             path=failure.path,

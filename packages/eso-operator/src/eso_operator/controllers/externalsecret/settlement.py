@@ -29,8 +29,8 @@ from eso_operator.controllers.externalsecret.outcome import (
     refused_target,
 )
 from eso_operator.controllers.externalsecret.reasons import DELETED, MISSING
+from eso_operator.report.messages import Event
 from eso_operator.report.steps import Step
-from eso_operator.report.words import News
 from eso_operator.sources.fetched import Fetched, Missing
 from eso_operator.sources.templates import TemplateMissingError, TemplateReader, TemplateVersion
 from eso_operator.targets.changes import Change, Create, Keep, Refuse, Untouched, Update
@@ -74,7 +74,7 @@ class Settlement:
         self, es: ExternalSecret, target: Target, fetched: Fetched, mark: GeneratedMark | None = None
     ) -> Outcome:
         """Make the target hold the values; generated ones with their mark."""
-        news = tuple(map(_missing_news, fetched.missing))
+        events = tuple(map(_missing_event, fetched.missing))
         try:
             if not fetched.values and (emptied := await self._without_values(es, target)) is not None:
                 outcome = emptied
@@ -82,8 +82,8 @@ class Settlement:
                 outcome = await self._with_values(es, target, fetched, mark)
         except _StepError as failed:
             outcome = failed.outcome
-        if news and isinstance(outcome, Synced | Failed):
-            return replace(outcome, news=(*news, *outcome.news))
+        if events and isinstance(outcome, Synced | Failed):
+            return replace(outcome, events=(*events, *outcome.events))
         return outcome
 
     async def tidy(self, es: ExternalSecret, fresh: NotDue | Intact) -> Outcome:
@@ -92,10 +92,10 @@ class Settlement:
             return fresh
         try:
             with _step(Step.REMOVE_FORMER):
-                news, on_record = await self._cleanup.delete_orphans(es)
+                events, on_record = await self._cleanup.delete_orphans(es)
         except _StepError as failed:
             return failed.outcome
-        return Intact(fresh.after, news, on_record)
+        return Intact(fresh.after, events, on_record)
 
     async def _with_values(
         self, es: ExternalSecret, target: Target, fetched: Fetched, mark: GeneratedMark | None
@@ -126,7 +126,7 @@ class Settlement:
                 with _step(Step.WRITE, after=_Written.PERHAPS, values=fetched.values):
                     applied = await target.apply(es, change)
                 overwritten = change.overwritten if isinstance(change, Update) else None
-                synced = replace(synced, news=(_written(es, applied),), changed=True, binding=_binding(es))
+                synced = replace(synced, events=(_written(es, applied),), changed=True, binding=_binding(es))
                 synced = replace(synced, overwritten=overwritten, target_version=applied.version)
             case Keep(why=why, version=version):
                 synced = replace(_kept(es, why, synced), target_version=version)
@@ -156,7 +156,7 @@ class Settlement:
             orphans, on_record = await self._cleanup.delete_orphans(es)
         if not orphans and on_record == synced.manifests:
             return synced
-        return replace(synced, news=(*synced.news, *orphans), manifests=on_record)
+        return replace(synced, events=(*synced.events, *orphans), manifests=on_record)
 
 
 @contextmanager
@@ -222,19 +222,19 @@ def _absent_target(es: ExternalSecret) -> str:
 # --- events -----------------------------------------------------------------------------------------------------------
 
 
-def _written(es: ExternalSecret, applied: Applied) -> News:
+def _written(es: ExternalSecret, applied: Applied) -> Event:
     manifest, done = es.spec.target.manifest, applied.done.name.title()
     text = applied.done.value if manifest is None else f"{done} {manifest.kind} {applied.name}"
-    return News(EventType.NORMAL, done, text)
+    return Event(EventType.NORMAL, done, text)
 
 
-def _deleted(es: ExternalSecret) -> News:
+def _deleted(es: ExternalSecret) -> Event:
     manifest = es.spec.target.manifest
     text = _DELETED if manifest is None else f"Deleted {manifest.kind} {target_name(es)}"
-    return News(EventType.NORMAL, "Deleted", text)
+    return Event(EventType.NORMAL, "Deleted", text)
 
 
-def _missing_news(missing: Missing) -> News:
+def _missing_event(missing: Missing) -> Event:
     """Return the event about missing values with the text that existing alerts match.
 
     The text says dataFrom for entries of data, too, and names the remote key for entries of data only.
@@ -243,4 +243,4 @@ def _missing_news(missing: Missing) -> News:
         where = f"spec.dataFrom[{of_data[1]}] (key={missing.remote_key})"
     else:
         where = missing.path.partition("].")[0].rstrip("]") + "]"
-    return News(EventType.NORMAL, "MissingProviderSecret", f"secret does not exist at provider using {where}")
+    return Event(EventType.NORMAL, "MissingProviderSecret", f"secret does not exist at provider using {where}")

@@ -160,7 +160,7 @@ async def record_target(outside: Outside, work: Work) -> None:
     if is_on_record(snapshot.es) or not (work.outcome is None or written_before):
         return
     try:
-        es = await outside.reporter.as_we_left_it(snapshot.es)
+        es = await outside.reporter.refresh_if_stale(snapshot.es)
         es = await outside.reporter.write(es, with_target_on_record(es))
     except (Conflict, NotFound):
         work.outcome = Collided("the ExternalSecret changed meanwhile")
@@ -278,7 +278,7 @@ async def report(outside: Outside, work: Work) -> None:
     """Report the outcome once. Assumes that it is final: a written status says that the work is done."""
     snapshot, outcome = work.snapshot, work.outcome or Unseen("no step came to an outcome")
     contended = None if isinstance(outcome, Ignored) else outside.loops.verdict(snapshot.es)
-    told = await outside.reporter.tell(snapshot.es, lambda es: report_of(snapshot.about(es), outcome, contended))
+    told = await outside.reporter.publish(snapshot.es, lambda es: report_of(snapshot.about(es), outcome, contended))
     if isinstance(outcome, Synced) and told.problem is None:
         # Only after the status is written: a lost status must be written again.
         outside.gatherer.remember(

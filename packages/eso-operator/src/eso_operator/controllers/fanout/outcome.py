@@ -26,9 +26,8 @@ from eso_operator.controllers.fanout.description import FanOut, Parent
 from eso_operator.controllers.fanout.namespaces import NO_GAPS, Gaps
 from eso_operator.controllers.fanout.readiness import SOME_FAILED, Facts, Unready, condition_of, failure_text
 from eso_operator.controllers.floor import SHORTEST_INTERVAL
-from eso_operator.report.report import Report
-from eso_operator.report.reporter import Subject
-from eso_operator.report.words import READY, News
+from eso_operator.report.messages import READY, Event
+from eso_operator.report.reporter import Report, Subject
 from kubebase.meta import Condition
 from kuberun.conditions import ConditionStatus, set_condition
 from kuberun.controller import Backoff, Done, Requeue, Result
@@ -114,7 +113,7 @@ def report_of(fan_out: FanOut, parent: Parent, came: Spread | Unreadable, now: d
             then = _due(parent)
         case _:
             assert_never(came)
-    return Report(status, then, _news(parent.status.failed_namespaces, failed), log=_log_line(parent, status))
+    return Report(status, then, _events(parent.status.failed_namespaces, failed), log=_log_line(parent, status))
 
 
 def _log_line(parent: Parent, status: Any) -> dict[str, object] | None:
@@ -145,10 +144,10 @@ def _failure(namespace: str, reason: str) -> FailedNamespace:
     return FailedNamespace(namespace=namespace, reason=bounded(reason, _MAX_REASON_BYTES))
 
 
-def _news(before: Sequence[FailedNamespace], now: Sequence[FailedNamespace]) -> tuple[News, ...]:
+def _events(before: Sequence[FailedNamespace], now: Sequence[FailedNamespace]) -> tuple[Event, ...]:
     if not now or list(before) == list(now):
         return ()
-    return (News(EventType.WARNING, ERRORED, failure_text(now, _NAMED_IN_EVENT)),)
+    return (Event(EventType.WARNING, ERRORED, failure_text(now, _NAMED_IN_EVENT)),)
 
 
 def _due(parent: Parent) -> Result:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from eso_api.conditions import FailedNamespace
 from eso_operator.controllers.fanout.namespaces import Gaps
-from eso_operator.report.words import READY
+from eso_operator.report.messages import READY
 from kubebase.meta import Condition, Malformed
 from kuberun.conditions import ConditionStatus, find_condition
 from kuberun.redaction import bounded

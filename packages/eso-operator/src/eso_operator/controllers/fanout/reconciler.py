@@ -123,7 +123,7 @@ class FanOutReconciler:
     async def _report(self, parent: Parent, came: Spread | Unreadable) -> Result:
         """Report the outcome once."""
         now = self._outside.clock.now()
-        told = await self._outside.reporter.tell(parent, lambda parent: report_of(self._fan_out, parent, came, now))
+        told = await self._outside.reporter.publish(parent, lambda parent: report_of(self._fan_out, parent, came, now))
         if told.obj is not parent:
             self._parents.wrote(parent, told.obj)
         return told.then

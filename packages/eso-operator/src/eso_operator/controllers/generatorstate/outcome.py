@@ -14,20 +14,20 @@ from typing import Any
 from eso_api.generators.generatorstate import GeneratorState
 from eso_operator.controllers.generatorstate.decide import Trouble, is_off
 from eso_operator.generators.ledger import FINALIZER, IDEMPOTENCY_KEY
-from eso_operator.report.words import News
+from eso_operator.report.messages import Event
 from kuberun.events import EventType
 
 
-def orphaned(state: GeneratorState, error: Trouble) -> News:
+def orphaned(state: GeneratorState, error: Trouble) -> Event:
     message = f"{_made(state)} could not be cleaned up and stays behind in its backend: {error.message}"
-    return News(EventType.WARNING, "Orphaned", message)
+    return Event(EventType.WARNING, "Orphaned", message)
 
 
-def not_cleaned(state: GeneratorState, error: Trouble) -> News:
+def not_cleaned(state: GeneratorState, error: Trouble) -> Event:
     message = f"{_made(state)} is not cleaned up yet: {error.message}"
     if is_off(error):
         message += f"; to leave it behind in its backend, remove the finalizer {FINALIZER} of this GeneratorState"
-    return News(EventType.WARNING, "CleanupFailed", message)
+    return Event(EventType.WARNING, "CleanupFailed", message)
 
 
 def _made(state: GeneratorState) -> str:

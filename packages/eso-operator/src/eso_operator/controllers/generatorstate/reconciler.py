@@ -31,9 +31,8 @@ from eso_operator.controllers.memory import Record
 from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependant, Dependencies, Dependency, on_object
 from eso_operator.generators.ledger import FINALIZER
 from eso_operator.memory import Memory
-from eso_operator.report.announcer import Announcer
-from eso_operator.report.homes import Homes
-from eso_operator.report.words import News, outcome_of
+from eso_operator.report.messages import Event, outcome_of
+from eso_operator.report.reporter import EventPublisher, TerminatingNamespaces
 from eso_operator.stores.resolved import Reason, ResolutionError
 from eso_operator.telemetry.subsystems import Subsystem
 from eso_wire.errors import ProviderError
@@ -74,8 +73,8 @@ class Outside:
     cleaner: CleansStates
     dependencies: Dependencies
     memory: Memory[StateRecord]
-    announcer: Announcer
-    homes: Homes
+    publisher: EventPublisher
+    terminating: TerminatingNamespaces
     limits: CleanupLimits = field(default_factory=CleanupLimits)
     is_off: Callable[[GeneratorState], bool] = lambda _: False
     """Return whether the generator of a state is of a kind that is turned off: its values stay until it is on again."""
@@ -139,7 +138,7 @@ class GeneratorStateReconciler:
         if has_no_cleanup(error):
             _log.info("generator has no clean-up, its state is let go", state=str(key), generator=what)
             return await self._let_go(state)
-        home = Home.STAYS if self._outside.homes.ending(key.namespace) is None else Home.ENDS
+        home = Home.STAYS if self._outside.terminating.ending(key.namespace) is None else Home.ENDS
         if isinstance(error, ResolutionError) and error.waits > 0 and home is Home.STAYS:
             self._depend(key, frozenset({ANY_PROVIDER, on_object(error.subject)}))
             return Requeue(max(error.waits, 1.0), "the provider has had its time to start")
@@ -162,8 +161,8 @@ class GeneratorStateReconciler:
         await remove_finalizer(self._outside.client, _KIND, state.metadata, FINALIZER)
         return self._finished(state.metadata.key)
 
-    def _tell(self, state: GeneratorState, news: News) -> None:
-        self._outside.announcer.announce(_RESOURCE, state.metadata, news)
+    def _tell(self, state: GeneratorState, events: Event) -> None:
+        self._outside.publisher.publish_events(_RESOURCE, state.metadata, events)
 
     def _depend(self, key: ObjectKey, on: frozenset[Dependency]) -> None:
         self._outside.dependencies.record(Dependant(Subsystem.GENERATOR_STATE, key), on)

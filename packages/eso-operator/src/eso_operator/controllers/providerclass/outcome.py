@@ -19,9 +19,8 @@ from typing import Any, Final
 import msgspec
 
 from eso_api.v2.providerclass import ClassCertificate, ClassKind, ProviderClassSpec, ProviderClassStatus
-from eso_operator.report.report import Report
-from eso_operator.report.reporter import Subject
-from eso_operator.report.words import READY, News
+from eso_operator.report.messages import READY, Event
+from eso_operator.report.reporter import Report, Subject
 from eso_operator.stores.resolved import Reason
 from eso_operator.telemetry.subsystems import Subsystem
 from eso_wire.values import Handshake, KindId
@@ -71,14 +70,14 @@ def report_of(
     status = msgspec.structs.replace(before, conditions=conditions, **_facts(result))
     old = find_condition(before.conditions, READY)
     type_ = EventType.NORMAL if fine else EventType.WARNING
-    news = () if same_verdict(old, ready) else (News(type_, ready.reason, ready.message),)
-    log = {"reason": ready.reason} if news else None
+    events = () if same_verdict(old, ready) else (Event(type_, ready.reason, ready.message),)
+    log = {"reason": ready.reason} if events else None
     if isinstance(result, Unanswered) and result.starts_within > 0:
         return Report(
             status, Requeue(max(result.starts_within, 1.0), "the provider has had its time to start"), log=log
         )
     then = Requeue(interval, "handshake is due") if fine else Backoff(ready.reason)
-    return Report(status, then, news, log=log)
+    return Report(status, then, events, log=log)
 
 
 def _ready(spec: ProviderClassSpec, result: CheckResult) -> Condition:

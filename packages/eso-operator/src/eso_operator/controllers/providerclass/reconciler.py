@@ -19,7 +19,7 @@ from eso_operator.dependencies.dependencies import (
     on_object,
 )
 from eso_operator.memory import Memory
-from eso_operator.report.causes import cause_of
+from eso_operator.providers.errors import cause_of
 from eso_operator.report.reporter import Reporter
 from eso_operator.stores.classes import class_connection
 from eso_operator.stores.resolved import Connection, ResolutionError, ServiceKey
@@ -93,14 +93,14 @@ class ClassReconciler:
             self._memory.forget(key)
             return Done()
         try:
-            found = await self._reporter.as_we_left_it(found)
+            found = await self._reporter.refresh_if_stale(found)
         except ApiError as problem:
             return self._reporter.ended_by(problem, "the class cannot be read")
         self._memory.of(key, found.metadata.uid)
         with self._reporter.timed(found.metadata):
             result = await self._ask(found)
             now, interval = self._outside.clock.now(), self._outside.interval
-            told = await self._reporter.tell(
+            told = await self._reporter.publish(
                 found, lambda found: report_of(found.spec, found.status, result, now=now, interval=interval)
             )
         return told.then

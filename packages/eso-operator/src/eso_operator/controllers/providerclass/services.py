@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from eso_api.v2.providerclass import PROVIDER_CLASS, ProviderClass
-from eso_operator.report.words import answered
+from eso_operator.report.messages import api_error_text
 from eso_operator.stores.classes import PORT_NAME, PROVIDER_LABEL, service_candidate
 from eso_operator.stores.settings import ResolverSettings
 from kubebase.meta import JsonObject, Malformed, ObjectKey, ObjectMeta, Resource, meta_of
@@ -51,7 +51,7 @@ class ServiceClasses:
             else:
                 await self._provide(service, existing)
         except ApiError as error:
-            return Backoff(f"class not written: {answered(error)}")
+            return Backoff(f"class not written: {api_error_text(error)}")
         return Done()
 
     async def _provide(self, service: JsonObject, existing: ProviderClass | Malformed | None) -> None:

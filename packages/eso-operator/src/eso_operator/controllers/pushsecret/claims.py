@@ -59,7 +59,7 @@ class Fate(Enum):
 NOTHING_ANNOUNCED: Final[Mapping[Place, Fate]] = MappingProxyType({})
 
 
-class Announces(Protocol):
+class HasClaims(Protocol):
     """The fields of a record that are used here."""
 
     uid: str
@@ -87,11 +87,11 @@ class Elsewhere:
 class Claims:
     """The claims of all PushSecrets. The process has one."""
 
-    def __init__(self, objects: Cache[PushSecret], memory: Memory[Announces]) -> None:
+    def __init__(self, objects: Cache[PushSecret], memory: Memory[HasClaims]) -> None:
         self._objects = objects
         self._memory = memory
 
-    def announce(self, push: PushSecret, places: Iterable[Place]) -> None:
+    def publish_events(self, push: PushSecret, places: Iterable[Place]) -> None:
         """Announce values that are recorded now and pushed next.
 
         Values of an earlier push that was interrupted count as pushed.

@@ -10,7 +10,7 @@ from typing import Final
 
 from eso_api.pushsecret import PUSH_SECRET, PushSecret
 from eso_operator.controllers.pushsecret.plan import DELETE
-from eso_operator.report.words import outcome_of
+from eso_operator.report.messages import outcome_of
 from kubebase.meta import JsonObject
 from kuberun.client import Client
 from kuberun.controller import Done, Result

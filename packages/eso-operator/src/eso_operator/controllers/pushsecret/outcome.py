@@ -46,10 +46,9 @@ from eso_operator.controllers.pushsecret.refresh import (
     refreshed_at,
 )
 from eso_operator.controllers.pushsecret.rivals import Clash
-from eso_operator.report.report import Report
-from eso_operator.report.reporter import Subject
+from eso_operator.report.messages import READY, Event, next_attempt
+from eso_operator.report.reporter import Report, Subject
 from eso_operator.report.steps import Step
-from eso_operator.report.words import READY, News, next_attempt
 from eso_operator.sources.fetched import Failure
 from eso_operator.telemetry.subsystems import Subsystem
 from eso_wire.errors import RetryClass
@@ -91,7 +90,7 @@ class Synced:
     note: str = ""
     remarks: tuple[str, ...] = ()
     """Further sentences for the condition."""
-    news: tuple[News, ...] = ()
+    events: tuple[Event, ...] = ()
     learned: Learned | None = field(default=None, repr=False, compare=False)
     """The facts to remember once the rest is recorded."""
 
@@ -100,7 +99,7 @@ class Synced:
 class SourceDeleted:
     """The source was deleted, and so were the values pushed from it."""
 
-    news: tuple[News, ...] = ()
+    events: tuple[Event, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +109,7 @@ class Failed:
     step: Step
     failures: tuple[Failure, ...]
     records: Records | None = None
-    news: tuple[News, ...] = ()
+    events: tuple[Event, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,14 +175,14 @@ def _row(push: PushSecret, outcome: Outcome, now: datetime, retry_within: float)
             assert_never(outcome)
 
 
-def orphaned(sentences: Sequence[str]) -> tuple[News, ...]:
+def orphaned(sentences: Sequence[str]) -> tuple[Event, ...]:
     """Return one event for each store with abandoned values."""
-    return tuple(News(EventType.WARNING, ORPHANED, text[:_MAX_TEXT], log=_STAY_BEHIND) for text in sentences)
+    return tuple(Event(EventType.WARNING, ORPHANED, text[:_MAX_TEXT], log=_STAY_BEHIND) for text in sentences)
 
 
-def left_alone(sentences: Sequence[str]) -> tuple[News, ...]:
+def left_alone(sentences: Sequence[str]) -> tuple[Event, ...]:
     """Return events for values that were not deleted because another owner has or shares them."""
-    return tuple(News(EventType.NORMAL, LEFT_ALONE, text[:_MAX_TEXT]) for text in sentences)
+    return tuple(Event(EventType.NORMAL, LEFT_ALONE, text[:_MAX_TEXT]) for text in sentences)
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
@@ -207,11 +206,11 @@ def _synced(push: PushSecret, outcome: Synced, now: datetime) -> Report:
     at = refreshed_at(push)
     recent = at is not None and timedelta(0) <= now - at < timedelta(seconds=FLUSH_SECONDS)
     same = not changed(push) and _said_the_same(push.status, status)
-    told = () if same and not outcome.wrote else (News(EventType.NORMAL, SYNCED, ready.message),)
+    told = () if same and not outcome.wrote else (Event(EventType.NORMAL, SYNCED, ready.message),)
     return Report(
         status,
         _next_push(push, outcome.renew_within),
-        (*outcome.news, *told),
+        (*outcome.events, *told),
         flush=outcome.wrote or not (same and recent),
     )
 
@@ -229,13 +228,13 @@ def _source_deleted(push: PushSecret, outcome: SourceDeleted, now: datetime) -> 
         pending_push=None,
         outcomes=[],
     )
-    return Report(status, Done(), (*outcome.news, News(EventType.NORMAL, SOURCE_DELETED, message)))
+    return Report(status, Done(), (*outcome.events, Event(EventType.NORMAL, SOURCE_DELETED, message)))
 
 
 def _failed(push: PushSecret, outcome: Failed, now: datetime, retry_within: float) -> Report:
     if all(failure.waits > 0 for failure in outcome.failures):
         return _waiting(push, outcome, now)
-    message = f"{outcome.step.words}: {_told(outcome.failures)}"[:_MAX_TEXT]
+    message = f"{outcome.step.summary}: {_told(outcome.failures)}"[:_MAX_TEXT]
     ready = Condition(type=READY, status=ConditionStatus.FALSE, reason=ERRORED, message=message)
     # The return of a provider causes the next attempt. A time for it would be written again at each retry.
     outage = all(failure.unreachable for failure in outcome.failures)
@@ -246,8 +245,8 @@ def _failed(push: PushSecret, outcome: Failed, now: datetime, retry_within: floa
         outcomes=_outcomes(push, outcome, now),
     )
     again = same_verdict(find_condition(push.status.conditions, READY), ready)
-    told = () if again else (News(EventType.WARNING, ERRORED, message),)
-    return Report(status, _after_failure(push, outcome), (*outcome.news, *told))
+    told = () if again else (Event(EventType.WARNING, ERRORED, message),)
+    return Report(status, _after_failure(push, outcome), (*outcome.events, *told))
 
 
 def _waiting(push: PushSecret, outcome: Failed, now: datetime) -> Report:
@@ -259,7 +258,7 @@ def _waiting(push: PushSecret, outcome: Failed, now: datetime) -> Report:
         conditions = set_condition(push.status.conditions, ready, now)
         status = msgspec.structs.replace(status, conditions=conditions, outcomes=_outcomes(push, outcome, now))
     seconds = min(failure.waits for failure in outcome.failures)
-    return Report(status, Requeue(max(seconds, 1.0), "what it waits for has had its time", Lane.EVENT), outcome.news)
+    return Report(status, Requeue(max(seconds, 1.0), "what it waits for has had its time", Lane.EVENT), outcome.events)
 
 
 def _with_records(push: PushSecret, outcome: Failed) -> PushSecretStatus:
@@ -399,7 +398,7 @@ def _next_push(push: PushSecret, within: float | None) -> Result:
 def _after_failure(push: PushSecret, outcome: Failed) -> Result:
     interval = interval_of(push)
     if not _is_hopeless(outcome):
-        return Backoff(outcome.step.words, _retry_after(outcome), longest=interval)
+        return Backoff(outcome.step.summary, _retry_after(outcome), longest=interval)
     return Requeue(interval, "it may have been put right", Lane.REFRESH) if interval > 0 else Done()
 
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, Protocol
 
 from eso_operator.controllers.patience import Limit
 from eso_operator.memory import Memory
-from eso_operator.report.homes import Homes
+from eso_operator.report.reporter import TerminatingNamespaces
 from kubebase.clock import Clock
 from kubebase.meta import ObjectKey, ObjectMeta
 
@@ -57,11 +57,13 @@ class Tries(Protocol):
 class Patience:
     """Counts failed attempts for each object and store."""
 
-    def __init__(self, clock: Clock, limits: RemovalLimits, memory: Memory[Tries], homes: Homes) -> None:
+    def __init__(
+        self, clock: Clock, limits: RemovalLimits, memory: Memory[Tries], terminating: TerminatingNamespaces
+    ) -> None:
         self._clock = clock
         self._limits = limits
         self._memory = memory
-        self._homes = homes
+        self._homes = terminating
 
     def is_over(self, push: ObjectMeta, store: str, trial: Trial) -> bool:
         """Count one more failure. Return whether the values are abandoned now.

@@ -23,8 +23,7 @@ from eso_operator.controllers.pushsecret.rivals import Footing, Rivals, Standing
 from eso_operator.controllers.pushsecret.select import Entry
 from eso_operator.controllers.pushsecret.snapshot import Chosen
 from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependency, OnLabel, on_connection, on_object
-from eso_operator.providers.errors import UNSURE
-from eso_operator.report.causes import cause_of
+from eso_operator.providers.errors import UNSURE, cause_of
 from eso_operator.sources.fetched import Failure
 from eso_operator.stores.credentials import Followed
 from eso_operator.stores.need import pushing

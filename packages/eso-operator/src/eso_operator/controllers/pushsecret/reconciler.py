@@ -31,7 +31,7 @@ from eso_operator.controllers.pushsecret.push import Delivery
 from eso_operator.controllers.pushsecret.records import recorded, union
 from eso_operator.controllers.pushsecret.refresh import changed, current_version, interval_of
 from eso_operator.controllers.pushsecret.select import EntryError, select_all
-from eso_operator.controllers.pushsecret.settlement import Planned, Settlement, news_of
+from eso_operator.controllers.pushsecret.settlement import Planned, Settlement, events_of
 from eso_operator.controllers.pushsecret.snapshot import Chosen, NoChoice, PushSnapshot
 from eso_operator.controllers.pushsecret.sources import (
     Source,
@@ -46,9 +46,9 @@ from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependant, Depe
 from eso_operator.generators.ledger import PUSH_ENTRY
 from eso_operator.generators.values import GeneratorLedger, StateOwner
 from eso_operator.memory import Memory
+from eso_operator.report.messages import api_error_text
 from eso_operator.report.reporter import Reporter
 from eso_operator.report.steps import Step
-from eso_operator.report.words import answered
 from eso_operator.sources.fetched import Failure
 from eso_operator.sources.templates import TemplateMissingError, TemplateReader, template_sources
 from eso_operator.telemetry.subsystems import Subsystem
@@ -166,7 +166,7 @@ class PushSecretReconciler:
         except Conflict:
             return snapshot, Collided("an object changed meanwhile")
         except ApiError as problem:
-            return snapshot, _failed("spec", "ApiServer", answered(problem))
+            return snapshot, _failed("spec", "ApiServer", api_error_text(problem))
 
     async def _from(self, snapshot: PushSnapshot, sources: Sources) -> tuple[PushSnapshot, Outcome]:
         """Push from the sources.
@@ -198,7 +198,7 @@ class PushSecretReconciler:
 
     async def _announced(self, push: PushSecret, planned: Planned, pending: PendingPush | None) -> PushSecret:
         """Return the object after its status records all that will be pushed and later deleted, or is generated."""
-        new = self._outside.settlement.announce(push, planned, pending=pending is not None)
+        new = self._outside.settlement.publish_events(push, planned, pending=pending is not None)
         if not new and pending is None:
             return push
         entries, versions = recorded(union(new, planned.ours))
@@ -284,7 +284,7 @@ class PushSecretReconciler:
             self._depend(push, removal.depends_on)
             if failed is not None:
                 return await self._say(push, failed, self._outside.clock.now())
-            self._outside.reporter.announce(push.metadata, *news_of(removal))
+            self._outside.reporter.publish_events(push.metadata, *events_of(removal))
             # From now on, values in its places belong to other PushSecrets.
             self._outside.memory.of(push.key, push.metadata.uid).emptied = True
         return await self._outside.finalizer.release(push)
@@ -301,15 +301,15 @@ class PushSecretReconciler:
                 if isinstance(then := await self._undo(push), Backoff):
                     return then
             except ApiError as problem:
-                return Backoff(f"{_UNREADABLE}: {answered(problem)}")
+                return Backoff(f"{_UNREADABLE}: {api_error_text(problem)}")
         self._outside.memory.forget(key)
         return Done()
 
     async def _undo(self, push: PushSecret) -> Result:
         """Delete values of an object that another operator deleted while we were pushing."""
         removal = await self._outside.settlement.undo(push)
-        self._outside.reporter.announce(push.metadata, *news_of(removal))
-        return Backoff(Step.DELETE_PUSHED.words) if removal.failures else Done()
+        self._outside.reporter.publish_events(push.metadata, *events_of(removal))
+        return Backoff(Step.DELETE_PUSHED.summary) if removal.failures else Done()
 
     # --- telling ------------------------------------------------------------------------------------------------------
 
@@ -324,7 +324,7 @@ class PushSecretReconciler:
             outcome = replace(outcome, records=self._outside.settlement.ours(push))
         within, clashes = longest_wait(interval_of(push)), self._outside.settlement.clashes(push, outcome)
         fed_by = self._outside.fed_by(push.key)
-        told = await self._outside.reporter.tell(
+        told = await self._outside.reporter.publish(
             push, lambda push: report_of(push, outcome, now, retry_within=within, clashes=clashes, fed_by=fed_by)
         )
         if isinstance(told.problem, NotServed):

@@ -39,8 +39,8 @@ from eso_operator.controllers.pushsecret.rivals import Clash
 from eso_operator.controllers.pushsecret.snapshot import PushSnapshot
 from eso_operator.controllers.pushsecret.sources import Sources
 from eso_operator.dependencies.dependencies import Dependency
+from eso_operator.report.messages import Event
 from eso_operator.report.steps import Step
-from eso_operator.report.words import News
 from eso_operator.sources.fetched import Failure
 from eso_operator.sources.templates import TemplateVersion
 from kubebase.meta import ObjectKey
@@ -99,7 +99,7 @@ class Settlement:
             tasks = [group.create_task(self._pusher.bind(delivery)) for delivery in deliveries]
         return tuple(task.result() for task in tasks)
 
-    def announce(self, push: PushSecret, planned: Planned, *, pending: bool = False) -> Records:
+    def publish_events(self, push: PushSecret, planned: Planned, *, pending: bool = False) -> Records:
         """Return unrecorded entries that must be deleted at some time. They must be recorded before they are pushed.
 
         So must those of a pending push (`pending.py`).
@@ -115,7 +115,7 @@ class Settlement:
                 records.Pushed(one.data) for one in delivery.entries if records.spot_of(one.data) not in known
             ]:
                 new[delivery.store.key] = fresh
-        self._claims.announce(push, _places(new))
+        self._claims.publish_events(push, _places(new))
         return new
 
     def withdraw(self, push: PushSecret) -> None:
@@ -160,12 +160,12 @@ class Settlement:
             await self._restored([each.delivery for each in planned.deliveries], results, removal)
             self._remember(push, results)
         old = records.without(old, removal.gone)
-        news = news_of(removal)
+        events = events_of(removal)
         if failures := _failures(results):
             left = records.union(_pushed(results), records.union(unsure, old))
-            outcome: Outcome = Failed(Step.PUSH, failures, left, news)
+            outcome: Outcome = Failed(Step.PUSH, failures, left, events)
         elif removal.failures:
-            outcome = Failed(Step.DELETE_PUSHED, tuple(removal.failures), records.union(_pushed(results), old), news)
+            outcome = Failed(Step.DELETE_PUSHED, tuple(removal.failures), records.union(_pushed(results), old), events)
         else:
             outcome = _synced(snapshot, sources, planned, results, removal)
         return Settled(outcome, results, removal.depends_on.union(*(result.depends_on for result in results)))
@@ -176,11 +176,11 @@ class Settlement:
         if push.spec.deletion_policy != DELETE or not old:
             return None
         removal = await self._removed(push, records.stale({}, old), Urgency.STALE)
-        news = news_of(removal)
+        events = events_of(removal)
         if removal.failures:
             left = records.without(old, removal.gone)
-            return Failed(Step.DELETE_PUSHED, tuple(removal.failures), left, news), removal
-        return SourceDeleted(news), removal
+            return Failed(Step.DELETE_PUSHED, tuple(removal.failures), left, events), removal
+        return SourceDeleted(events), removal
 
     async def finish(self, push: PushSecret) -> tuple[Failed | None, Removal]:
         """Remove the values of a PushSecret that is being deleted. Return a failure if some are left."""
@@ -189,7 +189,7 @@ class Settlement:
         if not removal.failures:
             return None, removal
         left = records.without(old, removal.gone)
-        return Failed(Step.DELETE_PUSHED, tuple(removal.failures), left, news_of(removal)), removal
+        return Failed(Step.DELETE_PUSHED, tuple(removal.failures), left, events_of(removal)), removal
 
     def astray(self, key: ObjectKey) -> PushSecret | None:
         """Return the object whose pushed values must be deleted with it and may not be recorded."""
@@ -231,7 +231,7 @@ class Settlement:
         self._pushes.wrote(push, known, _pushed(results))
 
 
-def news_of(removal: Removal) -> tuple[News, ...]:
+def events_of(removal: Removal) -> tuple[Event, ...]:
     """Return the events about values that were not deleted."""
     return (*orphaned(removal.orphans), *left_alone(removal.others))
 
@@ -275,6 +275,6 @@ def _synced(
         yielded=any(result.yielded for result in results),
         wrote=bool(removal.removed or sum(result.written for result in results)),
         renew_within=renew,
-        news=news_of(removal),
+        events=events_of(removal),
         learned=Learned(last, {place: each for result in results for place, each in result.known.items()}),
     )

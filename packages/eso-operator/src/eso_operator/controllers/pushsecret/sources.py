@@ -18,8 +18,8 @@ from eso_api.values import SecretBytes
 from eso_operator.controllers.pushsecret.snapshot import SeenSource
 from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependency, on_object
 from eso_operator.generators.values import Generators, Made
-from eso_operator.report.causes import cause_of
-from eso_operator.report.words import READY, answered
+from eso_operator.providers.errors import cause_of
+from eso_operator.report.messages import READY, api_error_text
 from eso_operator.stores.resolved import ResolutionError
 from eso_wire.errors import ProviderError, RetryClass
 from eso_wire.values import ObjectRef, SourceSecret
@@ -136,7 +136,7 @@ class SourceReader:
         except NotFound:
             raise self._gone(namespace, name) from None
         except ApiError as problem:
-            message = f"Secret {namespace}/{name} cannot be read: {answered(problem)}"
+            message = f"Secret {namespace}/{name} cannot be read: {api_error_text(problem)}"
             raise SourceError("SecretUnreadable", message) from None
 
     def _gone(self, namespace: str, name: str) -> SourceGoneError:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from eso_api.pushsecret import PushSecret
 from eso_operator.controllers.secretstore.finalizer import finalizer_patch, held
 from eso_operator.controllers.secretstore.kinds import StoreKind
-from eso_operator.report.words import outcome_of
+from eso_operator.report.messages import outcome_of
 from eso_operator.stores.access import check_namespace
 from eso_operator.stores.loading import identity
 from eso_operator.stores.resolved import ResolutionError

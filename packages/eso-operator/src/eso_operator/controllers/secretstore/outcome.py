@@ -38,9 +38,8 @@ from eso_operator.controllers.secretstore.verdict import (
     Verdict,
     Waiting,
 )
-from eso_operator.report.report import Report
-from eso_operator.report.reporter import Subject
-from eso_operator.report.words import READY, News
+from eso_operator.report.messages import READY, Event
+from eso_operator.report.reporter import Report, Subject
 from eso_wire.values import ConditionReport
 from kubebase.meta import Condition, ObjectMeta
 from kuberun.conditions import ConditionStatus, find_condition, remove_condition, same_verdict, set_condition
@@ -108,12 +107,12 @@ def report_of(before: Before, verdict: Verdict) -> Report:
     answer = _answer(verdict)
     if answer is not None:
         conditions = _with_mirrored(conditions, answer.conditions, before.now)
-    news = () if same_verdict(old, ready) else _news(before, answer, News(event, ready.reason, ready.message))
-    news = (*news, *_push_news(before))
+    events = () if same_verdict(old, ready) else _events(before, answer, Event(event, ready.reason, ready.message))
+    events = (*events, *_push_events(before))
     status = _status(before, conditions, answer, verdict)
     # A line only when something changed: a store is validated again and again.
     log = None if status == before.status else {"ready": ready.status, "why": ready.reason}
-    return Report(status, _then(before, verdict), news, log=log)
+    return Report(status, _then(before, verdict), events, log=log)
 
 
 def _waiting(before: Before, verdict: Waiting, old: Condition | None) -> Report:
@@ -263,32 +262,32 @@ _MAINTENANCE: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
-def _news(before: Before, answer: Answer | None, verdict: News) -> tuple[News, ...]:
+def _events(before: Before, answer: Answer | None, verdict: Event) -> tuple[Event, ...]:
     """Return events about maintenance and warnings whenever the verdict changed."""
     if answer is None:
         return (verdict,)
-    return (*_maintenance_news(before.metadata, answer), *_warnings(answer.warnings), verdict)
+    return (*_maintenance_events(before.metadata, answer), *_warnings(answer.warnings), verdict)
 
 
-def _push_news(before: Before) -> tuple[News, ...]:
+def _push_events(before: Before) -> tuple[Event, ...]:
     """Return an event when the degradation begins or ends."""
     said = find_condition(before.status.conditions, PUSH_REFRESH_DEGRADED) is not None
     if before.stream_trouble is not None and not said:
-        return (News(EventType.WARNING, PUSH_REFRESH_DEGRADED, f"{before.stream_trouble}. {_POLLED}"),)
+        return (Event(EventType.WARNING, PUSH_REFRESH_DEGRADED, f"{before.stream_trouble}. {_POLLED}"),)
     if before.stream_trouble is None and said:
-        return (News(EventType.NORMAL, PUSH_REFRESH_RESTORED, "change events arrive again, or are no longer needed"),)
+        return (Event(EventType.NORMAL, PUSH_REFRESH_RESTORED, "change events arrive again, or are no longer needed"),)
     return ()
 
 
-def _maintenance_news(about: ObjectMeta, answer: Answer) -> tuple[News, ...]:
+def _maintenance_events(about: ObjectMeta, answer: Answer) -> tuple[Event, ...]:
     known = _MAINTENANCE.get(answer.maintenance)
     if known is None or IGNORE_MAINTENANCE in about.annotations:
         return ()
-    return (News(EventType.WARNING, *known),)
+    return (Event(EventType.WARNING, *known),)
 
 
-def _warnings(texts: Sequence[str]) -> tuple[News, ...]:
-    return tuple(News(EventType.WARNING, "ProviderWarning", text) for text in texts[:_MAX_WARNINGS])
+def _warnings(texts: Sequence[str]) -> tuple[Event, ...]:
+    return tuple(Event(EventType.WARNING, "ProviderWarning", text) for text in texts[:_MAX_WARNINGS])
 
 
 def _condition(status: ConditionStatus, reason: str, message: str) -> Condition:

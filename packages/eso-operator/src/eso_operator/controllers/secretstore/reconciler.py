@@ -19,8 +19,7 @@ from eso_operator.controllers.secretstore.outcome import Before, report_of, unan
 from eso_operator.controllers.secretstore.validation import Validator
 from eso_operator.dependencies.dependencies import Dependant, Dependencies, OnObject
 from eso_operator.memory import Memory
-from eso_operator.report.report import Report
-from eso_operator.report.reporter import Reporter
+from eso_operator.report.reporter import Report, Reporter
 from kubebase.clock import Clock
 from kubebase.meta import Malformed, ObjectKey
 from kuberun.cache import Cache
@@ -88,7 +87,7 @@ class StoreReconciler:
             self._memory.forget(key)
             return Done()
         try:
-            store = await self._reporter.as_we_left_it(store)
+            store = await self._reporter.refresh_if_stale(store)
         except ApiError as problem:
             return self._reporter.ended_by(problem, "the store cannot be read")
         self._memory.of(key, store.metadata.uid)
@@ -125,7 +124,7 @@ class StoreReconciler:
             )
             return report_of(before, finding.verdict)
 
-        return (await self._reporter.tell(store, report)).then
+        return (await self._reporter.publish(store, report)).then
 
     def _as_dependency(self, key: ObjectKey) -> OnObject:
         return OnObject(self._kind.resource.group, self._kind.resource.kind, key)

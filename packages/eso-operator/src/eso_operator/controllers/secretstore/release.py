@@ -11,7 +11,7 @@ from typing import Any
 
 from eso_operator.controllers.secretstore.finalizer import finalizer_patch
 from eso_operator.controllers.secretstore.kinds import StoreKind
-from eso_operator.report.words import outcome_of
+from eso_operator.report.messages import outcome_of
 from kubebase.meta import Malformed, ObjectKey
 from kubebase.plainlogs import structlog
 from kuberun.client import Client

@@ -25,8 +25,7 @@ from eso_operator.controllers.secretstore.verdict import (
     Waiting,
 )
 from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependency, OnLabel, on_connection, on_object
-from eso_operator.providers.errors import StoreHealth, effect_of, is_infrastructure
-from eso_operator.report.causes import cause_of
+from eso_operator.providers.errors import StoreHealth, cause_of, effect_of, is_infrastructure
 from eso_operator.stores.need import VALIDATION
 from eso_operator.stores.resolved import (
     Bind,

@@ -1,4 +1,4 @@
-"""Helpers that all controllers use in their reports."""
+"""What reports of all controllers have in common: events, and errors of the API server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SOON: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class Event:
     """An event to record."""
 
     type: EventType
@@ -33,7 +33,7 @@ def next_attempt(now: datetime, within: float) -> str | None:
     return rfc3339(now + timedelta(seconds=within)) if within >= _SOON else None
 
 
-def answered(problem: ApiError) -> str:
+def api_error_text(problem: ApiError) -> str:
     """Return the reason of the API server in one word: its message may quote the request."""
     return f"the API server answered {problem.reason or problem.code}"
 
@@ -44,4 +44,4 @@ def outcome_of(problem: ApiError, name: str, failed: str = "") -> Result:
         return Done()
     if isinstance(problem, Conflict):
         return Backoff(f"the {name} changed meanwhile")
-    return Backoff(f"{failed}: {answered(problem)}" if failed else answered(problem))
+    return Backoff(f"{failed}: {api_error_text(problem)}" if failed else api_error_text(problem))
