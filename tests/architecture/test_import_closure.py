@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -42,15 +41,14 @@ def test_the_reconciler_of_external_secrets_loads_few_modules_and_none_that_work
     [
         pytest.param(
             "eso_provider_fake.main, eso_sdk.server, eso_sdk.logs",
-            ("rich", "colorama", "jwt", "re2", "aiohttp", "cryptography", "yaml", "difflib"),
+            ("jwt", "re2", "aiohttp", "cryptography", "yaml", "difflib"),
             id="a provider loads what verifies tokens, finds keys, signs, reads YAML or speaks HTTP when it is needed",
         ),
         pytest.param(
             "eso_operator.__main__",
-            ("rich", "colorama", "cryptography", "bcrypt", "re2", "yaml", "difflib"),
+            ("cryptography", "bcrypt", "re2", "yaml", "difflib"),
             id="the operator leaves certificates to a process, and loads patterns and YAML when it needs them",
         ),
-        pytest.param("localkube.__main__", ("rich", "colorama"), id="so does the API server"),
         pytest.param(
             "eso_cli.serving", ("typer", "aiohttp", "eso_operator"), id="a provider of eso up loads no command line"
         ),
@@ -118,26 +116,3 @@ def test_a_command_loads_only_what_it_uses(arguments: list[str], unwanted: tuple
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
 
     assert [name for name in unwanted if name in told.stdout.split()] == []
-
-
-@pytest.mark.parametrize("package", ["libs/kuberun", "packages/eso-operator"])
-def test_a_module_that_logs_loads_structlog_without_its_renderers(package: str) -> None:
-    """Commands load these packages and log nothing, so their `__init__` does not load it for all modules."""
-    sources = sorted((ROOT / package / "src").rglob("*.py"))
-
-    bare = [path for path in sources if re.search(r"^(import|from) structlog", path.read_text(), re.MULTILINE)]
-
-    assert sources
-    assert bare == [], "write: from kubebase.plainlogs import structlog"
-
-
-@pytest.mark.parametrize("starts", ["eso_operator.__main__", "localkube.__main__", "eso_cli.status", "eso_cli.up"])
-def test_a_process_reads_the_authorities_of_the_system_only_for_a_connection(starts: str) -> None:
-    count = "sum(each.cert_store_stats()['x509'] for each in gc.get_objects() if isinstance(each, ssl.SSLContext))"
-    code = f"import gc, ssl, {starts}\nprint({count}, len(ssl.create_default_context().get_ca_certs()))"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-
-    read, known = told.stdout.split()
-    if known == "0":
-        pytest.skip("the authorities of this system are not in one file, so that nothing reads them all")
-    assert read == "0"

@@ -29,12 +29,13 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Final, TypeVar, assert_never
 
+import structlog
+
 from kubebase.backoff import ExponentialBackoff, Random, system_random
 from kubebase.clock import Clock
 from kubebase.deadline import Deadline
 from kubebase.fairness import FairSlots
 from kubebase.meta import ObjectKey
-from kubebase.plainlogs import structlog
 from kuberun.cache import Change, Origin
 from kuberun.informer import Informer, Subscription, merge_into
 from kuberun.loopscheduler import LoopScheduler, scheduler_of

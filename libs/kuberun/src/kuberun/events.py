@@ -24,11 +24,12 @@ from datetime import datetime, timedelta
 from enum import IntEnum, StrEnum
 from typing import Final, NamedTuple
 
+import structlog
+
 from kubebase.bounded import BoundedDict
 from kubebase.clock import Clock, rfc3339
 from kubebase.deadline import happens_within
 from kubebase.meta import JsonObject, ObjectKey, ObjectMeta, Resource, raw
-from kubebase.plainlogs import structlog
 from kuberun.client import Client
 from kuberun.errors import AlreadyExists, ApiError, ImpossibleName, NotFound, ServiceUnavailable, Throttled, Unreachable
 from kuberun.redaction import bounded

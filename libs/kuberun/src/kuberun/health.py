@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 from aiohttp import web
 
 from kubebase.clock import Clock
 from kubebase.deadline import Deadline
 from kubebase.opening import opened
+from kuberun.controller import Controller
 from kuberun.informer import Informer
 
 
@@ -96,16 +97,7 @@ class HealthServer:
             return Unhealthy(f"the check itself failed ({type(error).__name__})")
 
 
-class Worked(Protocol):
-    """A component whose keys can be overdue: a controller."""
-
-    @property
-    def name(self) -> str: ...
-
-    def overdue(self, limit: float) -> Sequence[Any]: ...
-
-
-def no_overdue_keys(controllers: Sequence[Worked], limit: float) -> Check:
+def no_overdue_keys(controllers: Sequence[Controller], limit: float) -> Check:
     """Make a check that fails if a key has waited or run longer than `limit` seconds."""
 
     async def check() -> Verdict:
@@ -125,7 +117,7 @@ def caches_synced(informers: Sequence[Informer[Any]]) -> Check:
 
 
 def caches_fresh(informers: Sequence[Informer[Any]], limit: float) -> Check:
-    """Make a check that fails if a cache has not heard from the API server for `limit` seconds."""
+    """Make a check that fails if a cache has received nothing from the API server for `limit` seconds."""
 
     async def check() -> Verdict:
         stale = sorted(f"{informer.name} ({informer.age:.0f} s)" for informer in informers if informer.age > limit)

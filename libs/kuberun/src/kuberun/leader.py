@@ -24,11 +24,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NoReturn, Protocol
 
+import structlog
+
 from kubebase.backoff import Random, system_random
 from kubebase.clock import Clock
 from kubebase.deadline import Deadline
 from kubebase.meta import JsonObject, Kind, ObjectKey, Resource, raw, version_of
-from kubebase.plainlogs import structlog
 from kuberun.errors import AlreadyExists, ApiError, Conflict, NotFound
 
 LEASES = raw(Resource("coordination.k8s.io", "v1", "leases", "Lease"))

@@ -17,9 +17,10 @@ import signal
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol
 
+import structlog
+
 from kubebase.clock import Clock
 from kubebase.deadline import Deadline
-from kubebase.plainlogs import structlog
 from kuberun.controller import Controller, place_of
 from kuberun.health import HealthServer, caches_fresh, caches_synced, no_overdue_keys
 from kuberun.informer import Informer

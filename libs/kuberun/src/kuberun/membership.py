@@ -17,10 +17,11 @@ import hashlib
 from dataclasses import dataclass
 from typing import Final, NoReturn, Protocol
 
+import structlog
+
 from kubebase.clock import Clock
 from kubebase.deadline import Deadline
 from kubebase.meta import JsonObject, Kind, ObjectKey, Page, version_of
-from kubebase.plainlogs import structlog
 from kuberun.errors import AlreadyExists, ApiError, Conflict, NotFound
 from kuberun.leader import LEASES, Leases, LeaseSettings, micro_time
 from kuberun.requests import DeleteOptions, Selection

@@ -30,10 +30,11 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
+import structlog
+
 from kubebase.clock import Clock
 from kubebase.deadline import Deadline
 from kubebase.meta import ObjectKey
-from kubebase.plainlogs import structlog
 from kuberun.controller import Controller
 from kuberun.leader import LeaderElection, LeadershipLostError, LeaseSettings, new_identity
 from kuberun.membership import MemberLeases, Membership

@@ -27,12 +27,12 @@ from enum import Enum
 from typing import Any, Generic, NoReturn, Protocol, TypeVar, assert_never
 
 import msgspec
+import structlog
 
 from kubebase.backoff import ExponentialBackoff, Random, system_random
 from kubebase.clock import Clock
 from kubebase.deadline import Deadline, happens_within
 from kubebase.meta import Malformed, ObjectKey, Page, key_of, version_of
-from kubebase.plainlogs import structlog
 from kuberun.errors import ApiError, BadResponse
 
 T = TypeVar("T")

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Final
 
 from kubebase.meta import JsonObject
-from kubebase.tlsbuffers import shrink_tls_buffers
 from localkube.access.files import write_private
 from localkube.errors import StatusError
 from localkube.manifests import ManifestError, install
@@ -70,7 +69,6 @@ async def run(
     """Serve, with these objects applied, until SIGINT or SIGTERM; both set `stop`, also while it starts."""
     gc.freeze()  # the modules
     gc.set_threshold(*_GENERATIONS)
-    shrink_tls_buffers()
     _forget_readiness(files)
     stop = stop or asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

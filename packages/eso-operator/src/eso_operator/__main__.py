@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+import structlog
 from prometheus_client import disable_created_metrics
 
 from eso_operator.process.build import this_build
@@ -19,8 +20,6 @@ from eso_operator.process.settings import FIELD_MANAGER, Settings, SettingsError
 from eso_operator.process.wiring import wire
 from eso_operator.telemetry import logs
 from kubebase.clock import SystemClock
-from kubebase.plainlogs import structlog
-from kubebase.tlsbuffers import shrink_tls_buffers
 from kuberun import config
 from kuberun.client import Client
 from kuberun.errors import ConfigError
@@ -40,7 +39,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logs.configure(settings.logs, SystemClock())
     logs.log_uncaught_errors()
     disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for each counter, which no query uses
-    shrink_tls_buffers()
     return asyncio.run(run(settings))
 
 

@@ -13,7 +13,6 @@ The HTTP kit and `Matcher` are loaded on first use: a provider without HTTP does
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-import kubebase.plainlogs  # noqa: F401 - before the first import of structlog
 from eso_api.references import CaProvider, SecretKeySelector, ServiceAccountSelector
 from eso_api.shapes import Fragment
 from eso_api.values import SecretBytes

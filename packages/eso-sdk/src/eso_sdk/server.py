@@ -39,7 +39,6 @@ from eso_wire.options import SERVER_OPTIONS
 from eso_wire.tls import ServerCertificates, TlsMaterial, TlsMaterialError
 from eso_wire.versions import SUPPORTED, ProtocolVersion
 from kubebase.clock import Clock, SystemClock
-from kubebase.tlsbuffers import shrink_tls_buffers
 
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
@@ -230,7 +229,6 @@ def spelled_address(host: str, port: int) -> str:
 
 async def run_until_signal(make: Callable[[], Lifecycle]) -> int:
     """Start a server, wait for SIGTERM or SIGINT, and drain; return the exit code."""
-    shrink_tls_buffers()
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(loop_exception_handler)
     asked = asyncio.Event()

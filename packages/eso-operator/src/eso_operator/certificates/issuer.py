@@ -27,6 +27,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+import structlog
+
 from eso_operator.certificates import secrets
 from eso_operator.certificates.bundle import Phase
 from eso_operator.certificates.notary import Notary, NotaryError
@@ -39,7 +41,6 @@ from eso_operator.stores.resolved import ServiceKey
 from kubebase.bounded import BoundedDict
 from kubebase.clock import Clock, parse_rfc3339
 from kubebase.meta import JsonObject, Object, ObjectKey, ObjectMeta, Resource, meta_of, metadata_of, raw
-from kubebase.plainlogs import structlog
 from kuberun.cache import Change
 from kuberun.client import Client
 from kuberun.controller import Backoff, Controller, Done, Requeue, Result

@@ -17,6 +17,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final, NoReturn, Protocol, assert_never
 
+import structlog
+
 from eso_api.values import SecretBytes
 from eso_operator.certificates import secrets
 from eso_operator.certificates.issuer import Listener, Report
@@ -29,7 +31,6 @@ from kubebase.bounded import BoundedDict, ExpiringDict
 from kubebase.clock import Clock
 from kubebase.deadline import happens_within
 from kubebase.meta import Malformed, ObjectKey
-from kubebase.plainlogs import structlog
 from kuberun.client import Client
 from kuberun.errors import ApiError, Forbidden, NotFound
 from kuberun.informer import Informer

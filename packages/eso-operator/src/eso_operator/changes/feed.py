@@ -15,6 +15,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+import structlog
+
 from eso_operator.changes.checkpoints import Checkpoints
 from eso_operator.changes.followers import Followers, Wish
 from eso_operator.changes.pace import Pace
@@ -27,7 +29,6 @@ from eso_wire.values import ChangeType
 from kubebase.clock import Clock
 from kubebase.deadline import happens_within
 from kubebase.meta import ObjectKey
-from kubebase.plainlogs import structlog
 from kuberun.workqueue import ReconcileRequest, WorkQueue
 
 _log = structlog.get_logger(__name__)

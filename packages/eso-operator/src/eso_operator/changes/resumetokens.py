@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from typing import Final
 
 import msgspec
+import structlog
 
 from kubebase.clock import Clock
 from kubebase.deadline import Deadline
 from kubebase.meta import JsonObject, ObjectKey
-from kubebase.plainlogs import structlog
 from kuberun.errors import AlreadyExists, ApiError, Conflict, NotFound
 from kuberun.leader import LEASES, Leases
 

@@ -14,11 +14,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
+import structlog
+
 from eso_operator.report.messages import READY, Event, api_error_text
 from eso_operator.report.reporter import EventPublisher
 from kubebase.clock import Clock, rfc3339
 from kubebase.meta import JsonObject, Malformed, ObjectKey, Resource, meta_of, raw
-from kubebase.plainlogs import structlog
 from kuberun.cache import Cache, Change
 from kuberun.client import Client
 from kuberun.conditions import ConditionStatus

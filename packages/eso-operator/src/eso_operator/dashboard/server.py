@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+import structlog
 from aiohttp import web
 
 from eso_operator.dashboard.pages import FOLDER, Pages
 from eso_operator.dashboard.settings import DashboardSettings, is_loopback
 from eso_operator.telemetry.webserver import Certificate, WebServer
 from kubebase.clock import Clock
-from kubebase.plainlogs import structlog
 from kuberun.controller import place_of
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

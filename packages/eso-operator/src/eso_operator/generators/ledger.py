@@ -26,6 +26,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Protocol
 
 import msgspec
+import structlog
 
 from eso_api.generators.generatorstate import GENERATOR_STATE, GeneratorState
 from eso_api.pushsecret import PUSH_SECRET
@@ -39,7 +40,6 @@ from eso_wire.errors import ProviderError
 from eso_wire.values import CleanupOutcome, CleanupRequest, Operation
 from kubebase.clock import Clock, rfc3339
 from kubebase.meta import JsonObject, ObjectKey, meta_of, raw
-from kubebase.plainlogs import structlog
 from kuberun.cache import Cache
 from kuberun.client import Client
 from kuberun.errors import ApiError, NotFound

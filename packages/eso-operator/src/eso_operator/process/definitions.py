@@ -10,11 +10,12 @@ import asyncio
 from collections.abc import Iterable
 from typing import Final, NoReturn
 
+import structlog
+
 from eso_operator.process.reach import Reach
 from eso_operator.targets.discovery import served_resources
 from kubebase.clock import Clock
 from kubebase.meta import Resource
-from kubebase.plainlogs import structlog
 from kuberun.client import Client
 from kuberun.errors import ApiError
 from kuberun.health import Healthy, Unhealthy, Verdict

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, NoReturn
 
+import structlog
+
 from eso_operator.insight.operators import MEMBER_LABEL
 from eso_operator.process.controllers import Controllers
 from eso_operator.process.memory import Memories
@@ -13,7 +15,6 @@ from eso_operator.telemetry.subsystems import Subsystem
 from kubebase.clock import Clock
 from kubebase.deadline import Deadline
 from kubebase.meta import JsonObject, ObjectKey
-from kubebase.plainlogs import structlog
 from kuberun.client import Client
 from kuberun.controller import Controller
 from kuberun.errors import ApiError, NotFound

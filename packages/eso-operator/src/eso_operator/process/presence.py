@@ -17,10 +17,11 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from enum import Enum
 from typing import Final, Generic, TypeVar
 
+import structlog
+
 from eso_operator.targets.discovery import served_resources
 from kubebase.clock import Clock
 from kubebase.meta import Malformed, Page, Resource
-from kubebase.plainlogs import structlog
 from kuberun.client import Client
 from kuberun.errors import ApiError, Forbidden, NotServed
 from kuberun.watch import Source

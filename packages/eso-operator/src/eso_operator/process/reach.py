@@ -13,10 +13,11 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from typing import Final, Generic, TypeVar
 
+import structlog
+
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_operator.process.presence import frames_of, nothing
 from kubebase.meta import Kind, Malformed, Page, Resource, raw
-from kubebase.plainlogs import structlog
 from kuberun.client import Client
 from kuberun.errors import ApiError, Forbidden
 from kuberun.requests import ALL, Selection

@@ -14,6 +14,8 @@ from contextlib import suppress
 from itertools import chain
 from typing import Any, Final, TypeVar
 
+import structlog
+
 from eso_api.references import CORE_GROUP
 from eso_operator.process.presence import Presence, ServedKinds, present
 from eso_operator.process.reach import Reach
@@ -25,7 +27,6 @@ from kubebase.bounded import BoundedDict
 from kubebase.clock import Clock
 from kubebase.deadline import Deadline
 from kubebase.meta import Kind, ObjectKey, Resource, meta_of, metadata_of, raw
-from kubebase.plainlogs import structlog
 from kuberun.cache import Change, IndexFunction
 from kuberun.client import Client
 from kuberun.errors import ApiError

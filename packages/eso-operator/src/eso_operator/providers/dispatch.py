@@ -15,6 +15,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
+import structlog
+
 from eso_operator.providers import transport as methods
 from eso_operator.providers.channel import GrpcTransport
 from eso_operator.providers.client import ProviderClient
@@ -42,7 +44,6 @@ from kubebase.backoff import Random, system_random
 from kubebase.clock import Clock
 from kubebase.deadline import Deadline
 from kubebase.fairness import FairTable
-from kubebase.plainlogs import structlog
 from kuberun.controller import TRACE_ID, parked
 
 T = TypeVar("T")

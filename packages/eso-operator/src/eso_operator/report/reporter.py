@@ -14,13 +14,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Protocol, TypeVar
 
+import structlog
+
 from eso_operator.memory import Memory
 from eso_operator.report.messages import READY, Event, outcome_of
 from eso_operator.telemetry.objects import ObjectSeries
 from eso_operator.telemetry.subsystems import Subsystem
 from kubebase.clock import Clock
 from kubebase.meta import Condition, Kind, Object, ObjectKey, ObjectMeta, Resource, meta_of
-from kubebase.plainlogs import structlog
 from kuberun.cache import Cache
 from kuberun.client import Client
 from kuberun.conditions import find_condition

@@ -19,10 +19,11 @@ from pathlib import PurePath
 from types import TracebackType
 from typing import Any, Final, TextIO
 
+import structlog
+
 from eso_operator.telemetry.redact import printable
 from eso_operator.telemetry.settings import LogLevel, LogSettings, TimeEncoding
 from kubebase.clock import Clock, log_time
-from kubebase.plainlogs import structlog
 from kuberun.controller import place_of
 
 _LEVELS: Final = {

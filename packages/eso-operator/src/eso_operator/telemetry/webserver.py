@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import structlog
 from aiohttp import web
 
 from eso_operator.telemetry.settings import Listener
 from kubebase.clock import Clock
 from kubebase.opening import opened
-from kubebase.plainlogs import structlog
 
 _RELOAD_SECONDS: Final = 60.0
 _DRAIN_SECONDS: Final = 5.0

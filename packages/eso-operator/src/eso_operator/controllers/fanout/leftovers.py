@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
+import structlog
+
 from kubebase.meta import Object, Resource, metadata_of
-from kubebase.plainlogs import structlog
 from kuberun.cache import Cache
 from kuberun.client import Client
 from kuberun.errors import ApiError, NotFound

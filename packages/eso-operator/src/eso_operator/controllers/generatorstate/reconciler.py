@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol, assert_never
 
+import structlog
+
 from eso_api.generators.generatorstate import GENERATOR_STATE, GeneratorState
 from eso_operator.controllers.generatorstate.cleaner import WentBy
 from eso_operator.controllers.generatorstate.decide import (
@@ -38,7 +40,6 @@ from eso_operator.telemetry.subsystems import Subsystem
 from eso_wire.errors import ProviderError
 from kubebase.clock import Clock
 from kubebase.meta import Malformed, ObjectKey
-from kubebase.plainlogs import structlog
 from kuberun.cache import Cache
 from kuberun.client import Client
 from kuberun.controller import Backoff, Done, Requeue, Result

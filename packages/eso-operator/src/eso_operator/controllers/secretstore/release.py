@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
+import structlog
+
 from eso_operator.controllers.secretstore.finalizer import finalizer_patch
 from eso_operator.controllers.secretstore.kinds import StoreKind
 from eso_operator.report.messages import outcome_of
 from kubebase.meta import Malformed, ObjectKey
-from kubebase.plainlogs import structlog
 from kuberun.client import Client
 from kuberun.controller import Done, Result
 from kuberun.errors import ApiError, Forbidden, NotFound
