@@ -7,10 +7,10 @@ import math
 
 import pytest
 
-from kubebase.fairness import FairSlots, FairTable, Shares
+from kubebase.fairness import FairLimit, FairSlots, FairTable
 
 
-def _taken_by(share: str, shares: Shares) -> int:
+def _taken_by(share: str, shares: FairLimit) -> int:
     while shares.may_take(share):
         shares.take(share)
     return shares.held(share)
@@ -25,18 +25,18 @@ def _taken_by(share: str, shares: Shares) -> int:
     ],
 )
 def test_one_share_alone_gets_nearly_everything(places: int, alone: int) -> None:
-    assert _taken_by("greedy", Shares(places)) == alone
+    assert _taken_by("greedy", FairLimit(places)) == alone
 
 
 def test_there_is_always_room_for_a_share_that_comes_later() -> None:
-    shares = Shares(64)
+    shares = FairLimit(64)
     _taken_by("first", shares)
     assert _taken_by("second", shares) >= 8
     assert _taken_by("third", shares) >= 1
 
 
 def test_who_gives_back_may_take_again() -> None:
-    shares = Shares(10)
+    shares = FairLimit(10)
     held = _taken_by("a", shares)
     shares.give_back("a", held)
     assert shares.taken == 0
@@ -44,7 +44,7 @@ def test_who_gives_back_may_take_again() -> None:
 
 
 def test_several_places_are_taken_together_or_not_at_all() -> None:
-    shares = Shares(100)
+    shares = FairLimit(100)
     shares.take("b")
     assert shares.may_take("a", 80)
     assert not shares.may_take("a", 90)

@@ -1,6 +1,6 @@
 """The delay after the n-th consecutive failure: exponential, capped, with jitter. Pure.
 
-Watches, the work queue and leader election use it; each keeps its own count of failures.
+Watches, the work queue and leader election use it; each counts its own failures.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Random = Callable[[], float]
 
 system_random: Random = random.random
 
-_LATER: Final = 0.5
+_MAX_EXTRA: Final = 0.5
 """The random share that is added to a delay that a server names."""
 
 
@@ -48,13 +48,15 @@ class ExponentialBackoff:
             return 0.0
         return self.ceiling(failures) * (1 - self.jitter * draw())
 
-    def retry_delay(self, failures: int, draw: Random, told: float) -> float:
-        """Return the delay after a refusal that names one (`told`, or 0): that delay, and at most half as long again.
+    def retry_delay(self, failures: int, draw: Random, retry_after: float) -> float:
+        """Return the delay after a refusal with `retry_after` seconds: that delay, and at most half as long again.
 
-        It does not grow with the failures. A server that starts refuses many times, each time with the delay that it
-        needs. A growing back-off would outlast its start.
+        Without one (0), return the delay of the back-off.
+
+        The delay that a server names does not grow with the failures. A server that starts refuses many times, each
+        time with the delay that it needs. A growing back-off would outlast its start.
         """
-        return told * (1 + _LATER * draw()) if told else self.delay(failures, draw)
+        return retry_after * (1 + _MAX_EXTRA * draw()) if retry_after else self.delay(failures, draw)
 
     def ceiling(self, failures: int) -> float:
         """Return the longest delay after `failures` consecutive failures."""
@@ -68,5 +70,5 @@ class ExponentialBackoff:
 
 @lru_cache(maxsize=128)
 def _with_cap(backoff: ExponentialBackoff, cap: float) -> ExponentialBackoff:
-    """Return the back-off with another cap. Cached: each reconcile asks, and most objects have the same interval."""
+    """Return the back-off with another cap. Cached: most objects have the same interval."""
     return replace(backoff, cap=cap)

@@ -1,11 +1,11 @@
-"""Places shared by many users, so that no single user takes them all.
+"""Slots shared by many users, so that no single user takes them all.
 
-    Shares      how many places each share may hold: never the last ones
+    FairLimit   how many slots each share may hold: never the last ones
     FairTable   a bounded table; when it is full, it evicts from the share with the most entries
-    FairSlots   places to wait for; waiting shares are served in turns
+    FairSlots   slots to wait for; waiting shares are served in turn
 
 A share is a user that must not hurt the others: a namespace. A share that is alone gets nearly everything. The more it
-holds, the less is free, and the less more it may take: some places always remain for a share that arrives later.
+holds, the less is free, and the less more it may take: some slots always remain for a share that arrives later.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 GREED: Final = 4
-"""A share may hold this many times the number of free places: four fifths of all places if it is alone."""
+"""A share may hold this many times the number of free slots: four fifths of all slots if it is alone."""
 
 
-class Shares:
-    """Counts places. It never waits."""
+class FairLimit:
+    """Counts slots. It never waits."""
 
-    def __init__(self, places: int, *, greed: float = GREED) -> None:
-        self._places = places
+    def __init__(self, slots: int, *, greed: float = GREED) -> None:
+        self._slots = slots
         self._greed = greed
         self._held: Counter[Hashable] = Counter()
         self.taken = 0
 
-    def resize(self, places: int) -> None:
-        self._places = places
+    def resize(self, slots: int) -> None:
+        self._slots = slots
 
     def held(self, share: Hashable) -> int:
         return self._held[share]
 
     @property
     def is_full(self) -> bool:
-        """Return whether no share at all may take a place."""
-        return 0 < self.taken >= self._places
+        """Return whether no share at all may take a slot."""
+        return 0 < self.taken >= self._slots
 
     def may_take(self, share: Hashable, number: int = 1) -> bool:
-        """Return whether a share may take that many more places. If no places are taken, it always may."""
-        free = self._places - self.taken - (number - 1)
+        """Return whether a share may take that many more slots. If no slots are taken, it always may."""
+        free = self._slots - self.taken - (number - 1)
         return self.taken == 0 or (free > 0 and self._held[share] + number - 1 < self._greed * free)
 
     def take(self, share: Hashable, number: int = 1) -> None:
@@ -60,7 +60,7 @@ class Shares:
 
     @property
     def largest(self) -> Hashable:
-        """Return the share that holds the most places; raise IndexError if no places are held."""
+        """Return the share that holds the most slots; raise IndexError if no slots are held."""
         return self._held.most_common(1)[0][0]
 
 
@@ -88,14 +88,14 @@ class FairTable(Generic[K, V]):
         self.pop(key)
         self._share_of[key] = share
         self._shares.setdefault(share, OrderedDict())[key] = value
-        forgotten = []
+        evicted = []
         while len(self._share_of) > self._limit:
             largest = max(self._shares.values(), key=len)
             oldest = next(each for each in largest if each != key or len(largest) == 1)
             if oldest == key:  # every share has one entry, and this is the newest
                 oldest = next(each for each in self._share_of if each != key)
-            forgotten.append(self.pop(oldest))
-        return [each for each in forgotten if each is not None]
+            evicted.append(self.pop(oldest))
+        return [each for each in evicted if each is not None]
 
     def pop(self, key: K) -> V | None:
         if key not in self._share_of:
@@ -112,13 +112,13 @@ class FairTable(Generic[K, V]):
 
 
 class FairSlots:
-    """A limited number of places to wait for. Use it from one event loop."""
+    """A limited number of slots to wait for. Use it from one event loop."""
 
     def __init__(self, slots: int, *, greed: float = GREED) -> None:
         self._slots = slots
-        self._shares = Shares(slots, greed=greed)
+        self._shares = FairLimit(slots, greed=greed)
         self._waiting: OrderedDict[Hashable, deque[tuple[asyncio.Future[None], int]]] = OrderedDict()
-        """The callers of each share, with the number of places that each wants."""
+        """The callers of each share, with the number of slots that each requested."""
 
     @property
     def taken(self) -> int:
@@ -131,35 +131,35 @@ class FairSlots:
         return len(self._waiting.get(share, ()))
 
     def resize(self, slots: int) -> None:
-        """Change the number of places. Taken places stay taken."""
+        """Change the number of slots. Taken slots stay taken."""
         self._slots = max(slots, 1)
         self._shares.resize(self._slots)
-        self._hand_out()
+        self._serve_waiting()
 
     def take_now(self, share: Hashable, number: int = 1) -> bool:
-        """Take places if that needs no wait; return whether it did."""
+        """Take slots if that needs no wait; return whether it did."""
         if self._waiting or not self._is_free_for(share, number):
             return False
         self._shares.take(share, number)
         return True
 
     async def acquire(self, share: Hashable, number: int = 1) -> None:
-        """Wait for a place, or for several at once. A caller that is cancelled while it waits holds none."""
+        """Wait for a slot, or for several at once. A caller that is cancelled while it waits holds none."""
         if self.take_now(share, number):
             return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(share, deque()).append((turn, number))
+        slot: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(share, deque()).append((slot, number))
         # The other waiting shares may be at their limit while this one is not.
-        self._hand_out()
+        self._serve_waiting()
         try:
-            await turn
+            await slot
         except BaseException:
-            self._leave(share, turn, number)
+            self._stop_waiting(share, slot, number)
             raise
 
     @asynccontextmanager
-    async def turn(self, share: Hashable) -> AsyncIterator[None]:
-        """Wait for a place and hold it during the body."""
+    async def slot(self, share: Hashable) -> AsyncIterator[None]:
+        """Wait for a slot and hold it during the body."""
         await self.acquire(share)
         try:
             yield
@@ -168,35 +168,35 @@ class FairSlots:
 
     def release(self, share: Hashable, number: int = 1) -> None:
         self._shares.give_back(share, number)
-        self._hand_out()
+        self._serve_waiting()
 
     def _is_free_for(self, share: Hashable, number: int) -> bool:
         return self._shares.taken < self._slots and self._shares.may_take(share, number)
 
     def _is_next(self, share: Hashable) -> bool:
-        """Return whether the first waiting caller of a share can have its places."""
+        """Return whether the first waiting caller of a share can have its slots."""
         return self._is_free_for(share, self._waiting[share][0][1])
 
-    def _leave(self, share: Hashable, turn: asyncio.Future[None], number: int) -> None:
-        """Stop waiting. Places that were handed over at the same moment go to the next callers."""
-        if turn.done() and not turn.cancelled():
+    def _stop_waiting(self, share: Hashable, slot: asyncio.Future[None], number: int) -> None:
+        """Stop waiting. Slots that were handed over at the same moment go to the next callers."""
+        if slot.done() and not slot.cancelled():
             self.release(share, number)
             return
         queue = self._waiting.get(share)
-        if queue is not None and (turn, number) in queue:
-            queue.remove((turn, number))
+        if queue is not None and (slot, number) in queue:
+            queue.remove((slot, number))
             if not queue:
                 del self._waiting[share]
-        self._hand_out()
+        self._serve_waiting()
 
-    def _hand_out(self) -> None:
+    def _serve_waiting(self) -> None:
         while (share := next(filter(self._is_next, self._waiting), None)) is not None:
             queue = self._waiting[share]
-            turn, number = queue.popleft()
+            slot, number = queue.popleft()
             if queue:
                 self._waiting.move_to_end(share)
             else:
                 del self._waiting[share]
-            if not turn.done():
+            if not slot.done():
                 self._shares.take(share, number)
-                turn.set_result(None)
+                slot.set_result(None)

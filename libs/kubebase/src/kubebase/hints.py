@@ -19,14 +19,14 @@ def similar(name: str, known: Iterable[str], *, count: int = 1) -> list[str]:
     """Return the known names that are most similar, best first. Upper and lower case do not matter."""
     from difflib import get_close_matches  # here, because most names are right
 
-    wanted = name.lower()
+    lowered = name.lower()
     candidates = sorted(
         {each for each in known if each != name and len(each) <= LONGEST_NAME},
         key=lambda each: (abs(len(each) - len(name)), each),
     )[:_COMPARED]
     # Of names that differ in case only, the first one in the order above stays.
     by_lower = {each.lower(): each for each in reversed(candidates)}
-    return [by_lower[each] for each in get_close_matches(wanted, sorted(by_lower), n=count, cutoff=_SIMILARITY)]
+    return [by_lower[each] for each in get_close_matches(lowered, sorted(by_lower), n=count, cutoff=_SIMILARITY)]
 
 
 def did_you_mean(names: Iterable[str]) -> str:

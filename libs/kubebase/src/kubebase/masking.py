@@ -164,17 +164,17 @@ def _encoded(raw: bytes) -> Iterator[str]:
 
 
 def _without(text: str, forms: Iterable[str]) -> str:
-    """Mask each place where one of these spellings occurs or begins. Spellings may overlap."""
+    """Mask each position where one of these spellings occurs or begins. Spellings may overlap."""
     parts: list[str] = []
     position = 0
-    for start, end in sorted(place for form in forms for place in _places(text, form)):
+    for start, end in sorted(match for form in forms for match in _matches(text, form)):
         if start >= position:
             parts += [text[position:start], MASK]
         position = max(position, end)
     return "".join((*parts, text[position:]))
 
 
-def _places(text: str, form: str) -> Iterator[tuple[int, int]]:
+def _matches(text: str, form: str) -> Iterator[tuple[int, int]]:
     head, end = form[:PREFIX], 0
     while (start := text.find(head, end)) >= 0:
         end = start + len(head)
@@ -188,8 +188,12 @@ def _without_short(text: str, forms: Iterable[str], names: Iterable[str]) -> str
     present = [form for form in forms if form in text]
     if not present:
         return text
-    kept = {name for name in names if name in text and any(form in name for form in present)}
-    parts = re.split(f"({'|'.join(map(re.escape, sorted(kept, key=len, reverse=True)))})", text) if kept else [text]
+    public_names = {name for name in names if name in text and any(form in name for form in present)}
+    parts = (
+        re.split(f"({'|'.join(map(re.escape, sorted(public_names, key=len, reverse=True)))})", text)
+        if public_names
+        else [text]
+    )
     for form in present:
         parts[::2] = [part.replace(form, MASK) for part in parts[::2]]
     return "".join(parts)
@@ -197,5 +201,5 @@ def _without_short(text: str, forms: Iterable[str], names: Iterable[str]) -> str
 
 def _without_tail(text: str) -> str:
     """Drop the end of a text that was cut: it may be the beginning of a value, too short to be recognised."""
-    kept, tail = text[:-PREFIX], text[-PREFIX:]
-    return kept + tail[: tail.rfind(MASK) + 1]
+    public_names, tail = text[:-PREFIX], text[-PREFIX:]
+    return public_names + tail[: tail.rfind(MASK) + 1]

@@ -1,6 +1,6 @@
 """A worker process of ours, and the socket between it and this process.
 
-    Worker.started("package.module", ["argument"]) -> exchange(message) -> answer, ... -> end()
+    Worker.started("package.module", ["argument"]) -> exchange(message) -> response, ... -> end()
 
 The worker runs a module of ours, which calls `workerserving.serve`. It inherits one socket, as its standard input, and
 a few environment variables without credentials; messages go through the socket and nowhere else. It ends with this
@@ -34,10 +34,12 @@ class Worker:
     """One process and our end of its socket. It ends with this object."""
 
     @classmethod
-    async def started(cls, module: str, arguments: Sequence[str] = (), *, answer_bytes: int, within: float) -> Worker:
+    async def started(
+        cls, module: str, arguments: Sequence[str] = (), *, max_response_bytes: int, within: float
+    ) -> Worker:
         """Start a process and wait until it is ready. Raises NotStartedError."""
         try:
-            worker = cls(module, arguments, answer_bytes=answer_bytes)
+            worker = cls(module, arguments, max_response_bytes=max_response_bytes)
         except OSError as problem:
             raise NotStartedError(problem.strerror) from None
         try:
@@ -50,14 +52,14 @@ class Worker:
             worker.end()
             raise
         worker.end()
-        raise NotStartedError("it ended, or did not answer")
+        raise NotStartedError("it ended, or did not respond")
 
-    def __init__(self, module: str, arguments: Sequence[str] = (), *, answer_bytes: int) -> None:
-        """Start the process. A longer answer than `answer_bytes` is refused. Raises OSError."""
+    def __init__(self, module: str, arguments: Sequence[str] = (), *, max_response_bytes: int) -> None:
+        """Start the process. A longer response than `max_response_bytes` is refused. Raises OSError."""
         ours, theirs = socket.socketpair()
         ours.setblocking(False)  # noqa: FBT003 - the socket module's own
         self._socket = ours
-        self._answer_bytes = answer_bytes
+        self._max_response_bytes = max_response_bytes
         command = [sys.executable, "-I", "-m", module, *arguments]
         try:
             process = subprocess.Popen(  # noqa: S603 - our own module
@@ -73,7 +75,7 @@ class Worker:
             raise
         finally:
             theirs.close()
-        self._leaving: asyncio.TimerHandle | None = None
+        self._ending: asyncio.TimerHandle | None = None
         self._process = process
         self._end = weakref.finalize(self, _end, process, ours)
 
@@ -83,13 +85,13 @@ class Worker:
         return self._process.wait()
 
     async def exchange(self, message: bytes) -> bytes:
-        """Send a message and return its answer. Raises OSError and EOFError if the worker has ended."""
+        """Send a message and return its response. Raises OSError and EOFError if the worker has ended."""
         await asyncio.get_running_loop().sock_sendall(self._socket, HEADER.pack(len(message)) + message)
         return await self.receive()
 
     async def receive(self) -> bytes:
         (size,) = HEADER.unpack(await self._exactly(HEADER.size))
-        if size > self._answer_bytes:
+        if size > self._max_response_bytes:
             raise EOFError
         return await self._exactly(size)
 
@@ -102,20 +104,20 @@ class Worker:
             parts += part
         return bytes(parts)
 
-    def stay(self) -> None:
-        """Cancel `leave_after`."""
-        if self._leaving is not None:
-            self._leaving.cancel()
-            self._leaving = None
+    def cancel_end(self) -> None:
+        """Cancel `end_after`."""
+        if self._ending is not None:
+            self._ending.cancel()
+            self._ending = None
 
-    def leave_after(self, seconds: float, idle: list[Worker]) -> None:
-        """End after this time and leave the list of idle workers, unless `stay` is called before."""
+    def end_after(self, seconds: float, idle: list[Worker]) -> None:
+        """End after this time, and remove this worker from the idle ones, unless `cancel_end` is called before."""
 
-        def leave() -> None:
+        def end_now() -> None:
             idle.remove(self)
             self.end()
 
-        self._leaving = asyncio.get_running_loop().call_later(seconds, leave)
+        self._ending = asyncio.get_running_loop().call_later(seconds, end_now)
 
 
 def _end(process: subprocess.Popen[bytes], ours: socket.socket) -> None:

@@ -1,4 +1,4 @@
-"""What a worker process does with its socket: it answers one message after the other.
+"""The side of the worker process: it responds to one message after the other.
 
 `workerprocess.py` has the other end. This module loads little, because it delays the start of each worker.
 """
@@ -20,12 +20,12 @@ HEADER: Final = Struct(">Q")
 """The length prefix of each message."""
 
 
-def serve(answered: Callable[[bytes], bytes]) -> None:
-    """Answer the messages of the parent until it closes the socket."""
+def serve(respond: Callable[[bytes], bytes]) -> None:
+    """Respond to the messages of the parent until it closes the socket."""
     with socket.socket(fileno=0) as parent:
         _send(parent, READY)
         while header := _received(parent, HEADER.size):
-            _send(parent, answered(_received(parent, HEADER.unpack(header)[0])))
+            _send(parent, respond(_received(parent, HEADER.unpack(header)[0])))
 
 
 def confine(memory: int) -> None:

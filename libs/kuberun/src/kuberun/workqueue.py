@@ -31,7 +31,7 @@ from typing import Protocol
 from kubebase.backoff import ExponentialBackoff, Random, system_random
 from kubebase.clock import Clock
 from kubebase.deadline import happens_within
-from kubebase.fairness import Shares
+from kubebase.fairness import FairLimit
 from kubebase.meta import ObjectKey
 from kuberun.lazyheap import LazyHeap
 
@@ -120,7 +120,7 @@ class WorkQueue:
         max_running: int = MAX_RUNNING,
     ) -> None:
         self._clock = clock
-        self._running_limit = Shares(max_running)
+        self._running_limit = FairLimit(max_running)
         self._backoff = backoff or ExponentialBackoff()
         self._draw = draw
         self._waiting: dict[ObjectKey, _Waiting] = {}

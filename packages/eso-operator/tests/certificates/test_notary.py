@@ -27,7 +27,7 @@ async def notary() -> AsyncIterator[ProcessNotary]:
     made = ProcessNotary()
     yield made
     for worker in made._idle:
-        worker.stay()
+        worker.cancel_end()
         worker.end()
 
 

@@ -71,7 +71,7 @@ class Workers:
     async def run(self, job: Job, share: str) -> Any:
         """Return the result of the job, or raise its error. `share` is the namespace whose slot it takes."""
         message = packed(job)
-        async with self._waiting(), self._slots.turn(share):
+        async with self._waiting(), self._slots.slot(share):
             result = await self._run_in_worker(message)
         if result.error is None:
             return result.value
@@ -81,7 +81,7 @@ class Workers:
 
     async def _run_in_worker(self, message: bytes) -> JobResult:
         worker = self._idle.pop() if self._idle else await self._start_worker()
-        worker.stay()
+        worker.cancel_end()
         try:
             async with asyncio.timeout(clock_limit(self._settings.seconds)):
                 raw = await worker.exchange(message)
@@ -99,7 +99,7 @@ class Workers:
             worker.end()
             raise
         self._idle.append(worker)
-        worker.leave_after(_IDLE_SECONDS, self._idle)
+        worker.end_after(_IDLE_SECONDS, self._idle)
         return result if isinstance(result, JobResult) else JobResult()
 
     @staticmethod
@@ -109,7 +109,7 @@ class Workers:
     async def _start_worker(self) -> Worker:
         try:
             return await Worker.started(
-                _MODULE, [str(self._settings.memory)], answer_bytes=_RESULT_BYTES, within=_START_SECONDS
+                _MODULE, [str(self._settings.memory)], max_response_bytes=_RESULT_BYTES, within=_START_SECONDS
             )
         except NotStartedError as error:
             raise StoppedError(f"no process for templates can be started: {error}") from None

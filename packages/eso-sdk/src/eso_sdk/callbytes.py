@@ -19,7 +19,7 @@ from typing import Final
 from eso_sdk.processwide import shared_table
 from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.clock import Clock
-from kubebase.fairness import Shares
+from kubebase.fairness import FairLimit
 
 MAX_BYTES: Final = 32 * 1024 * 1024
 """For a memory limit of 256 MiB: of each byte, several copies exist while it is decoded, encoded and sent."""
@@ -33,7 +33,7 @@ RETRY_SECONDS: Final = 1.0
 class CallBytes:
     """The bytes of one call, or of one item of a call."""
 
-    def __init__(self, total: Shares, namespace: str) -> None:
+    def __init__(self, total: FairLimit, namespace: str) -> None:
         self._total = total
         self._namespace = namespace
         self._ended = False
@@ -92,4 +92,4 @@ def counted_apart() -> Iterator[CallBytes | None]:
 
 def bytes_of_call(clock: Clock, namespace: str) -> CallBytes:
     """Return the count of a new call. All providers of a process share the limit."""
-    return CallBytes(shared_table("eso_sdk.callbytes", clock, lambda: Shares(MAX_BYTES)), namespace)
+    return CallBytes(shared_table("eso_sdk.callbytes", clock, lambda: FairLimit(MAX_BYTES)), namespace)

@@ -170,7 +170,7 @@ class LookupWorkers:
 
     async def run(self, job: Job, call: CallLookups, key: str) -> Outcome:
         """Do a job of a call in a worker, within the budgets of the call and its namespace."""
-        async with self._turns.turn(call.namespace):
+        async with self._turns.slot(call.namespace):
             window = self._window(call.namespace)
             room = self._namespace_work - window.work
             limit = min(MAX_WORK, call.work_left, room)
@@ -196,7 +196,7 @@ class LookupWorkers:
 
     async def _answered(self, job: Job, key: str) -> Outcome:
         worker = self._idle.pop() if self._idle else await self._started()
-        worker.stay()
+        worker.cancel_end()
         try:
             raw = await worker.exchange(msgspec.msgpack.encode(job))
             outcome = msgspec.msgpack.decode(raw, type=Outcome)
@@ -208,12 +208,12 @@ class LookupWorkers:
             worker.end()
             raise
         self._idle.append(worker)
-        worker.leave_after(_IDLE_SECONDS, self._idle)
+        worker.end_after(_IDLE_SECONDS, self._idle)
         return outcome
 
     async def _started(self) -> Worker:
         try:
-            return await Worker.started(_MODULE, answer_bytes=_ANSWER_BYTES, within=_START_SECONDS)
+            return await Worker.started(_MODULE, max_response_bytes=_ANSWER_BYTES, within=_START_SECONDS)
         except NotStartedError as problem:
             raise backend_error(f"the provider cannot start a process for lookups of properties: {problem}") from None
 

@@ -15,5 +15,5 @@ _TURNS: Final = FairSlots(3, greed=1)
 
 async def in_thread(namespace: str, make: Callable[[], T]) -> T:
     """Run `make` in a thread when it is the namespace's turn. It cannot be stopped, so its cost must be bounded."""
-    async with _TURNS.turn(namespace):
+    async with _TURNS.slot(namespace):
         return await asyncio.to_thread(make)

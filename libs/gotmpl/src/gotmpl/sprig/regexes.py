@@ -12,7 +12,7 @@ from gotmpl.errors import FuncError, Quoted
 from gotmpl.quoting import can_backquote, quote
 from gotmpl.signatures import INT, STRING, Functions
 from gotmpl.values import NilStrSlice, StrSlice, to_bytes, to_text
-from kubebase.patterns import words_of
+from kubebase.patterns import re2_message
 
 FUNCTIONS = Functions()
 
@@ -70,7 +70,7 @@ def compiled(pattern: str) -> Any:
 
 
 def _in_go_words(error: Exception, pattern: str) -> tuple[str, str | None]:
-    what, _, where = words_of(error).partition(": ")
+    what, _, where = re2_message(error).partition(": ")
     for theirs, gos in _MESSAGES:
         if what == theirs or what.startswith(theirs):
             return gos, where or ("" if gos.startswith("trailing") else pattern)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import re2
 
-from kubebase.patterns import words_of
+from kubebase.patterns import re2_message
 
 _PLAIN: Final = re.compile(r"\^([A-Za-z0-9_/:@-]|\\\.|\[\^?[A-Za-z0-9_./:@-]+\]|[+*?])+\$")
 _REPEATED: Final = re.compile(r"[+*]")
@@ -33,7 +33,7 @@ def compiled(pattern: str) -> Any:
 
 
 def _go_message(failure: Exception) -> str:
-    code, _, place = words_of(failure).partition(": ")
+    code, _, place = re2_message(failure).partition(": ")
     return f"error parsing regexp: {_GO_CODES.get(code, code)}: `{place}`"
 
 

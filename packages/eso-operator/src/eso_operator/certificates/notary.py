@@ -58,7 +58,7 @@ class ProcessNotary:
 
     async def _answered(self, message: bytes) -> bytes:
         worker = self._idle.pop() if self._idle else await _started()
-        worker.stay()
+        worker.cancel_end()
         try:
             async with asyncio.timeout(_SECONDS):
                 raw = await worker.exchange(message)
@@ -72,12 +72,12 @@ class ProcessNotary:
             worker.end()
             raise
         self._idle.append(worker)
-        worker.leave_after(_IDLE_SECONDS, self._idle)
+        worker.end_after(_IDLE_SECONDS, self._idle)
         return raw
 
 
 async def _started() -> Worker:
     try:
-        return await Worker.started(_MODULE, answer_bytes=_ANSWER_BYTES, within=_START_SECONDS)
+        return await Worker.started(_MODULE, max_response_bytes=_ANSWER_BYTES, within=_START_SECONDS)
     except NotStartedError as problem:
         raise NotaryError(f"no process for certificates can be started: {problem}") from None

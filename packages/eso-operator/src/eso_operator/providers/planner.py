@@ -31,7 +31,7 @@ from eso_operator.stores.resolved import BoundStore, CallPolicy, CallToken, Conn
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import GetItem, GetResult, RemoteRef, Shape
 from kubebase.clock import Clock
-from kubebase.fairness import Shares
+from kubebase.fairness import FairLimit
 from kuberun.controller import detached, parked
 
 _SPLIT = frozenset({ErrorReason.PAYLOAD_TOO_LARGE, ErrorReason.INVALID_REQUEST})
@@ -66,7 +66,7 @@ class ReadPlanner:
         )
         self._running: set[asyncio.Task[None]] = set()
         self._sweeper: asyncio.Task[None] | None = None
-        self._waiting = Shares(settings.max_waiting_items)
+        self._waiting = FairLimit(settings.max_waiting_items)
 
     async def read(
         self, bound: BoundStore, items: Sequence[GetItem], *, asked_at: float | None = None

@@ -13,7 +13,7 @@ from eso_operator.providers.errors import overloaded
 from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.clock import Clock
 from kubebase.deadline import Deadline
-from kubebase.fairness import FairSlots, Shares
+from kubebase.fairness import FairLimit, FairSlots
 
 
 class InFlight:
@@ -24,7 +24,7 @@ class InFlight:
         self.slots = slots
         self._clock = clock
         self._slots = FairSlots(slots)
-        self._waiting = Shares(max_waiting + slots)
+        self._waiting = FairLimit(max_waiting + slots)
 
     @property
     def taken(self) -> int:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.clock import Clock
 from kubebase.deadline import Deadline
-from kubebase.fairness import FairSlots, Shares
+from kubebase.fairness import FairLimit, FairSlots
 from kubebase.meta import ObjectKey
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Weights:
     def __init__(self, *, object_bytes: int = OBJECT_BYTES, total_bytes: int = TOTAL_BYTES) -> None:
         self.object_bytes = object_bytes
         self.total_bytes = total_bytes
-        self.held = Shares(total_bytes)
+        self.held = FairLimit(total_bytes)
         self.expected = FairSlots(max(total_bytes // MIB, 1))
         """The mebibytes of answers that were asked for and are not counted in `held` yet."""
 

@@ -9,34 +9,34 @@ import pytest
 from kubebase.fairness import FairSlots
 
 
-async def worked(turns: FairSlots, share: str, order: list[str]) -> None:
-    async with turns.turn(share):
+async def worked(slots: FairSlots, share: str, order: list[str]) -> None:
+    async with slots.slot(share):
         order.append(share)
         await asyncio.sleep(0)
 
 
 async def test_shares_take_turns() -> None:
-    turns, order = FairSlots(1, greed=1), list[str]()
+    slots, order = FairSlots(1, greed=1), list[str]()
 
     async with asyncio.TaskGroup() as group:
         for share in ["a"] * 5 + ["b"] * 2 + ["c"]:
-            group.create_task(worked(turns, share, order))
+            group.create_task(worked(slots, share, order))
 
     assert order == ["a", "a", "b", "c", "a", "b", "a", "a"]
 
 
 async def test_one_place_is_left_for_the_others() -> None:
-    turns, entered = FairSlots(3, greed=1), list[str]()
+    slots, entered = FairSlots(3, greed=1), list[str]()
     leave = asyncio.Event()
 
-    async def stay(share: str) -> None:
-        async with turns.turn(share):
+    async def hold(share: str) -> None:
+        async with slots.slot(share):
             entered.append(share)
             await leave.wait()
 
     async with asyncio.TaskGroup() as group:
         for share in ("a", "a", "a", "b", "b"):
-            group.create_task(stay(share))
+            group.create_task(hold(share))
         for _ in range(5):
             await asyncio.sleep(0)
         assert entered == ["a", "a", "b"]
@@ -47,15 +47,15 @@ async def test_one_place_is_left_for_the_others() -> None:
 
 @pytest.mark.parametrize("when", ["it waits", "it was just given a place"])
 async def test_who_is_cancelled_takes_no_place(when: str) -> None:
-    turns, order, leave = FairSlots(1, greed=1), list[str](), asyncio.Event()
+    slots, order, leave = FairSlots(1, greed=1), list[str](), asyncio.Event()
 
     async def first() -> None:
-        async with turns.turn("a"):
+        async with slots.slot("a"):
             await leave.wait()
 
     holder = asyncio.create_task(first())
     await asyncio.sleep(0)
-    waiting = asyncio.create_task(worked(turns, "b", order))
+    waiting = asyncio.create_task(worked(slots, "b", order))
     await asyncio.sleep(0)
     if when == "it waits":
         waiting.cancel()
@@ -67,5 +67,5 @@ async def test_who_is_cancelled_takes_no_place(when: str) -> None:
         waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
 
-    await worked(turns, "c", order)
+    await worked(slots, "c", order)
     assert order[-1] == "c"
