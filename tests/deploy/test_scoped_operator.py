@@ -29,8 +29,8 @@ from eso_api.secretstore import SECRET_STORE
 from eso_operator.process.flags import parse
 from eso_operator.process.settings import ProviderSettings, Settings
 from eso_operator.process.wiring import Operator
+from eso_operator.stores.inputs import SERVICE as SERVICE_KIND
 from eso_operator.stores.resolved import ServiceKey
-from eso_operator.stores.view import SERVICE as SERVICE_KIND
 from eso_operator.telemetry.settings import Listener, MetricsSettings
 from eso_operator.testing.keepingprovider import KeepingProvider, keeping
 from eso_operator.testing.operators import MAKER, SERVICE, Bench, eventually, free_port, install_crds

@@ -22,7 +22,7 @@ from eso_operator.process.wiring import Operator
 from eso_operator.providers import diagnosis
 from eso_operator.providers.settings import BreakerSettings, DirectorySettings, RuntimeSettings
 from eso_operator.stores.credentials import bind
-from eso_operator.stores.need import VALIDATION
+from eso_operator.stores.inputs import VALIDATION
 from eso_operator.stores.resolved import BoundStore, ServiceKey
 from eso_operator.testing.clusters import NotedReads
 from eso_operator.testing.operators import LABEL, SERVICES, Bench, install_crds

@@ -16,7 +16,7 @@ import yaml
 import gen_docs
 from eso_api.externalsecret import ExternalSecret
 from eso_api.kinds import GENERATOR_KINDS, AnyKind, installed_kinds
-from eso_operator.sources.references import references_of
+from eso_operator.sources.entries import references_of
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference"

@@ -34,7 +34,7 @@ from eso_operator.controllers.secretstore import outcome as of_store
 from eso_operator.controllers.secretstore import verdict
 from eso_operator.controllers.secretstore.kinds import STORE_KINDS, Generation
 from eso_operator.report.steps import Step
-from eso_operator.sources.fetched import Failure
+from eso_operator.sources.results import Failure
 from eso_operator.stores.resolved import Reason
 from eso_operator.targets.target import Done
 from eso_operator.testing.clusters import serving

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from eso_operator.changes.followers import Followers
-from eso_operator.changes.sights import Sight, topic_of
+from eso_operator.changes.watchedkeys import WatchedKey, topic_of
 from eso_operator.controllers.externalsecret.memory import ExternalSecretRecord
 from eso_operator.controllers.pushsecret.memory import Pushes, PushSecretRecord
 from eso_operator.controllers.pushsecret.places import Known, Place
@@ -100,7 +100,7 @@ async def test_an_evicted_object_is_looked_at_again_after_a_while_and_no_index_p
     look_again(memories.by_controller[Subsystem.EXTERNAL_SECRET], queue)
     for key in (ONE, TWO):
         dependencies.record(Dependant(Subsystem.EXTERNAL_SECRET, key), [ANY_PROVIDER])
-        followers.follow(key, [Sight(bound_store(), {topic_of(RemoteRef("db")): ""})])
+        followers.subscribe(key, [WatchedKey(bound_store(), {topic_of(RemoteRef("db")): ""})])
 
     (stream,) = followers.streams_of([TWO])
     assert dependencies.dependants(ANY_PROVIDER) == [Dependant(Subsystem.EXTERNAL_SECRET, TWO)]

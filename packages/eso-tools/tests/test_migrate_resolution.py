@@ -19,10 +19,9 @@ import yaml
 from eso_api.generators.clustergenerator import SPEC_FIELDS
 from eso_api.references import GeneratorRef, StoreRef
 from eso_api.values import SecretBytes
-from eso_operator.stores.backends import same_backend
 from eso_operator.stores.credentials import bind
 from eso_operator.stores.resolve import resolve
-from eso_operator.stores.resolved import BoundStore, ResolutionError
+from eso_operator.stores.resolved import BoundStore, ResolutionError, same_backend
 from eso_operator.testing.clusters import (
     ANYTHING,
     CORE,
@@ -87,7 +86,7 @@ async def bound(obj: JsonObject, *around: JsonObject, namespace: str) -> BoundSt
         ref = GeneratorRef(api_version=obj["apiVersion"], kind=one.kind, name=one.name)
     settings = replace(SETTINGS, controller_class=controller(obj) or SETTINGS.controller_class)
     try:
-        found = resolve(ref, caller(namespace), need=ANYTHING, snapshot=view, settings=settings)
+        found = resolve(ref, caller(namespace), need=ANYTHING, view=view, settings=settings)
         return await bind(found, NotedReads())
     except ResolutionError as error:
         return error.reason.value

@@ -8,11 +8,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from eso_operator.changes.feed import SAVE_SECONDS
-from eso_operator.changes.sights import Reading, Sight, topic_of
+from eso_operator.changes.watchedkeys import ReadState, WatchedKey, topic_of
 from eso_operator.dependencies.dependencies import OnObject
 from eso_operator.providers.settings import SubscriptionSettings
 from eso_operator.testing.boundstores import bound_store
-from eso_operator.testing.changefeeds import Stage, running, sight
+from eso_operator.testing.changefeeds import Stage, running, watched
 from eso_operator.testing.leases import MemoryLeases
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import ChangeEvent, ChangeType, Heartbeat, RemoteRef
@@ -31,21 +31,21 @@ async def stage() -> AsyncIterator[Stage]:
 
 
 async def test_an_event_brings_its_followers_into_the_queue_and_they_know_why(stage: Stage) -> None:
-    await stage.follow(A, sight("x"))
-    await stage.follow(B, sight("y"))
+    await stage.subscribe(A, watched("x"))
+    await stage.subscribe(B, watched("y"))
 
     await stage.say(stage.loop.provider.changed("x"))
 
     assert await stage.after(2.0) == [A]
-    told = stage.changes.told_at(A)
-    assert told is not None
-    assert stage.changes.told_at(B) is None
-    stage.changes.heard(A, told)
-    assert stage.changes.told_at(A) is None
+    notified = stage.changes.notified_at(A)
+    assert notified is not None
+    assert stage.changes.notified_at(B) is None
+    stage.changes.mark_read(A, notified)
+    assert stage.changes.notified_at(A) is None
 
 
 async def test_how_late_an_event_is_acted_on_is_counted(stage: Stage) -> None:
-    await stage.follow(A, sight("x"))
+    await stage.subscribe(A, watched("x"))
     happened = stage.clock.now() - timedelta(seconds=7)
 
     await stage.say(replace(stage.loop.provider.changed("x"), observed_at=happened))
@@ -56,7 +56,7 @@ async def test_how_late_an_event_is_acted_on_is_counted(stage: Stage) -> None:
 
 async def test_a_crowd_of_followers_is_one_stream_and_few_messages(stage: Stage) -> None:
     for number in range(300):
-        stage.changes.follow(ObjectKey("team", str(number)), [sight(f"key-{number}")])
+        stage.changes.subscribe(ObjectKey("team", str(number)), [watched(f"key-{number}")])
     await stage.clock.advance(2.0)
 
     assert len(stage.watched) == 300
@@ -65,10 +65,10 @@ async def test_a_crowd_of_followers_is_one_stream_and_few_messages(stage: Stage)
 
 async def test_a_reading_follower_gives_the_stream_its_newest_credentials(stage: Stage) -> None:
     """Tokens of service accounts expire."""
-    await stage.follow(A, sight("x"))
-    renewed = Sight(bound_store(spec=b'{"n":2}'), {topic_of(RemoteRef("x")): ""})
+    await stage.subscribe(A, watched("x"))
+    renewed = WatchedKey(bound_store(spec=b'{"n":2}'), {topic_of(RemoteRef("x")): ""})
 
-    await stage.follow(A, renewed)
+    await stage.subscribe(A, renewed)
     await stage.say(None)
     await stage.after(10.0)
 
@@ -78,8 +78,8 @@ async def test_a_reading_follower_gives_the_stream_its_newest_credentials(stage:
 
 async def test_a_stream_whose_credentials_expired_lets_one_follower_read_to_renew_them(stage: Stage) -> None:
     """Otherwise a long refresh interval would leave the stream closed until its end."""
-    await stage.follow(A, sight("x"))
-    await stage.follow(B, sight("x"))
+    await stage.subscribe(A, watched("x"))
+    await stage.subscribe(B, watched("x"))
 
     stage.loop.provider.broken = ProviderError(ErrorReason.CREDENTIALS_REJECTED, "the token expired")
     await stage.say(None)
@@ -88,31 +88,31 @@ async def test_a_stream_whose_credentials_expired_lets_one_follower_read_to_rene
 
 
 async def test_former_followers_get_no_event_and_the_last_one_closes_the_stream(stage: Stage) -> None:
-    await stage.follow(A, sight("x"))
-    await stage.follow(B, sight("x"))
+    await stage.subscribe(A, watched("x"))
+    await stage.subscribe(B, watched("x"))
     event = stage.loop.provider.changed("x")
 
-    stage.changes.leave(A)
+    stage.changes.unsubscribe(A)
     await stage.say(event)
-    heard = await stage.after(5.0)
-    stage.changes.leave(B)
+    woken = await stage.after(5.0)
+    stage.changes.unsubscribe(B)
     await stage.after(5.0)
 
-    assert heard == [B]
+    assert woken == [B]
     assert len(stage.streams) == 0
 
 
 async def test_a_follower_that_leaves_while_it_waits_gets_no_event(stage: Stage) -> None:
-    await stage.follow(A, sight("x"))
+    await stage.subscribe(A, watched("x"))
     await stage.say(stage.loop.provider.changed("x"))
 
-    stage.changes.leave(A)
+    stage.changes.unsubscribe(A)
 
     assert await stage.after(60.0) == []
 
 
 async def test_a_storm_costs_one_read_in_a_gap(stage: Stage) -> None:
-    await stage.follow(A, sight("x"))
+    await stage.subscribe(A, watched("x"))
     event = stage.loop.provider.changed("x")
 
     reads = []
@@ -126,7 +126,7 @@ async def test_a_storm_costs_one_read_in_a_gap(stage: Stage) -> None:
 async def test_a_resync_concerns_all_followers_of_the_stream_in_line(stage: Stage) -> None:
     keys = [ObjectKey("team", f"{number:03}") for number in range(200)]
     for key in keys:
-        stage.changes.follow(key, [sight(f"of-{key.name}")])
+        stage.changes.subscribe(key, [watched(f"of-{key.name}")])
     await stage.clock.advance(2.0)
 
     await stage.say(RESYNC)
@@ -138,8 +138,8 @@ async def test_a_resync_concerns_all_followers_of_the_stream_in_line(stage: Stag
 
 async def test_a_broken_stream_is_reopened_and_all_followers_read(stage: Stage) -> None:
     """There was no token to resume from."""
-    await stage.follow(A, sight("x"))
-    await stage.follow(B, sight("y"))
+    await stage.subscribe(A, watched("x"))
+    await stage.subscribe(B, watched("y"))
 
     await stage.say(None)
 
@@ -157,7 +157,7 @@ async def test_a_broken_stream_is_reopened_and_all_followers_read(stage: Stage) 
     ],
 )
 async def test_an_event_without_followers_causes_no_refresh(stage: Stage, event: ChangeEvent | Heartbeat) -> None:
-    await stage.follow(A, sight("x"))
+    await stage.subscribe(A, watched("x"))
 
     await stage.say(event)
 
@@ -170,7 +170,7 @@ async def test_an_event_without_followers_causes_no_refresh(stage: Stage, event:
 async def test_a_provider_that_fails_to_stream_is_named_once_and_affects_no_object(stage: Stage) -> None:
     stage.loop.provider.broken = ProviderError(ErrorReason.BACKEND_ERROR, "no stream today")
     with capture_logs() as logs:
-        await stage.follow(A, sight("x"))
+        await stage.subscribe(A, watched("x"))
         await stage.clock.advance(600.0)
         troubled, broken = stage.changes.trouble(STORE), list(stage.stores)
         stage.loop.provider.broken = None
@@ -189,7 +189,7 @@ async def test_a_provider_that_fails_to_stream_is_named_once_and_affects_no_obje
 async def test_a_backend_without_a_change_feed_is_no_trouble_of_the_store(stage: Stage) -> None:
     stage.loop.provider.broken = ProviderError(ErrorReason.UNSUPPORTED_OPERATION, "this server has no change feed")
     with capture_logs() as logs:
-        await stage.follow(A, sight("x"))
+        await stage.subscribe(A, watched("x"))
         await stage.clock.advance(600.0)
 
     assert stage.loop.provider.calls["Subscribe"] == 1
@@ -199,7 +199,7 @@ async def test_a_backend_without_a_change_feed_is_no_trouble_of_the_store(stage:
 
 
 async def test_missing_heartbeats_are_a_trouble_of_the_store_and_of_no_other(stage: Stage) -> None:
-    await stage.follow(A, sight("x"))
+    await stage.subscribe(A, watched("x"))
 
     await stage.clock.advance(95.0)
 
@@ -209,11 +209,11 @@ async def test_missing_heartbeats_are_a_trouble_of_the_store_and_of_no_other(sta
 
 async def test_the_trouble_of_a_stream_without_followers_is_cleared(stage: Stage) -> None:
     stage.loop.provider.broken = ProviderError(ErrorReason.BACKEND_ERROR, "not today")
-    await stage.follow(A, sight("x"))
+    await stage.subscribe(A, watched("x"))
     await stage.clock.advance(600.0)
     troubled = stage.changes.trouble(STORE)
 
-    stage.changes.leave(A)
+    stage.changes.unsubscribe(A)
     await stage.clock.advance(2.0)
 
     assert troubled is not None
@@ -223,18 +223,18 @@ async def test_the_trouble_of_a_stream_without_followers_is_cleared(stage: Stage
 
 async def test_who_has_read_everything_is_covered_while_the_stream_works(stage: Stage) -> None:
     whole, part, unread = (ObjectKey("team", name) for name in ("whole", "part", "unread"))
-    stage.changes.follow(whole, [sight("x")], Reading.WHOLE)
-    stage.changes.follow(part, [sight("x")], Reading.PART)
-    stage.changes.follow(unread, [sight("x")], Reading.UNREAD)
+    stage.changes.subscribe(whole, [watched("x")], ReadState.WHOLE)
+    stage.changes.subscribe(part, [watched("x")], ReadState.PART)
+    stage.changes.subscribe(unread, [watched("x")], ReadState.UNREAD)
     before = stage.changes.is_covered(whole)
     await stage.clock.advance(2.0)
-    standing = [stage.changes.is_covered(key) for key in (whole, part, unread)]
+    covered = [stage.changes.is_covered(key) for key in (whole, part, unread)]
 
     stage.loop.provider.broken = ProviderError(ErrorReason.BACKEND_UNAVAILABLE, "gone")
     await stage.say(None)
 
     assert not before
-    assert standing == [True, False, False]
+    assert covered == [True, False, False]
     assert not stage.changes.is_covered(whole)
 
 
@@ -249,28 +249,28 @@ async def restarted(stage: Stage) -> Stage:
 
 async def test_a_successor_resumes_the_stream_without_reading_again() -> None:
     async with running(Stage()) as first:
-        await first.follow(A, sight("x"))
+        await first.subscribe(A, watched("x"))
         await first.say(Heartbeat(START, "t1"))
 
     async with running(await restarted(first)) as second:
-        await second.follow(A, sight("x"), reading=Reading.UNREAD)
+        await second.subscribe(A, watched("x"), read_state=ReadState.UNREAD)
         quiet = await second.after(60.0)
         await second.say(second.loop.provider.changed("x", resume_token="t2"))
-        heard = await second.after(60.0)
+        woken = await second.after(60.0)
 
     assert second.openings == ["t1"]
-    assert (quiet, heard) == ([], [A])
+    assert (quiet, woken) == ([], [A])
 
 
 async def test_without_a_token_those_who_have_not_read_read_once_in_line() -> None:
     keys = [ObjectKey("team", f"{number:03}") for number in range(200)]
     async with running(Stage()) as first:
-        await first.follow(A, sight("x"))
+        await first.subscribe(A, watched("x"))
 
     async with running(await restarted(first)) as second:
         for key in keys:
-            second.changes.follow(key, [sight(f"of-{key.name}")], Reading.UNREAD)
-        second.changes.follow(B, [sight("y")], Reading.WHOLE)
+            second.changes.subscribe(key, [watched(f"of-{key.name}")], ReadState.UNREAD)
+        second.changes.subscribe(B, [watched("y")], ReadState.WHOLE)
         seconds = [await second.after(1.0) for _ in range(60)]
 
     assert sorted(key for each in seconds for key in each) == keys
@@ -279,11 +279,11 @@ async def test_without_a_token_those_who_have_not_read_read_once_in_line() -> No
 
 async def test_a_follower_that_joins_a_watched_topic_reads_too() -> None:
     async with running(Stage()) as first:
-        await first.follow(A, sight("x"))
+        await first.subscribe(A, watched("x"))
 
     async with running(await restarted(first)) as second:
-        await second.follow(A, sight("x"), reading=Reading.UNREAD)
-        await second.follow(B, sight("x"), reading=Reading.UNREAD)
+        await second.subscribe(A, watched("x"), read_state=ReadState.UNREAD)
+        await second.subscribe(B, watched("x"), read_state=ReadState.UNREAD)
 
         assert sorted(await second.after(10.0)) == [A, B]
 
@@ -291,19 +291,19 @@ async def test_a_follower_that_joins_a_watched_topic_reads_too() -> None:
 async def test_a_stream_that_was_never_open_causes_no_reads() -> None:
     """Nothing was promised: until now they were read at their interval."""
     async with running(Stage()) as stage:
-        await stage.follow(A, sight("x"), reading=Reading.UNREAD)
+        await stage.subscribe(A, watched("x"), read_state=ReadState.UNREAD)
 
         assert await stage.after(60.0) == []
 
 
 async def test_a_token_that_is_refused_costs_one_read_of_everything() -> None:
     async with running(Stage()) as first:
-        await first.follow(A, sight("x"))
+        await first.subscribe(A, watched("x"))
         await first.say(Heartbeat(START, "t1"))
 
     async with running(await restarted(first)) as second:
         second.loop.provider.errors.append(ProviderError(ErrorReason.INVALID_REQUEST, "what token?"))
-        await second.follow(A, sight("x"), reading=Reading.UNREAD)
+        await second.subscribe(A, watched("x"), read_state=ReadState.UNREAD)
 
         assert await second.after(10.0) == [A]
         assert await second.after(60.0) == []
@@ -313,23 +313,23 @@ async def test_who_comes_after_the_stream_has_moved_on_reads_once() -> None:
     """The provider reports the changes since the token, but only for the items that are watched by then."""
     late, later = ObjectKey("team", "late"), ObjectKey("team", "later")
     async with running(Stage()) as first:
-        await first.follow(A, sight("x"))
+        await first.subscribe(A, watched("x"))
         await first.say(Heartbeat(START, "t1"))
 
     async with running(await restarted(first)) as second:
-        await second.follow(A, sight("x"), reading=Reading.UNREAD)
-        await second.follow(late, sight("late"), reading=Reading.UNREAD)
+        await second.subscribe(A, watched("x"), read_state=ReadState.UNREAD)
+        await second.subscribe(late, watched("late"), read_state=ReadState.UNREAD)
         none = await second.after(60.0)
         await second.say(second.loop.provider.changed("x", resume_token="t2"))
         moved = await second.after(60.0)
-        await second.follow(later, sight("later"), reading=Reading.UNREAD)
+        await second.subscribe(later, watched("later"), read_state=ReadState.UNREAD)
         came = await second.after(60.0)
 
     assert (none, moved, came) == ([], [A], [later])
 
 
 async def test_events_cost_one_write_in_a_minute_and_silence_costs_none(stage: Stage) -> None:
-    await stage.follow(A, sight("x"))
+    await stage.subscribe(A, watched("x"))
     await stage.clock.advance(SAVE_SECONDS)
     opened = stage.leases.writes
 
@@ -352,31 +352,31 @@ async def test_events_cost_one_write_in_a_minute_and_silence_costs_none(stage: S
 async def test_a_change_that_was_not_read_yet_is_not_left_behind() -> None:
     """A successor of a process that died in between hears of it again."""
     async with running(Stage()) as first:
-        await first.follow(A, sight("x"))
+        await first.subscribe(A, watched("x"))
         await first.say(Heartbeat(START, "t1"))
         await first.clock.advance(SAVE_SECONDS)
         await first.say(first.loop.provider.changed("x", resume_token="t2"))
-        told = await first.after(2 * SAVE_SECONDS)
+        notified = await first.after(2 * SAVE_SECONDS)
 
     async with running(await restarted(first)) as second:
-        await second.follow(A, sight("x"), reading=Reading.UNREAD)
+        await second.subscribe(A, watched("x"), read_state=ReadState.UNREAD)
         unread = list(second.openings)
         await second.say(second.loop.provider.changed("x", resume_token="t2"))
         await second.after(2.0)
         await second.read(A)
 
     async with running(await restarted(second)) as third:
-        await third.follow(A, sight("x"), reading=Reading.UNREAD)
+        await third.subscribe(A, watched("x"), read_state=ReadState.UNREAD)
 
-    assert told == [A]
+    assert notified == [A]
     assert unread == ["t1"]
     assert third.openings == ["t2"]
 
 
 async def test_an_event_is_acknowledged_once_all_its_followers_have_read(stage: Stage) -> None:
     """A provider that deletes acknowledged events would lose one if the operator crashed before the reads."""
-    await stage.follow(A, sight("x"))
-    await stage.follow(B, sight("x"))
+    await stage.subscribe(A, watched("x"))
+    await stage.subscribe(B, watched("x"))
     await stage.say(stage.loop.provider.changed("x", resume_token="t1"))
     await stage.after(2 * SAVE_SECONDS)
 
@@ -391,7 +391,7 @@ async def test_an_event_is_acknowledged_once_all_its_followers_have_read(stage: 
 
 
 async def test_a_record_that_cannot_be_written_keeps_no_provider_waiting(stage: Stage) -> None:
-    await stage.follow(A, sight("x"))
+    await stage.subscribe(A, watched("x"))
     await stage.say(stage.loop.provider.changed("x", resume_token="t1"))
     await stage.after(2.0)
     await stage.read(A)
@@ -403,7 +403,7 @@ async def test_a_record_that_cannot_be_written_keeps_no_provider_waiting(stage: 
 
 
 async def test_a_storm_of_events_and_quiet_heartbeats_cost_few_acknowledgements(stage: Stage) -> None:
-    await stage.follow(A, sight("x"))
+    await stage.subscribe(A, watched("x"))
     for number in range(300):
         await stage.say(stage.loop.provider.changed("x", resume_token=f"t{number}"))
         await stage.after(1.0)
@@ -424,11 +424,11 @@ async def test_a_storm_of_events_and_quiet_heartbeats_cost_few_acknowledgements(
 
 async def test_two_streams_of_one_store_leave_the_record_alone(stage: Stage) -> None:
     """While credentials change there is an old one and a new one, and either may be behind."""
-    await stage.follow(A, sight("x"))
+    await stage.subscribe(A, watched("x"))
     await stage.clock.advance(SAVE_SECONDS)
     before = stage.leases.writes
 
-    await stage.follow(B, sight("x", identity="rotated"))
+    await stage.subscribe(B, watched("x", identity="rotated"))
     await stage.say(stage.loop.provider.changed("x", resume_token="t1"))
     await stage.after(5.0)
     await stage.read(A, B)
@@ -439,7 +439,7 @@ async def test_two_streams_of_one_store_leave_the_record_alone(stage: Stage) -> 
 
 async def test_a_record_that_cannot_be_read_or_written_affects_no_object() -> None:
     async with running(Stage(leases=MemoryLeases(down=True))) as stage:
-        await stage.follow(A, sight("x"), reading=Reading.UNREAD)
+        await stage.subscribe(A, watched("x"), read_state=ReadState.UNREAD)
         await stage.say(stage.loop.provider.changed("x", resume_token="t1"))
 
         assert await stage.after(60.0) == [A]

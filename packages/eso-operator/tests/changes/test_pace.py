@@ -29,7 +29,7 @@ def drained(line: Pace) -> list[tuple[float, ObjectKey]]:
 def test_a_first_event_waits_for_debounce_and_jitter_only() -> None:
     line = pace()
 
-    line.ask(A, STREAM, 100.0)
+    line.request(A, STREAM, 100.0)
 
     assert line.due(101.0) == []
     assert drained(line) == [(101.25, A)]
@@ -39,7 +39,7 @@ def test_many_events_within_a_moment_are_one() -> None:
     line = pace()
 
     for number in range(1000):
-        line.ask(A, STREAM, 100.0 + number / 1000)
+        line.request(A, STREAM, 100.0 + number / 1000)
 
     assert drained(line) == [(101.25, A)]
 
@@ -48,7 +48,7 @@ def test_one_follower_comes_through_once_in_a_gap_however_long_the_storm_is() ->
     line, turns = pace(), 0
 
     for second in range(100):
-        line.ask(A, STREAM, float(second))
+        line.request(A, STREAM, float(second))
         turns += len(line.due(float(second)))
 
     assert turns == 10
@@ -56,10 +56,10 @@ def test_one_follower_comes_through_once_in_a_gap_however_long_the_storm_is() ->
 
 def test_after_a_quiet_gap_the_next_event_is_quick_again() -> None:
     line = pace()
-    line.ask(A, STREAM, 0.0)
+    line.request(A, STREAM, 0.0)
     drained(line)
 
-    line.ask(A, STREAM, 50.0)
+    line.request(A, STREAM, 50.0)
 
     assert drained(line) == [(51.25, A)]
 
@@ -67,8 +67,8 @@ def test_after_a_quiet_gap_the_next_event_is_quick_again() -> None:
 def test_the_followers_of_a_stream_come_in_line_and_other_streams_do_not_wait_for_them() -> None:
     line, followers = pace(), crowd(20)
     for key in followers:
-        line.ask(key, STREAM, 0.0)
-    line.ask(A, OTHER, 0.0)
+        line.request(key, STREAM, 0.0)
+    line.request(A, OTHER, 0.0)
 
     turns = drained(line)
 
@@ -80,7 +80,7 @@ def test_the_followers_of_a_stream_come_in_line_and_other_streams_do_not_wait_fo
 def test_nothing_is_kept_after_a_storm() -> None:
     line = pace()
     for key in crowd(50):
-        line.ask(key, STREAM, 0.0)
+        line.request(key, STREAM, 0.0)
     drained(line)
 
     line.due(1000.0)
@@ -91,7 +91,7 @@ def test_nothing_is_kept_after_a_storm() -> None:
 def test_a_storm_over_many_followers_is_let_through_in_parts() -> None:
     line, keys = pace(), crowd(2500)
     for key in keys:
-        line.ask(key, StreamKey("connection", key.name), 0.0)  # streams do not wait for each other
+        line.request(key, StreamKey("connection", key.name), 0.0)  # streams do not wait for each other
 
     parts = [line.due(5.0) for _ in range(4)]
 

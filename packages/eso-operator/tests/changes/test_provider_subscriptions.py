@@ -82,7 +82,7 @@ async def test_changes_arrive_with_the_stream_they_came_from(subscribed: Subscri
     changed = subscribed.streams.events.get_nowait()
 
     assert (changed.key, changed.event.watch_ids) == (key, ("w1",))
-    assert subscribed.streams.places() == {key: (stream_name(bound_store()), "t1")}
+    assert subscribed.streams.positions() == {key: (stream_name(bound_store()), "t1")}
 
 
 def lags(loop: LoopbackGateway) -> dict[tuple[tuple[str, str], ...], float]:

@@ -35,7 +35,7 @@ async def test_a_successor_takes_each_saved_token_once() -> None:
 
     successor = await loaded(leases)
 
-    assert [successor.was_heard(name) for name in ("a", "b", "c")] == [True, True, False]
+    assert [successor.was_open(name) for name in ("a", "b", "c")] == [True, True, False]
     assert [successor.take(name) for name in ("a", "a", "b", "c")] == ["t1", "", "", ""]
 
 
@@ -88,7 +88,7 @@ async def test_a_record_that_cannot_be_read_is_an_empty_one(lease: JsonObject) -
     found = await loaded(leases)
     await found.save({"a": "t1"})
 
-    assert not found.was_heard("a")
+    assert not found.was_open("a")
     assert on_record(leases) == {"a": "t1"}
 
 

@@ -16,7 +16,7 @@ from eso_operator.generators.source import GeneratorSource
 from eso_operator.generators.values import Intent, Made
 from eso_operator.providers.protection.weights import MIB, Weights
 from eso_operator.sources.fetch import Fetcher
-from eso_operator.stores.need import Need
+from eso_operator.stores.inputs import Need
 from eso_operator.stores.resolved import BoundStore, ResolvedStore
 from eso_operator.testing.boundstores import bound_store
 from eso_operator.testing.externalsecrets import external_secret

@@ -23,7 +23,7 @@ PUSHES = PUSH_SECRET.resource()
 
 
 @asynccontextmanager
-async def telling(bench: Bench) -> AsyncIterator[Scene]:
+async def watchable_stores(bench: Bench) -> AsyncIterator[Scene]:
     """A scene whose provider tells of changes and takes pushes."""
     provider = scripted_with({"backend-key": "v1"})
     store, maker = provider.kinds
@@ -67,7 +67,7 @@ async def _forgotten(memory: Memory[Any], key: ObjectKey) -> bool:
 
 
 async def test_nothing_in_the_process_holds_the_key_of_an_external_secret_that_is_gone(bench: Bench) -> None:
-    async with telling(bench) as stage:
+    async with watchable_stores(bench) as stage:
         key = await tell_and_delete(stage, "gone")
 
         async def free() -> bool:
@@ -81,7 +81,7 @@ async def test_nothing_in_the_process_holds_the_key_of_an_external_secret_that_i
 
 async def test_each_index_that_is_not_undone_is_found(bench: Bench) -> None:
     """The test above can fail: it does for every function that undoes an index."""
-    async with telling(bench) as stage:
+    async with watchable_stores(bench) as stage:
         undo = stage.operator.memories.external_secrets._undo
         found = {}
         for place, left_out in enumerate(list(undo)):
@@ -97,7 +97,7 @@ async def test_each_index_that_is_not_undone_is_found(bench: Bench) -> None:
 
 
 async def test_nothing_in_the_process_holds_the_key_of_a_push_secret_that_is_gone(bench: Bench) -> None:
-    async with telling(bench) as stage:
+    async with watchable_stores(bench) as stage:
         await stage.put_secret("source", {"password": "v1"})
         spec = {
             "secretStoreRefs": [{"name": STORE}],
@@ -125,7 +125,7 @@ async def test_an_evicted_object_keeps_its_target_and_is_woken_and_told_as_befor
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process_memory, "LOOK_AGAIN_SECONDS", 0.1)
-    async with telling(bench) as stage:
+    async with watchable_stores(bench) as stage:
         await stage.sync("db", ONE)
         watched = await eventually(lambda: _watched(stage, "backend-key"), "it follows nothing")
         await stage.settled()

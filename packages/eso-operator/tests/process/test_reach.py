@@ -16,9 +16,9 @@ from eso_api.references import StoreRef
 from eso_operator.process.definitions import Definitions
 from eso_operator.process.reach import Reach
 from eso_operator.process.watched import WatchedKinds
+from eso_operator.stores.inputs import ClusterView, Scope
 from eso_operator.stores.resolve import resolve
 from eso_operator.stores.resolved import Reason, ResolutionError
-from eso_operator.stores.view import ClusterView, Scope
 from eso_operator.testing.clusters import ANYTHING, SETTINGS, caller
 from eso_wire.values import KindId
 from kubebase.meta import JsonObject, ObjectKey, Resource, raw
@@ -199,7 +199,7 @@ def test_a_store_of_a_kind_that_is_not_read_is_not_reported_as_missing() -> None
     ref = StoreRef(kind="ClusterSecretStore", name="store")
 
     with pytest.raises(ResolutionError, match="this operator does not read objects of that kind") as raised:
-        resolve(ref, caller(), need=ANYTHING, snapshot=ClusterView(watched), settings=SETTINGS)
+        resolve(ref, caller(), need=ANYTHING, view=ClusterView(watched), settings=SETTINGS)
 
     assert raised.value.reason is Reason.NOT_FOUND
 

@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from eso_operator.providers.gateway import Gateway
 from eso_operator.providers.metrics import PrometheusMetrics
 from eso_operator.providers.settings import RuntimeSettings
-from eso_operator.stores.kubecredentials import KubeCredentials
+from eso_operator.stores.credentials import KubeCredentials
 from eso_operator.stores.resolved import BoundStore, Endpoint, EndpointSource
 from eso_operator.testing.boundstores import SERVICE, bound_store, wanted
 from eso_operator.testing.providerhost import HeldMaterials

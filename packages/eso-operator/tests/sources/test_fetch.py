@@ -9,12 +9,12 @@ import pytest
 from eso_api.externalsecret import ExternalSecret
 from eso_api.references import GeneratorRef, StoreRef
 from eso_api.values import SecretBytes
-from eso_operator.changes.sights import Reading, Sight, Topic
+from eso_operator.changes.watchedkeys import ReadState, Topic, WatchedKey
 from eso_operator.dependencies.dependencies import ANY_PROVIDER, OnObject
 from eso_operator.generators.values import Made
 from eso_operator.sources.fetch import Fetcher
-from eso_operator.sources.fetched import Fetched
-from eso_operator.stores.need import Need
+from eso_operator.sources.results import Fetched
+from eso_operator.stores.inputs import Need
 from eso_operator.stores.resolved import BoundStore, Reason, ResolutionError, ResolvedStore
 from eso_operator.testing.boundstores import bound_store
 from eso_operator.testing.externalsecrets import entry, external_secret, values
@@ -59,8 +59,8 @@ class Backend:
         rendering = rendering_of_keys(Workers())
         return Fetcher(self, self.bind, planner=self, finds=self, generators=self, rendering=rendering)  # type: ignore[arg-type]  # only resolving is used
 
-    async def fetch(self, es: ExternalSecret, told_at: float | None = None) -> Fetched:
-        return await self.fetcher.fetch(es, told_at=told_at)
+    async def fetch(self, es: ExternalSecret, notified_at: float | None = None) -> Fetched:
+        return await self.fetcher.fetch(es, notified_at=notified_at)
 
     def resolve_now(self, ref: StoreRef | GeneratorRef, caller: ObjectRef, need: Need) -> ResolvedStore:
         return self._resolved(ref, caller, need)
@@ -320,32 +320,37 @@ async def test_keys_and_searches_that_were_read_can_be_followed_with_their_versi
         asking(data=[entry("a", "x"), property_], dataFrom=[{"extract": {"key": "m"}}, *finds])
     )
 
-    assert followed(fetched.sights) == {Topic(RemoteRef("x")): "7", Topic(RemoteRef("m")): "7", Topic(None, "^x"): ""}
+    topics = followed(fetched.watched_keys)
+    assert topics == {
+        Topic(RemoteRef("x")): "7",
+        Topic(RemoteRef("m")): "7",
+        Topic(None, "^x"): "",
+    }
 
 
-def followed(sights: Sequence[Sight]) -> dict[Topic, str]:
-    return {topic: version for sight in sights for topic, version in sight.versions.items()}
+def followed(watched_keys: Sequence[WatchedKey]) -> dict[Topic, str]:
+    return {topic: version for watched in watched_keys for topic, version in watched.versions.items()}
 
 
 async def test_keys_of_the_spec_can_be_followed_without_reading() -> None:
     backend = Backend(data={"x": "1"})
 
-    sights = await backend.fetcher.sights(
+    watched_keys = await backend.fetcher.watched_keys(
         asking(data=[entry("a", "x")], dataFrom=[{"find": {"name": {"regexp": "^x"}}}, {"extract": {"key": "m"}}])
     )
 
-    assert followed(sights) == {Topic(RemoteRef("x")): "", Topic(RemoteRef("m")): "", Topic(None, "^x"): ""}
+    assert followed(watched_keys) == {Topic(RemoteRef("x")): "", Topic(RemoteRef("m")): "", Topic(None, "^x"): ""}
     assert (backend.reads, backend.finds) == ([], [])
 
 
 @pytest.mark.parametrize(
     ("spec", "reading"),
     [
-        pytest.param({"data": [entry("a", "x")]}, Reading.WHOLE, id="a key"),
-        pytest.param({"dataFrom": [{"find": {"name": {"regexp": "^x"}}}]}, Reading.WHOLE, id="a search"),
+        pytest.param({"data": [entry("a", "x")]}, ReadState.WHOLE, id="a key"),
+        pytest.param({"dataFrom": [{"find": {"name": {"regexp": "^x"}}}]}, ReadState.WHOLE, id="a search"),
         pytest.param(
             {"data": [entry("a", "x")], "dataFrom": [{"find": {"path": "p/"}}]},
-            Reading.PART,
+            ReadState.PART,
             id="a search below a path",
         ),
         pytest.param(
@@ -353,21 +358,21 @@ async def test_keys_of_the_spec_can_be_followed_without_reading() -> None:
                 "data": [entry("a", "x")],
                 "dataFrom": [{"sourceRef": {"generatorRef": {"kind": "Password", "name": "maker"}}}],
             },
-            Reading.PART,
+            ReadState.PART,
             id="a generator, whose values are made anew at the interval",
         ),
     ],
 )
-async def test_it_is_known_whether_all_that_is_read_can_be_followed(spec: JsonObject, reading: Reading) -> None:
+async def test_it_is_known_whether_all_that_is_read_can_be_followed(spec: JsonObject, reading: ReadState) -> None:
     backend = Backend(data={"x": "1", "p/1": "2"})
 
-    assert (await backend.fetch(asking(**spec))).reading is reading
+    assert (await backend.fetch(asking(**spec))).read_state is reading
 
 
 async def test_nothing_is_followed_where_the_provider_tells_of_no_changes() -> None:
     backend = Backend(data={"x": "1"}, operations=frozenset(Operation) - {Operation.SUBSCRIBE})
 
-    assert (await backend.fetch(asking(data=[entry("a", "x")]))).sights == ()
+    assert (await backend.fetch(asking(data=[entry("a", "x")]))).watched_keys == ()
 
 
 @pytest.mark.parametrize(
@@ -386,6 +391,6 @@ async def test_a_value_read_before_an_announced_change_is_read_again(
     if asked is not None:
         REQUESTED_AT.set(asked)
 
-    await backend.fetch(asking(data=[entry("a", "x")]), told_at=told)
+    await backend.fetch(asking(data=[entry("a", "x")]), notified_at=told)
 
     assert backend.asked_at == [expected]

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from eso_api.externalsecret import ExternalSecretSpec, SourceNames
-from eso_operator.sources.references import source_names
+from eso_operator.sources.entries import source_names
 
 
 def generated(kind: str, name: str) -> dict[str, Any]:

@@ -10,11 +10,18 @@ from eso_api.externalsecret import Find, RemoteRef
 from eso_api.references import StoreRef
 from eso_api.rewrite import MergeRewrite, RegexpRewrite, Rewrite, TransformRewrite
 from eso_api.values import SecretBytes
-from eso_operator.sources.errors import ShapeError
-from eso_operator.sources.keys import checked, convert, converted
-from eso_operator.sources.rewrite import rewritten
-from eso_operator.sources.shape import shape_all, shape_fetched, shape_generated, shape_value
-from eso_operator.sources.wants import Answered, FindMany
+from eso_operator.sources.entries import FindMany, ReadEntry
+from eso_operator.sources.shape import (
+    ShapeError,
+    checked,
+    convert,
+    converted,
+    rewritten,
+    shape_all,
+    shape_fetched,
+    shape_generated,
+    shape_value,
+)
 
 
 def secret(plain: dict[str, str]) -> dict[str, SecretBytes]:
@@ -255,8 +262,8 @@ def test_whatever_is_fetched_either_fits_a_secret_or_is_refused(plain: dict[str,
     ],
 )
 def test_a_find_without_a_match_says_how_many_keys_there_are(considered: int, says: str) -> None:
-    want = FindMany("spec.dataFrom[0].find", StoreRef(name="store"), Find(), ())
+    entry = FindMany("spec.dataFrom[0].find", StoreRef(name="store"), Find(), ())
 
-    shaped = shape_all([Answered(want, {}, considered)])
+    shaped = shape_all([ReadEntry(entry, {}, considered)])
 
-    assert shaped.remarks == [f"{want.path}: {says}"]
+    assert shaped.remarks == [f"{entry.path}: {says}"]

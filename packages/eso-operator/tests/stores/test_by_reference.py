@@ -67,8 +67,8 @@ async def bound(
     reader: NotedReads,
 ) -> BoundStore:
     documents = (document, CONFIG_OBJECT, MAKER_OBJECT, SERVICE, CLASS)
-    snapshot = cluster(*documents, handshakes=EveryConnection(handshake))
-    return await bind(resolve(ref, caller(), need=ANYTHING, snapshot=snapshot, settings=SETTINGS), reader)
+    view = cluster(*documents, handshakes=EveryConnection(handshake))
+    return await bind(resolve(ref, caller(), need=ANYTHING, view=view, settings=SETTINGS), reader)
 
 
 def store(api_version: str, kind: str, spec: JsonObject) -> tuple[StoreRef, JsonObject]:

@@ -61,9 +61,9 @@ def kind(name: str = "Aws", **changes: Any) -> KindInfo:
 async def bound_in(namespace: str, block: dict[str, Any], handshake: Handshake) -> BoundStore:
     spec = {"provider": {"aws": block}}
     store = obj("external-secrets.io/v1", "ClusterSecretStore", "shared", "", spec=spec, status=ready())
-    snapshot = cluster(store, provider_service("p", CORE), handshakes=EveryConnection(handshake))
+    view = cluster(store, provider_service("p", CORE), handshakes=EveryConnection(handshake))
     ref = StoreRef(kind="ClusterSecretStore", name="shared")
-    resolved = resolve(ref, caller(namespace), need=ANYTHING, snapshot=snapshot, settings=SETTINGS)
+    resolved = resolve(ref, caller(namespace), need=ANYTHING, view=view, settings=SETTINGS)
     return await bind(resolved, NotedReads())
 
 

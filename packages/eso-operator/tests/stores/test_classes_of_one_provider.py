@@ -53,8 +53,8 @@ MARKED = provider_class("marked", annotations={"external-secrets.io/provider-def
 
 def resolved(ref: StoreRef, *classes: JsonObject) -> ResolvedStore:
     handshakes = EveryConnection(serving(FAKE, v1_key="fake"))
-    snapshot = cluster(*HERE, *classes, handshakes=handshakes)
-    return resolve(ref, caller(), need=ANYTHING, snapshot=snapshot, settings=SETTINGS)
+    view = cluster(*HERE, *classes, handshakes=handshakes)
+    return resolve(ref, caller(), need=ANYTHING, view=view, settings=SETTINGS)
 
 
 @pytest.mark.parametrize(

@@ -49,13 +49,13 @@ def generated(kind: str) -> Any:
     ],
 )
 def test_a_store_of_another_controller_class_is_unmanaged(ref: StoreRef | GeneratorRef, document: JsonObject) -> None:
-    snapshot = cluster(document)
+    view = cluster(document)
 
     with pytest.raises(ResolutionError) as caught:
-        resolve(ref, caller(TEAM), need=ANYTHING, snapshot=snapshot, settings=SETTINGS)
+        resolve(ref, caller(TEAM), need=ANYTHING, view=view, settings=SETTINGS)
 
     assert caught.value.reason is Reason.UNMANAGED
-    assert controller_classes(snapshot)(ref, TEAM) == "another"
+    assert controller_classes(view)(ref, TEAM) == "another"
 
 
 def test_the_class_of_an_invalid_store_is_found() -> None:
@@ -74,10 +74,10 @@ def test_the_class_of_an_invalid_store_is_found() -> None:
 async def test_only_the_common_fields_of_a_providers_own_kind_count(spec: JsonObject, chosen: list[str]) -> None:
     """The rest of its spec belongs to the provider."""
     no_client: Any = None
-    snapshot = cluster(obj(OWN_KIND, "Vault", "one", TEAM, spec=spec))
+    view = cluster(obj(OWN_KIND, "Vault", "one", TEAM, spec=spec))
     push = push_secret(secretStoreRefs=[{"apiVersion": OWN_KIND, "kind": "Vault", "name": "one"}])
 
-    found: Any = await StoreChooser(snapshot.objects, no_client, "default").choose(push)  # type: ignore[arg-type]  # nothing is included
+    found: Any = await StoreChooser(view.objects, no_client, "default").choose(push)  # type: ignore[arg-type]  # nothing is included
 
     assert [each.ref.name for each in found] == chosen
-    assert controller_classes(snapshot)(OWN, TEAM) == ("another" if not chosen else "")
+    assert controller_classes(view)(OWN, TEAM) == ("another" if not chosen else "")

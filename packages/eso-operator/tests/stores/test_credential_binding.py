@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from eso_operator.stores.credentialrefs import MAX_CREDENTIALS, reads_of
 from eso_operator.stores.credentials import Content, UnreadableError, bind
-from eso_operator.stores.reads import MAX_CREDENTIALS, reads_of
 from eso_operator.stores.resolved import CallToken, Reason, ReferenceRule, ResolutionError, ResolvedStore
 from eso_operator.testing.boundstores import bound_store
 from eso_operator.testing.clusters import NotedReads

@@ -70,7 +70,7 @@ def resolved(document: JsonObject, *around: JsonObject) -> ResolvedStore:
         StoreRef(kind=document["kind"], name=metadata["name"]),
         caller(namespace),
         need=ANYTHING,
-        snapshot=cluster(*objects, *around, handshakes=EveryConnection(handshake())),
+        view=cluster(*objects, *around, handshakes=EveryConnection(handshake())),
         settings=SETTINGS,
     )
 
@@ -111,7 +111,7 @@ def test_a_generator_of_the_guide_goes_to_the_provider_that_serves_it(file: str)
         ref,
         caller("production"),
         need=ANYTHING,
-        snapshot=cluster({**generator, "status": {}}, service, handshakes=answers),
+        view=cluster({**generator, "status": {}}, service, handshakes=answers),
         settings=SETTINGS,
     )
 

@@ -45,8 +45,8 @@ class ByService(dict[str, Handshake | str]):
 
 def resolved(**answers: Handshake | str) -> ResolvedStore:
     services: list[JsonObject] = [provider_service(name, CORE) for name in answers]
-    snapshot = cluster(STORE, *services, handshakes=ByService(answers))
-    return resolve(StoreRef(name="store"), caller(), need=ANYTHING, snapshot=snapshot, settings=SETTINGS)
+    view = cluster(STORE, *services, handshakes=ByService(answers))
+    return resolve(StoreRef(name="store"), caller(), need=ANYTHING, view=view, settings=SETTINGS)
 
 
 @pytest.mark.parametrize(

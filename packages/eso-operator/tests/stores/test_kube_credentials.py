@@ -13,8 +13,14 @@ from typing import Any
 
 import pytest
 
-from eso_operator.stores.credentials import UnreadableError, bind
-from eso_operator.stores.kubecredentials import MAX_CONTENT_BYTES, MAX_TOKENS, READ_SECONDS, KubeCredentials
+from eso_operator.stores.credentials import (
+    MAX_CONTENT_BYTES,
+    MAX_TOKENS,
+    READ_SECONDS,
+    KubeCredentials,
+    UnreadableError,
+    bind,
+)
 from eso_operator.stores.resolved import Reason, ResolutionError
 from eso_operator.testing.boundstores import bound_store
 from eso_wire.values import CredentialKind, CredentialPath
@@ -41,19 +47,19 @@ class Server:
     version: str = "1"
     life: float = 1000.0
     failure: ApiError | None = None
-    asked: list[str] = field(default_factory=list)
+    requested: list[str] = field(default_factory=list)
     bodies: list[Any] = field(default_factory=list)
     open: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def request(self, request: Request) -> bytes:
-        self.asked.append(request.path)
+        self.requested.append(request.path)
         await self.open.wait()
         if self.failure is not None:
             raise self.failure
         if request.path.endswith("/token"):
             self.bodies.append(json.loads(request.body or b""))
             expires = rfc3339(self.clock.now() + timedelta(seconds=self.life))
-            answer: Any = {"status": {"token": f"token-{len(self.asked)}", "expirationTimestamp": expires}}
+            answer: Any = {"status": {"token": f"token-{len(self.requested)}", "expirationTimestamp": expires}}
         else:
             metadata = {"name": "s", "namespace": "team", "uid": "u", "resourceVersion": self.version}
             answer = {"metadata": metadata, "data": self.data}
@@ -90,7 +96,7 @@ async def test_a_secret_is_decoded_and_hidden(reader: KubeCredentials, server: S
     assert content.data["k"].reveal() == b"CANARY"
     assert (content.uid, content.resource_version) == ("u", "1")
     assert "CANARY" not in repr(content)
-    assert server.asked == ["/api/v1/namespaces/team/secrets/s"]
+    assert server.requested == ["/api/v1/namespaces/team/secrets/s"]
 
 
 async def test_a_config_map_gives_its_text_and_not_its_binary_data(reader: KubeCredentials, server: Server) -> None:
@@ -152,7 +158,7 @@ async def test_a_burst_of_reads_costs_two(reader: KubeCredentials, server: Serve
         await clock.settle()
         server.open.set()
 
-    assert len(server.asked) == 2
+    assert len(server.requested) == 2
     assert all(read.result() is not None for read in reads)
 
 
@@ -189,7 +195,7 @@ async def test_an_object_of_the_version_that_the_informer_has_is_not_read_again(
 
     await reader.secret(KEY)
     await reader.secret(KEY)
-    assert len(server.asked) == 1
+    assert len(server.requested) == 1
 
     known["Secret"] = server.version = "2"
     content = await reader.secret(KEY)
@@ -204,7 +210,7 @@ async def test_a_large_secret_is_not_kept(server: Server, clock: VirtualClock) -
     await reader.secret(KEY)
     await reader.secret(KEY)
 
-    assert len(server.asked) == 2
+    assert len(server.requested) == 2
 
 
 async def test_a_token_is_kept_for_most_of_its_life(
@@ -220,7 +226,7 @@ async def test_a_token_is_kept_for_most_of_its_life(
     assert renewed is not None
     assert again is first
     assert renewed.token.reveal() != first.token.reveal()
-    assert server.asked == ["/api/v1/namespaces/team/serviceaccounts/robot/token"] * 2
+    assert server.requested == ["/api/v1/namespaces/team/serviceaccounts/robot/token"] * 2
     assert server.bodies[0]["spec"]["audiences"] == ["vault"]
 
 
@@ -229,12 +235,12 @@ async def test_a_token_of_a_recreated_service_account_is_not_used(server: Server
     version = "1"
     reader = KubeCredentials(Client(server), clock, lambda kind, key: f"{kind} {key} {version}")
     first = await reader.token(ObjectKey("team", "robot"), ())
-    kept = await reader.token(ObjectKey("team", "robot"), ())
+    cached = await reader.token(ObjectKey("team", "robot"), ())
     version = "2"
 
     anew = await reader.token(ObjectKey("team", "robot"), ())
 
-    assert first is kept
+    assert first is cached
     assert anew is not None
     assert first is not None
     assert anew.token.reveal() != first.token.reveal()
@@ -245,7 +251,7 @@ async def test_tokens_are_kept_apart_by_account_and_audience(reader: KubeCredent
         await reader.token(ObjectKey("team", account), audiences)
     await reader.token(ObjectKey("else", "robot"), ("a",))
 
-    assert len(server.asked) == 4
+    assert len(server.requested) == 4
 
 
 async def test_the_number_of_kept_tokens_is_bounded(reader: KubeCredentials, server: Server) -> None:
@@ -253,9 +259,9 @@ async def test_the_number_of_kept_tokens_is_bounded(reader: KubeCredentials, ser
         await reader.token(ObjectKey("team", f"robot-{number}"), ())
 
     assert len(reader._tokens) == MAX_TOKENS
-    before = len(server.asked)
+    before = len(server.requested)
     await reader.token(ObjectKey("team", "robot-0"), ())
-    assert len(server.asked) == before + 1
+    assert len(server.requested) == before + 1
 
 
 @pytest.mark.live
@@ -321,7 +327,7 @@ async def test_a_name_that_no_object_can_have_is_not_asked_for_and_not_there(ser
     assert await reader.config_map(key) is None
     assert await reader.service_account(key) is None
     assert await reader.token(key, ("vault",)) is None
-    assert server.asked == []
+    assert server.requested == []
 
 
 @pytest.mark.parametrize("name", ["../x", "a%2fb"])

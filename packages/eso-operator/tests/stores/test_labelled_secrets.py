@@ -111,10 +111,10 @@ async def test_no_way_to_a_webhook_goes_around_the_label(holder: tuple[str, str]
     namespace = "" if holder[1] == "ClusterGenerator" else "team"
     served = serving(V1, V2, role=KindRole.GENERATOR, credentials=PATHS)
     documents = (obj(*holder, "g", namespace, spec=spec), provider_service("p", CORE))
-    snapshot = cluster(*documents, handshakes=EveryConnection(served))
+    view = cluster(*documents, handshakes=EveryConnection(served))
     ref = GeneratorRef(api_version=holder[0], kind=holder[1], name="g")
 
-    resolved = resolve(ref, caller("team"), need=ANYTHING, snapshot=snapshot, settings=SETTINGS)
+    resolved = resolve(ref, caller("team"), need=ANYTHING, view=view, settings=SETTINGS)
     with pytest.raises(ResolutionError) as raised:
         await bind(resolved, NotedReads(labels={}))
 

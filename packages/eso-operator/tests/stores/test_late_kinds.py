@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from eso_operator.process.watched import MAX_MISSING, WatchedKinds
-from eso_operator.stores.view import Scope
+from eso_operator.stores.inputs import Scope
 from eso_wire.values import KindId
 from kubebase.testing.clock import VirtualClock
 from kuberun.client import Client
@@ -26,10 +26,10 @@ class Server:
 
     installed: bool = False
     permitted: bool = True
-    asked: list[str] = field(default_factory=list)
+    requested: list[str] = field(default_factory=list)
 
     async def request(self, request: Request) -> bytes:
-        self.asked.append(request.path)
+        self.requested.append(request.path)
         if not self.installed:
             raise NotServed(404, "", "no such group")
         if request.path == "/apis/example.com/v1":
@@ -86,9 +86,9 @@ async def test_a_kind_that_was_missed_is_found_without_being_asked_for_again(ser
         server.installed = server.permitted = True
         await cluster.clock.advance(FIVE_SECONDS)
 
-        asked = len(server.asked)
+        requested = len(server.requested)
         await cluster.clock.advance(FIVE_SECONDS)
-        assert len(server.asked) == asked
+        assert len(server.requested) == requested
     assert included is False
     assert before == (None, [])
     assert cluster.watched.scope(WIDGET) is Scope.NAMESPACED
@@ -120,11 +120,11 @@ async def test_the_lookup_of_a_missing_kind_stops_without_requests_for_it() -> N
     async with cluster.running():
         await cluster.watched.include(WIDGET)
         await cluster.clock.advance(AN_HOUR + FIVE_SECONDS)
-        asked = len(cluster.server.asked)
+        requested = len(cluster.server.requested)
 
         await cluster.clock.advance(AN_HOUR)
 
-        assert len(cluster.server.asked) == asked
+        assert len(cluster.server.requested) == requested
 
 
 async def test_no_more_than_so_many_kinds_are_looked_for() -> None:
@@ -132,11 +132,11 @@ async def test_no_more_than_so_many_kinds_are_looked_for() -> None:
     async with cluster.running():
         for number in range(MAX_MISSING + 8):
             await cluster.watched.include(KindId("example.com", f"v{number}", "Widget"))
-        cluster.server.asked.clear()
+        cluster.server.requested.clear()
 
         await cluster.clock.advance(FIVE_SECONDS)
 
-    assert cluster.server.asked == [f"/apis/example.com/v{number}" for number in range(8, MAX_MISSING + 8)]
+    assert cluster.server.requested == [f"/apis/example.com/v{number}" for number in range(8, MAX_MISSING + 8)]
 
 
 async def test_missing_kinds_of_one_api_version_are_looked_for_with_one_request() -> None:
@@ -145,14 +145,14 @@ async def test_missing_kinds_of_one_api_version_are_looked_for_with_one_request(
         for number in range(MAX_MISSING - 1):
             await cluster.watched.include(KindId("example.com", "v1", f"Gadget{number}"))
         await cluster.watched.include(WIDGET)
-        cluster.server.asked.clear()
+        cluster.server.requested.clear()
 
         await cluster.clock.advance(FIVE_SECONDS)
-        asked = list(cluster.server.asked)
+        requested = list(cluster.server.requested)
         cluster.server.installed = True
         await cluster.clock.advance(FIVE_SECONDS)
 
-    assert asked == ["/apis/example.com/v1"]
+    assert requested == ["/apis/example.com/v1"]
     assert cluster.appeared == [WIDGET]
 
 
@@ -164,7 +164,7 @@ class Slow(Server):
 
     async def request(self, request: Request) -> bytes:
         answer = await super().request(request)
-        if self.asked.count("/apis/example.com/v1/widgets") < 2:
+        if self.requested.count("/apis/example.com/v1/widgets") < 2:
             return answer
         self.listing += 1
         try:

@@ -201,10 +201,10 @@ async def read_namespaces(
     ref: StoreRef | GeneratorRef, handshake: Handshake, *documents: JsonObject
 ) -> tuple[set[str], Reason | None]:
     """Every namespace that something was read from, and why it ended, if it did."""
-    snapshot = cluster(*documents, handshakes=EveryConnection(handshake))
+    view = cluster(*documents, handshakes=EveryConnection(handshake))
     reader = NotedReads()
     try:
-        target = resolve(ref, caller(HOME), need=ANYTHING, snapshot=snapshot, settings=SETTINGS)
+        target = resolve(ref, caller(HOME), need=ANYTHING, view=view, settings=SETTINGS)
         await bind(target, reader)
     except ResolutionError as error:
         return reader.namespaces, error.reason

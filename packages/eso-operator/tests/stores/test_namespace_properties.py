@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from eso_api.references import GeneratorRef, StoreRef
 from eso_operator.stores.credentials import bind
+from eso_operator.stores.inputs import ClusterView
 from eso_operator.stores.resolve import explain, resolve
 from eso_operator.stores.resolved import ManagedTls, ResolutionError, ResolvedStore, SecretTls
-from eso_operator.stores.view import ClusterView
 from eso_operator.testing.clusters import (
     ANYTHING,
     CORE,
@@ -161,11 +161,11 @@ CLUSTER_REFS = [
 ]
 
 
-def used(ref: StoreRef | GeneratorRef, snapshot: ClusterView, home: str) -> tuple[ResolvedStore | None, set[str]]:
+def used(ref: StoreRef | GeneratorRef, view: ClusterView, home: str) -> tuple[ResolvedStore | None, set[str]]:
     """The target, if there is one, and every namespace that credentials were read from on the way."""
     reader = NotedReads()
     try:
-        target = resolve(ref, caller(home), need=ANYTHING, snapshot=snapshot, settings=SETTINGS)
+        target = resolve(ref, caller(home), need=ANYTHING, view=view, settings=SETTINGS)
         asyncio.run(bind(target, reader))
     except ResolutionError:
         return None, reader.namespaces
@@ -173,11 +173,9 @@ def used(ref: StoreRef | GeneratorRef, snapshot: ClusterView, home: str) -> tupl
 
 
 @settings(max_examples=100, deadline=None)
-@given(snapshot=clusters(), ref=st.sampled_from(NAMESPACED_REFS), home=st.sampled_from(["team-a", "team-b"]))
-def test_a_namespaced_object_stays_in_its_namespace(
-    snapshot: ClusterView, ref: StoreRef | GeneratorRef, home: str
-) -> None:
-    target, read = used(ref, snapshot, home)
+@given(view=clusters(), ref=st.sampled_from(NAMESPACED_REFS), home=st.sampled_from(["team-a", "team-b"]))
+def test_a_namespaced_object_stays_in_its_namespace(view: ClusterView, ref: StoreRef | GeneratorRef, home: str) -> None:
+    target, read = used(ref, view, home)
 
     assert read <= {home}
     if target is not None:
@@ -191,11 +189,11 @@ def test_a_namespaced_object_stays_in_its_namespace(
 
 
 @settings(max_examples=100, deadline=None)
-@given(snapshot=clusters(), ref=st.sampled_from(CLUSTER_REFS), home=st.sampled_from(["team-a", "team-b"]))
+@given(view=clusters(), ref=st.sampled_from(CLUSTER_REFS), home=st.sampled_from(["team-a", "team-b"]))
 def test_a_cluster_scoped_object_reads_its_user_or_what_its_owner_wrote(
-    snapshot: ClusterView, ref: StoreRef | GeneratorRef, home: str
+    view: ClusterView, ref: StoreRef | GeneratorRef, home: str
 ) -> None:
-    target, read = used(ref, snapshot, home)
+    target, read = used(ref, view, home)
 
     if target is None:
         return
@@ -217,7 +215,7 @@ def test_the_clusters_above_have_credentials_to_read(ref: StoreRef | GeneratorRe
     # It stops at the first such cluster; a hundred random ones may well have none.
     without_shrinking = settings(deadline=None, phases=[Phase.generate], max_examples=5_000)
 
-    find(clusters(), lambda snapshot: bool(used(ref, snapshot, "team-a")[1]), settings=without_shrinking)
+    find(clusters(), lambda view: bool(used(ref, view, "team-a")[1]), settings=without_shrinking)
 
 
 def _token_namespace(target: ResolvedStore) -> list[str]:
@@ -225,11 +223,11 @@ def _token_namespace(target: ResolvedStore) -> list[str]:
 
 
 @settings(max_examples=60, deadline=None)
-@given(snapshot=clusters(), ref=st.sampled_from(NAMESPACED_REFS + CLUSTER_REFS))
-def test_explain_and_resolve_agree(snapshot: ClusterView, ref: StoreRef | GeneratorRef) -> None:
-    stages = explain(ref, caller(), need=ANYTHING, snapshot=snapshot, settings=SETTINGS)
+@given(view=clusters(), ref=st.sampled_from(NAMESPACED_REFS + CLUSTER_REFS))
+def test_explain_and_resolve_agree(view: ClusterView, ref: StoreRef | GeneratorRef) -> None:
+    stages = explain(ref, caller(), need=ANYTHING, view=view, settings=SETTINGS)
     try:
-        resolve(ref, caller(), need=ANYTHING, snapshot=snapshot, settings=SETTINGS)
+        resolve(ref, caller(), need=ANYTHING, view=view, settings=SETTINGS)
         reason = None
     except ResolutionError as error:
         reason = error.reason

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from eso_operator.stores.addresses import author_of, endpoint_at
+from eso_operator.stores.inputs import ResolverSettings
 from eso_operator.stores.resolved import Endpoint, EndpointSource, Reason, ResolutionError, ServiceKey
-from eso_operator.stores.settings import ResolverSettings
 from eso_operator.testing.clusters import CORE, TENANTS_TOO, cluster
 from eso_wire.values import ObjectRef
 from kubebase.meta import JsonObject
@@ -25,7 +25,7 @@ def dialled(
         author_of(author, settings),
         source=EndpointSource.EXPLICIT,
         settings=settings,
-        snapshot=cluster(*documents),
+        view=cluster(*documents),
     )
 
 

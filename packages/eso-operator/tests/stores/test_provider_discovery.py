@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from eso_api.references import StoreRef
+from eso_operator.stores.inputs import ResolverSettings
 from eso_operator.stores.resolve import resolve
 from eso_operator.stores.resolved import (
     Connection,
@@ -20,7 +21,6 @@ from eso_operator.stores.resolved import (
     SecretTls,
     ServiceKey,
 )
-from eso_operator.stores.settings import ResolverSettings
 from eso_operator.testing.clusters import (
     ANYTHING,
     CORE,
@@ -71,7 +71,7 @@ def resolved(
     settings: ResolverSettings = TENANTS_TOO,
 ) -> ResolvedStore:
     answers = EveryConnection(FAKES) if handshakes is None else handshakes
-    return resolve(ref, caller(), need=ANYTHING, snapshot=cluster(*documents, handshakes=answers), settings=settings)
+    return resolve(ref, caller(), need=ANYTHING, view=cluster(*documents, handshakes=answers), settings=settings)
 
 
 def refused(ref: StoreRef, *documents: JsonObject, **given: Any) -> ResolutionError:
@@ -250,10 +250,10 @@ def test_who_declares_nothing_is_asked_first() -> None:
 
 def test_who_does_not_answer_is_named_and_passed_over() -> None:
     silent = provider_service("silent", CORE)
-    asked = refused(STORE_REF, STORE, silent, handshakes={}).connection
-    assert asked is not None
+    requested = refused(STORE_REF, STORE, silent, handshakes={}).connection
+    assert requested is not None
 
-    error = refused(STORE_REF, STORE, silent, handshakes={asked.key: "connection refused"})
+    error = refused(STORE_REF, STORE, silent, handshakes={requested.key: "connection refused"})
 
     assert error.reason is Reason.NOT_INSTALLED
     assert error.retry == "BACKOFF"

@@ -26,8 +26,8 @@ def release(name: str, *kinds: KindId) -> JsonObject:
 def resolved(version: str, *releases: JsonObject) -> ResolvedStore:
     """A direct reference to the configuration, by one version of its API."""
     ref = StoreRef(api_version=f"{GROUP}/{version}", kind="Notes", name="config")
-    snapshot = cluster(CONFIG, *releases, handshakes=EveryConnection(serving(OLD, NEW)))
-    return resolve(ref, caller(), need=ANYTHING, snapshot=snapshot, settings=SETTINGS)
+    view = cluster(CONFIG, *releases, handshakes=EveryConnection(serving(OLD, NEW)))
+    return resolve(ref, caller(), need=ANYTHING, view=view, settings=SETTINGS)
 
 
 @pytest.mark.parametrize("version", ["v1alpha1", "v7"])

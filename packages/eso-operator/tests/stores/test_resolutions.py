@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from eso_api.references import StoreRef
-from eso_operator.stores import resolutions as module
-from eso_operator.stores.resolutions import Resolutions
+from eso_operator.stores import resolver as module
+from eso_operator.stores.inputs import Scope
 from eso_operator.stores.resolved import Connection, ResolutionError, ResolvedStore
-from eso_operator.stores.resolver import Resolver
-from eso_operator.stores.view import Scope
+from eso_operator.stores.resolver import ResolutionCache, Resolver
 from eso_operator.testing.clusters import (
     ANYTHING,
     CORE,
@@ -47,7 +46,7 @@ class World(ObjectsInMemory):
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked = 0
+        self.requested = 0
         self.handshakes: dict[str, Handshake | str] = {}
         self.answer = serving(FAKE, v1_key="fake")
         self._revisions: Counter[tuple[str, str]] = Counter()
@@ -67,7 +66,7 @@ class World(ObjectsInMemory):
         return -1 if self.scope(kind) is None else self._revisions[kind.group, kind.kind]
 
     def get(self, kind: KindId, key: ObjectKey) -> Any | None:
-        self.asked += 1
+        self.requested += 1
         return super().get(kind, key)
 
     async def include(self, kind: KindId) -> bool:
@@ -91,7 +90,7 @@ class World(ObjectsInMemory):
         return 0.0 if wanted else 1.0
 
     def resolver(self) -> Resolver:
-        return Resolver(self, self, SETTINGS, Resolutions(self, self.handshakes))
+        return Resolver(self, self, SETTINGS, ResolutionCache(self, self.handshakes))
 
 
 async def resolved(resolver: Resolver, who: ObjectRef) -> ResolvedStore:
@@ -102,12 +101,12 @@ async def test_callers_of_one_namespace_share_a_resolution_under_their_own_names
     world = World()
     resolver = world.resolver()
     first = await resolved(resolver, caller("a"))
-    asked = world.asked
+    requested = world.requested
 
     other = replace(caller("a"), name="other", uid="other")
     second = await resolved(resolver, other)
 
-    assert world.asked == asked
+    assert world.requested == requested
     assert second == replace(first, caller=other)
 
 
@@ -121,7 +120,7 @@ async def test_callers_of_other_namespaces_are_judged_on_their_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "kept"),
+    ("change", "cached"),
     [
         pytest.param(lambda _: None, True, id="nothing"),
         pytest.param(lambda world: world.add(obj("v1", "Pod", "p", "a")), True, id="what it did not look at"),
@@ -136,16 +135,16 @@ async def test_callers_of_other_namespaces_are_judged_on_their_own() -> None:
         pytest.param(lambda world: world.handshakes.clear(), False, id="the provider is gone"),
     ],
 )
-async def test_a_resolution_is_repeated_only_after_a_change_of_its_inputs(change: Any, kept: bool) -> None:
+async def test_a_resolution_is_repeated_only_after_a_change_of_its_inputs(change: Any, cached: bool) -> None:
     world = World()
     resolver = world.resolver()
     await resolved(resolver, caller("a"))
     change(world)
-    asked = world.asked
+    requested = world.requested
 
     again = await resolved(resolver, caller("a"))
 
-    assert (world.asked == asked) is kept
+    assert (world.requested == requested) is cached
     assert again == await Resolver(world, world, SETTINGS).resolve(STORE, caller("a"), ANYTHING)
 
 
@@ -161,13 +160,13 @@ async def test_a_namespace_that_loses_its_admission_is_refused_at_once() -> None
 
 
 async def test_the_longest_unused_goes_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_KEPT", 1)
+    monkeypatch.setattr(module, "MAX_CACHED", 1)
     world = World()
     resolver = world.resolver()
     await resolved(resolver, caller("a"))
     await resolved(resolver, caller("b"))
-    asked = world.asked
+    requested = world.requested
 
     await resolved(resolver, caller("a"))
 
-    assert world.asked > asked
+    assert world.requested > requested

@@ -464,8 +464,8 @@ def test_a_store_decides_whether_changes_are_listened_to(trigger: JsonObject, li
     )
     telling = replace(target, operations=target.operations | {Operation.SUBSCRIBE})
 
-    assert telling.tells_changes is listens
-    assert not replace(target, operations=target.operations - {Operation.SUBSCRIBE}).tells_changes
+    assert telling.supports_watch is listens
+    assert not replace(target, operations=target.operations - {Operation.SUBSCRIBE}).supports_watch
 
 
 def test_a_timeout_of_nothing_is_the_operators_setting() -> None:

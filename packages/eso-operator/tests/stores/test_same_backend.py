@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from eso_api.references import StoreRef
-from eso_operator.stores.backends import same_backend
 from eso_operator.stores.credentials import bind
 from eso_operator.stores.resolve import resolve
-from eso_operator.stores.resolved import BoundStore
+from eso_operator.stores.resolved import BoundStore, same_backend
 from eso_operator.testing.clusters import (
     ANYTHING,
     CORE,
@@ -68,7 +67,7 @@ def v2(spec: dict[str, Any], name: str = "SecretsManager") -> dict[str, Any]:
 async def bound(store: dict[str, Any], *services: dict[str, Any]) -> BoundStore:
     view = cluster(store, *services, handshakes=EveryConnection(HANDSHAKE))
     ref = StoreRef(api_version=store["apiVersion"], kind="SecretStore", name="s")
-    resolved = resolve(ref, caller(kind="PushSecret"), need=ANYTHING, snapshot=view, settings=SETTINGS)
+    resolved = resolve(ref, caller(kind="PushSecret"), need=ANYTHING, view=view, settings=SETTINGS)
     return await bind(resolved, NotedReads())
 
 

@@ -76,9 +76,9 @@ def resolved(
     ref: StoreRef | GeneratorRef, namespace: str, *more: JsonObject, kind: str = "ExternalSecret"
 ) -> ResolvedStore:
     documents = [_served(document) for document in (*MANIFESTS, *AROUND, *more)]
-    snapshot = cluster(*documents, handshakes=EveryConnection(HANDSHAKE))
+    view = cluster(*documents, handshakes=EveryConnection(HANDSHAKE))
     settings = SETTINGS_DEV if namespace == "default" else SETTINGS_DEFAULT
-    return resolve(ref, caller(namespace, kind), need=ANYTHING, snapshot=snapshot, settings=settings)
+    return resolve(ref, caller(namespace, kind), need=ANYTHING, view=view, settings=settings)
 
 
 def _served(document: JsonObject) -> JsonObject:
@@ -245,9 +245,9 @@ def test_discovery_by_label_gives_the_direct_reference_the_same_target() -> None
     """R188: without any class, by a labelled Service alone."""
     label = provider_service("provider-aws", CORE, kinds=f"SecretsManager.v2alpha1.{AWS.partition('/')[0]}")
     config = one("SecretsManager", "team-blue-eu-west-2")
-    snapshot = cluster(config, label, handshakes=EveryConnection(HANDSHAKE))
+    view = cluster(config, label, handshakes=EveryConnection(HANDSHAKE))
 
-    target = resolve(reference_to(config), caller(CORE), need=ANYTHING, snapshot=snapshot, settings=SETTINGS_DEFAULT)
+    target = resolve(reference_to(config), caller(CORE), need=ANYTHING, view=view, settings=SETTINGS_DEFAULT)
 
     by_class = resolved(reference_to(config), CORE)
     assert target.endpoint.uri == by_class.endpoint.uri

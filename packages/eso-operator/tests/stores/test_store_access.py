@@ -9,10 +9,9 @@ import pytest
 from eso_api.references import GeneratorRef, StoreRef
 from eso_operator.stores.classes import class_connection
 from eso_operator.stores.credentials import bind
-from eso_operator.stores.need import VALIDATION, Gate, Need
+from eso_operator.stores.inputs import CLUSTER_CLASS, VALIDATION, Gate, Need
 from eso_operator.stores.resolve import resolve
 from eso_operator.stores.resolved import Reason, ResolutionError, ResolvedStore, SecretTls
-from eso_operator.stores.view import CLUSTER_CLASS
 from eso_operator.testing.clusters import (
     ANYTHING,
     CORE,
@@ -46,8 +45,8 @@ HANDSHAKES = EveryConnection(replace(FAKES, kinds=FAKES.kinds + PASSWORDS.kinds)
 def resolved(
     ref: StoreRef | GeneratorRef, *documents: JsonObject, by: ObjectRef | None = None, need: Need = ANYTHING
 ) -> ResolvedStore:
-    snapshot = cluster(SERVICE, *documents, handshakes=HANDSHAKES)
-    return resolve(ref, by or caller(), need=need, snapshot=snapshot, settings=SETTINGS)
+    view = cluster(SERVICE, *documents, handshakes=HANDSHAKES)
+    return resolve(ref, by or caller(), need=need, view=view, settings=SETTINGS)
 
 
 def refused(
@@ -235,7 +234,7 @@ def test_a_broken_condition_is_named_on_the_store_and_on_the_class_itself(condit
 
     error = refused(CLUSTER_STORE, cluster_store(conditions=[condition]), by=no_caller, need=VALIDATION)
     with pytest.raises(ResolutionError) as raised:
-        class_connection(CLUSTER_CLASS, cls, settings=SETTINGS, snapshot=cluster())
+        class_connection(CLUSTER_CLASS, cls, settings=SETTINGS, view=cluster())
 
     assert error.reason is Reason.MALFORMED
     assert raised.value.reason is Reason.MALFORMED

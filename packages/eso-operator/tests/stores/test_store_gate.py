@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from eso_api.references import StoreRef
-from eso_operator.stores.need import Gate, Need
+from eso_operator.stores.inputs import Gate, Need
 from eso_operator.stores.resolve import STAGES, explain, resolve
 from eso_operator.stores.resolved import Reason, ResolutionError, ResolvedStore
 from eso_operator.testing.clusters import (
@@ -53,8 +53,8 @@ def resolved(
     handshake: Handshake | str = FAKES,
     flood: bool = True,
 ) -> ResolvedStore:
-    snapshot = cluster(document, CONFIG_OBJECT, handshakes=EveryConnection(handshake))
-    return resolve(ref, caller(), need=need, snapshot=snapshot, settings=replace(SETTINGS, flood_gate=flood))
+    view = cluster(document, CONFIG_OBJECT, handshakes=EveryConnection(handshake))
+    return resolve(ref, caller(), need=need, view=view, settings=replace(SETTINGS, flood_gate=flood))
 
 
 READY, BROKEN, UNKNOWN = ready(), ready("False", "InvalidProviderConfig", "bad region"), ready("Unknown")
@@ -153,15 +153,15 @@ def test_an_operation_that_the_provider_does_not_offer_is_refused_with_its_reaso
 
 
 def test_a_handshake_that_is_missing_can_be_made() -> None:
-    snapshot = cluster(v2(READY), CONFIG_OBJECT)
+    view = cluster(v2(READY), CONFIG_OBJECT)
 
     with pytest.raises(ResolutionError) as raised:
-        resolve(V2_REF, caller(), need=ANYTHING, snapshot=snapshot, settings=SETTINGS)
+        resolve(V2_REF, caller(), need=ANYTHING, view=view, settings=SETTINGS)
 
     assert raised.value.reason is Reason.NOT_CONNECTED
     assert raised.value.connection is not None
     answered = cluster(v2(READY), CONFIG_OBJECT, handshakes={raised.value.connection.key: FAKES})
-    assert resolve(V2_REF, caller(), need=ANYTHING, snapshot=answered, settings=SETTINGS).handshake is FAKES
+    assert resolve(V2_REF, caller(), need=ANYTHING, view=answered, settings=SETTINGS).handshake is FAKES
 
 
 def test_a_provider_that_reads_its_configuration_itself_gets_no_spec() -> None:
@@ -179,18 +179,18 @@ def test_a_provider_that_reads_its_configuration_itself_gets_no_spec() -> None:
 
 
 def test_explain_tells_every_stage() -> None:
-    snapshot = cluster(v2(READY), CONFIG_OBJECT, handshakes=EveryConnection(FAKES))
+    view = cluster(v2(READY), CONFIG_OBJECT, handshakes=EveryConnection(FAKES))
 
-    stages = explain(V2_REF, caller(), need=ANYTHING, snapshot=snapshot, settings=SETTINGS)
+    stages = explain(V2_REF, caller(), need=ANYTHING, view=view, settings=SETTINGS)
 
     assert tuple(stage.name for stage in stages) == STAGES
     assert all(stage.reason is None and stage.detail for stage in stages)
 
 
 def test_explain_ends_with_the_stage_that_failed() -> None:
-    snapshot = cluster(v2(BROKEN), CONFIG_OBJECT, handshakes=EveryConnection(FAKES))
+    view = cluster(v2(BROKEN), CONFIG_OBJECT, handshakes=EveryConnection(FAKES))
 
-    last = explain(V2_REF, caller(), need=ANYTHING, snapshot=snapshot, settings=SETTINGS)[-1]
+    last = explain(V2_REF, caller(), need=ANYTHING, view=view, settings=SETTINGS)[-1]
 
     assert (last.name, last.reason) == ("gate", Reason.NOT_READY)
     assert "bad region" in last.detail

@@ -6,11 +6,11 @@ import msgspec
 import pytest
 
 from eso_operator.controllers.generatorstate.cleaner import CLEANING
+from eso_operator.generators.stored import StoredObjects, stored_generator, view_of
 from eso_operator.stores.credentials import bind
+from eso_operator.stores.inputs import ClusterView, Scope
 from eso_operator.stores.resolve import resolve
 from eso_operator.stores.resolved import BoundStore, Reason, ResolutionError
-from eso_operator.stores.stored import StoredObjects, snapshot_of, stored_generator
-from eso_operator.stores.view import ClusterView, Scope
 from eso_operator.testing.clusters import (
     CORE,
     SETTINGS,
@@ -59,8 +59,8 @@ async def bound(stored: Any, *documents: JsonObject, reads: NotedReads | None = 
     known = {MAKER: Scope.NAMESPACED, MAKER._replace(kind="ClusterMaker"): Scope.CLUSTER}
     objects = ObjectsInMemory((SERVICE, *documents), known)
     found = stored_generator(stored, STATE, objects)
-    snapshot = ClusterView(StoredObjects(found, objects), HANDSHAKE)
-    target = resolve(found.ref, STATE, need=CLEANING, snapshot=snapshot, settings=SETTINGS)
+    view = ClusterView(StoredObjects(found, objects), HANDSHAKE)
+    target = resolve(found.ref, STATE, need=CLEANING, view=view, settings=SETTINGS)
     return await bind(target, reads or NotedReads())
 
 
@@ -201,10 +201,10 @@ async def test_a_stored_generator_resolves_without_the_live_one(
     first, *others = live
     target = await bound({**first, "spec": {}} if first["kind"] == "ClusterGenerator" else first, first, *others)
 
-    kept = snapshot_of(target.resolved, spec_of(target))
+    cached = view_of(target.resolved, spec_of(target))
 
-    assert kept == stored
-    assert spec_of(await bound(kept)) == OLD
+    assert cached == stored
+    assert spec_of(await bound(cached)) == OLD
 
 
 def test_objects_of_other_kinds_and_names_are_the_clusters_own() -> None:

@@ -10,9 +10,9 @@ import pytest
 
 from eso_api.references import StoreRef
 from eso_operator.stores.credentials import bind
+from eso_operator.stores.inputs import ResolverSettings
 from eso_operator.stores.resolve import resolve
 from eso_operator.stores.resolved import Reason, ResolutionError, ResolvedStore, ServiceKey
-from eso_operator.stores.settings import ResolverSettings
 from eso_operator.testing.boundstores import bound_store
 from eso_operator.testing.clusters import (
     ANYTHING,
@@ -56,8 +56,8 @@ def a_class(name: str, address: str, namespace: str = "", **spec: Any) -> JsonOb
 
 
 def resolved(ref: StoreRef, *documents: JsonObject, settings: ResolverSettings = SETTINGS) -> ResolvedStore:
-    snapshot = cluster(*documents, handshakes=EveryConnection(FAKES))
-    return resolve(ref, caller(HOME), need=ANYTHING, snapshot=snapshot, settings=settings)
+    view = cluster(*documents, handshakes=EveryConnection(FAKES))
+    return resolve(ref, caller(HOME), need=ANYTHING, view=view, settings=settings)
 
 
 def refusal(ref: StoreRef, *documents: JsonObject, settings: ResolverSettings = SETTINGS) -> ResolutionError:

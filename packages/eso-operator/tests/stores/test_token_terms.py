@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from eso_operator.stores.credentialrefs import ConfigMapKey, SecretKey, reads_of
 from eso_operator.stores.credentials import bind
-from eso_operator.stores.reads import ConfigMapKey, SecretKey, reads_of
 from eso_operator.stores.resolved import Reason, ResolutionError, ResolvedStore
 from eso_operator.testing.boundstores import bound_store
 from eso_operator.testing.clusters import NotedReads

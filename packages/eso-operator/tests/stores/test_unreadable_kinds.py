@@ -22,10 +22,10 @@ WIDGET = KindId("example.com", "v1", "Widget")
 class Server:
     """A server that serves Widgets and forbids every list of them."""
 
-    asked: list[str] = field(default_factory=list)
+    requested: list[str] = field(default_factory=list)
 
     async def request(self, request: Request) -> bytes:
-        self.asked.append(request.path)
+        self.requested.append(request.path)
         if request.path == "/apis/example.com/v1":
             return json.dumps({"resources": [{"name": "widgets", "kind": "Widget", "namespaced": True}]}).encode()
         raise Forbidden(403, "Forbidden", "not for you")

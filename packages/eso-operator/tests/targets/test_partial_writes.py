@@ -12,7 +12,7 @@ from eso_operator.controllers.externalsecret.outcome import Collided, Failed
 from eso_operator.controllers.externalsecret.settlement import Settlement
 from eso_operator.controllers.externalsecret.snapshot import Rules
 from eso_operator.process.memory import Memories
-from eso_operator.sources.fetched import Fetched
+from eso_operator.sources.results import Fetched
 from eso_operator.sources.templates import TemplateReader
 from eso_operator.targets.leftovers import Leftovers
 from eso_operator.targets.secret import SecretTarget

@@ -1,7 +1,7 @@
 """The index of followers: which ExternalSecrets read which items of which stream. Pure, bounded.
 
-    follow(key, sights) -> stream of each sight -> topics, each with its followers
-                           take_touched / wish: the items that a stream must watch
+    subscribe(key, watched_keys) -> stream of each key -> topics, each with its followers
+                           take_touched / watch_set: the items that a stream must watch
                            followers_of / all_of: the followers that an event concerns
                            take_unread: followers that have not read since this process started
 
@@ -15,8 +15,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from eso_operator.changes.sights import Reading, Sight, Topic
 from eso_operator.changes.subscriptions import StreamKey, stream_key
+from eso_operator.changes.watchedkeys import ReadState, Topic, WatchedKey
 from eso_operator.memory import Memory
 from eso_operator.stores.resolved import BoundStore
 from eso_wire.bounds import MAX_WATCHES
@@ -24,14 +24,14 @@ from eso_wire.values import WatchItem
 from kubebase.meta import ObjectKey
 
 
-class Wish(NamedTuple):
+class WatchSet(NamedTuple):
     """The items that a stream must watch."""
 
     bound: BoundStore
     items: tuple[WatchItem, ...]
 
 
-class Place(NamedTuple):
+class StreamTopic(NamedTuple):
     """One topic of one stream."""
 
     stream: StreamKey
@@ -42,10 +42,10 @@ class Follower(Protocol):
     """The fields of a record that are used here."""
 
     uid: str
-    follows: frozenset[Place]
-    hears_all: bool
+    follows: frozenset[StreamTopic]
+    watches_all: bool
     """True if the object has read everything that it depends on and follows all of it."""
-    told_at: float | None
+    notified_at: float | None
     """When (monotonic) a change was announced to the object, if it has not read since."""
 
 
@@ -72,37 +72,39 @@ class Followers:
         self._ids = itertools.count(1)
         memory.on_forget(self._stop)
 
-    def follow(self, key: ObjectKey, sights: Iterable[Sight], reading: Reading = Reading.PART) -> None:
+    def subscribe(
+        self, key: ObjectKey, watched_keys: Iterable[WatchedKey], read_state: ReadState = ReadState.PART
+    ) -> None:
         """Make the object follow exactly these reads."""
         record = self.memory.at(key)
         before = record.follows
-        now: set[Place] = set()
-        wanted: set[Place] = set()
+        now: set[StreamTopic] = set()
+        wanted: set[StreamTopic] = set()
         if before or self._count < self._limits.followers:
-            for sight in sights:
-                stream = stream_key(sight.bound)
-                now |= self._join(key, stream, sight, reading)
-                wanted |= {Place(stream, topic) for topic in sight.versions}
-        for place in before - now:
-            self._leave(key, place)
-        self._note(key, now - before, reading)
-        record.hears_all = bool(now) and now == wanted and reading is Reading.WHOLE
+            for watched in watched_keys:
+                stream = stream_key(watched.bound)
+                now |= self._join(key, stream, watched, read_state)
+                wanted |= {StreamTopic(stream, topic) for topic in watched.versions}
+        for stream_topic in before - now:
+            self._leave(key, stream_topic)
+        self._note(key, now - before, read_state)
+        record.watches_all = bool(now) and now == wanted and read_state is ReadState.WHOLE
         if now != before:
             record.follows = frozenset(now)
         if not now:
-            record.told_at = None
+            record.notified_at = None
         self._count += bool(now) - bool(before)
 
-    def leave(self, key: ObjectKey) -> None:
+    def unsubscribe(self, key: ObjectKey) -> None:
         if (record := self.memory.find(key)) is not None:
             self._stop(key, record)
 
     def take_touched(self) -> set[StreamKey]:
-        """Return the streams whose wish changed, or that got an unread follower, since the last call."""
+        """Return the streams whose watch set changed, or that got an unread follower, since the last call."""
         touched, self._touched = self._touched, set()
         return touched
 
-    def wish(self, stream: StreamKey) -> Wish | None:
+    def watch_set(self, stream: StreamKey) -> WatchSet | None:
         """Return the items that a stream must watch; None if it has no followers.
 
         Each item has the oldest version that a follower has read, so that followers with older versions get an event.
@@ -110,7 +112,7 @@ class Followers:
         found = self._streams.get(stream)
         if found is None:
             return None
-        return Wish(found.bound, tuple(watch.item(topic) for topic, watch in found.watches.items()))
+        return WatchSet(found.bound, tuple(watch.item(topic) for topic, watch in found.watches.items()))
 
     def followers_of(self, stream: StreamKey, watch_ids: Iterable[str]) -> list[ObjectKey]:
         """Return the followers of any of these watch ids; unknown or former ids are ignored."""
@@ -124,13 +126,13 @@ class Followers:
         found = self._streams.get(stream)
         return [] if found is None else sorted({key for watch in found.watches.values() for key in watch.versions})
 
-    def hears_of_all(self, key: ObjectKey) -> bool:
+    def watches_all(self, key: ObjectKey) -> bool:
         """Return whether the object has read everything it depends on and follows all of it."""
         found = self.memory.find(key)
-        return found is not None and found.hears_all
+        return found is not None and found.watches_all
 
     def streams_of(self, keys: Iterable[ObjectKey]) -> set[StreamKey]:
-        return {place.stream for key in keys for place in self._follows(key)}
+        return {stream_topic.stream for key in keys for stream_topic in self._follows(key)}
 
     def stores_of(self, key: ObjectKey) -> list[BoundStore]:
         """Return the stores through which an object follows its keys."""
@@ -142,94 +144,94 @@ class Followers:
 
     # --- notified and not read yet ------------------------------------------------------------------------------------
 
-    def tell(self, key: ObjectKey, at: float) -> bool:
+    def notify(self, key: ObjectKey, at: float) -> bool:
         """Record that a change was announced to the object. Return False if it no longer follows anything."""
         found = self.memory.find(key)
         if found is None or not found.follows:
             return False
         # Used now, so that it is not evicted before the object has read the change.
-        self.memory.at(key).told_at = at
+        self.memory.at(key).notified_at = at
         return True
 
-    def told(self) -> list[ObjectKey]:
+    def notified(self) -> list[ObjectKey]:
         """Return all objects that have not read since a change was announced to them."""
-        return [key for key, record in self.memory.items() if record.told_at is not None]
+        return [key for key, record in self.memory.items() if record.notified_at is not None]
 
-    def told_at(self, key: ObjectKey) -> float | None:
+    def notified_at(self, key: ObjectKey) -> float | None:
         """Return when (monotonic) a change was last announced to the object, if it has not read since."""
         found = self.memory.find(key)
-        return None if found is None else found.told_at
+        return None if found is None else found.notified_at
 
-    def heard(self, key: ObjectKey, at: float | None) -> None:
+    def mark_read(self, key: ObjectKey, at: float | None) -> None:
         """Record that the object has read the change announced at that time; a later one stays unread."""
         found = self.memory.find(key)
-        if found is not None and found.told_at == at:
-            found.told_at = None
+        if found is not None and found.notified_at == at:
+            found.notified_at = None
 
     def __len__(self) -> int:
         return self._count
 
-    # --- places -------------------------------------------------------------------------------------------------------
+    # --- topics -------------------------------------------------------------------------------------------------------
 
-    def _follows(self, key: ObjectKey) -> frozenset[Place]:
+    def _follows(self, key: ObjectKey) -> frozenset[StreamTopic]:
         found = self.memory.find(key)
         return frozenset() if found is None else found.follows
 
     def _stop(self, key: ObjectKey, record: Follower) -> None:
-        for place in record.follows:
-            self._leave(key, place)
-        self._note(key, set(), Reading.PART)
+        for stream_topic in record.follows:
+            self._leave(key, stream_topic)
+        self._note(key, set(), ReadState.PART)
         self._count -= bool(record.follows)
-        record.follows, record.hears_all, record.told_at = frozenset(), False, None
+        record.follows, record.watches_all, record.notified_at = frozenset(), False, None
 
-    def _note(self, key: ObjectKey, joined: set[Place], reading: Reading) -> None:
+    def _note(self, key: ObjectKey, joined: set[StreamTopic], read_state: ReadState) -> None:
         """Record an unread follower under its new streams; remove a follower that has read from all streams."""
-        if reading is Reading.UNREAD:
-            for place in joined:
-                self._unread.setdefault(place.stream, set()).add(key)
-                self._touched.add(place.stream)
+        if read_state is ReadState.UNREAD:
+            for stream_topic in joined:
+                self._unread.setdefault(stream_topic.stream, set()).add(key)
+                self._touched.add(stream_topic.stream)
             return
         for stream in [stream for stream, keys in self._unread.items() if key in keys]:
             self._unread[stream].discard(key)
 
-    def _join(self, key: ObjectKey, name: StreamKey, sight: Sight, reading: Reading) -> set[Place]:
+    def _join(self, key: ObjectKey, name: StreamKey, watched: WatchedKey, read_state: ReadState) -> set[StreamTopic]:
         stream = self._streams.get(name)
         if stream is None:
-            if len(self._streams) >= self._limits.streams or not sight.versions:
+            if len(self._streams) >= self._limits.streams or not watched.versions:
                 return set()
-            stream = self._streams[name] = _Stream(name, sight.bound)
-        stream.bound = sight.bound
+            stream = self._streams[name] = _Stream(name, watched.bound)
+        stream.bound = watched.bound
         joined = set()
-        for topic, version in sight.versions.items():
+        for topic, version in watched.versions.items():
             watch = stream.watches.get(topic)
             if watch is None:
                 if len(stream.watches) >= self._limits.topics:
                     continue
                 watch = stream.add(topic, f"w{next(self._ids)}")
                 self._touched.add(name)
-            if reading is not Reading.UNREAD or key not in watch.versions:
+            if read_state is not ReadState.UNREAD or key not in watch.versions:
                 watch.versions.pop(key, None)
                 watch.versions[key] = version
-            joined.add(watch.place)
+            joined.add(watch.stream_topic)
         return joined
 
-    def _leave(self, key: ObjectKey, place: Place) -> None:
-        stream = self._streams[place.stream]
-        watch = stream.watches[place.topic]
+    def _leave(self, key: ObjectKey, stream_topic: StreamTopic) -> None:
+        stream = self._streams[stream_topic.stream]
+        watch = stream.watches[stream_topic.topic]
         del watch.versions[key]
         if watch.versions:
             return
-        self._touched.add(place.stream)
-        stream.remove(place.topic)
+        self._touched.add(stream_topic.stream)
+        stream.remove(stream_topic.topic)
         if not stream.watches:
-            del self._streams[place.stream]
-            self._unread.pop(place.stream, None)
+            del self._streams[stream_topic.stream]
+            self._unread.pop(stream_topic.stream, None)
 
 
 @dataclass(slots=True, eq=False)
 class _Watch:
     watch_id: str
-    place: Place
+    stream_topic: StreamTopic
     """Shared by the records of all followers."""
     versions: dict[ObjectKey, str] = field(default_factory=dict)
     """The version that each follower has read, oldest read first."""
@@ -249,7 +251,7 @@ class _Stream:
 
     def add(self, topic: Topic, watch_id: str) -> _Watch:
         self.topics[watch_id] = topic
-        watch = self.watches[topic] = _Watch(watch_id, Place(self.key, topic))
+        watch = self.watches[topic] = _Watch(watch_id, StreamTopic(self.key, topic))
         return watch
 
     def remove(self, topic: Topic) -> None:

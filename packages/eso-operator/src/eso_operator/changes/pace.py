@@ -42,41 +42,41 @@ class Pace:
         self._times: LazyHeap[ObjectKey] = LazyHeap()
         self._in_line: dict[ObjectKey, StreamKey | None] = {}
         """The waiting followers; each with the stream that must give it a slot, or None if it has its slot."""
-        self._places: dict[StreamKey, float] = {}
-        self._let: OrderedDict[ObjectKey, float] = OrderedDict()
+        self._slots: dict[StreamKey, float] = {}
+        self._refreshed: OrderedDict[ObjectKey, float] = OrderedDict()
 
-    def ask(self, key: ObjectKey, stream: StreamKey, now: float) -> None:
+    def request(self, key: ObjectKey, stream: StreamKey, now: float) -> None:
         """Schedule a refresh of the follower. A follower that waits already keeps its time."""
         if key in self._in_line:
             return
         soon = now + self._settings.debounce + self._settings.jitter * self._draw()
-        last = self._let.get(key)
+        last = self._refreshed.get(key)
         self._in_line[key] = stream
         self._times.push(key, soon if last is None else max(soon, last + self._settings.gap))
 
     def due(self, now: float) -> list[ObjectKey]:
         """Remove and return followers whose refresh is due. Those beyond a bound are left for the next call."""
-        let = []
+        due_now = []
         for _ in range(_AT_A_TIME):
             if (head := self._times.peek()) is None or head[0] > now:
                 break
             _, key = self._times.pop()
             stream = self._in_line.pop(key)
-            if stream is not None and (place := self._next_place(stream, now)) > now:
+            if stream is not None and (slot := self._next_slot(stream, now)) > now:
                 self._in_line[key] = None
-                self._times.push(key, place)
+                self._times.push(key, slot)
                 continue
-            let.append(key)
-            self._let[key] = now
-            self._let.move_to_end(key)
-        self._forget_the_old(now)
-        return let
+            due_now.append(key)
+            self._refreshed[key] = now
+            self._refreshed.move_to_end(key)
+        self._forget_old(now)
+        return due_now
 
     def forget(self, key: ObjectKey) -> None:
         """Drop a follower that is gone."""
         self._in_line.pop(key, None)
         self._times.discard(key)
-        self._let.pop(key, None)
+        self._refreshed.pop(key, None)
 
     def next_at(self) -> float | None:
         """Return when the next follower may be due; None if no follower waits."""
@@ -91,15 +91,15 @@ class Pace:
     @property
     def remembered(self) -> int:
         """Return the number of entries kept for followers and streams."""
-        return len(self._in_line) + len(self._let) + len(self._places)
+        return len(self._in_line) + len(self._refreshed) + len(self._slots)
 
-    def _next_place(self, stream: StreamKey, now: float) -> float:
-        place = max(self._places.get(stream, now), now)
-        self._places[stream] = place + 1 / self._settings.per_second
-        return place
+    def _next_slot(self, stream: StreamKey, now: float) -> float:
+        slot = max(self._slots.get(stream, now), now)
+        self._slots[stream] = slot + 1 / self._settings.per_second
+        return slot
 
-    def _forget_the_old(self, now: float) -> None:
-        while self._let and next(iter(self._let.values())) + self._settings.gap <= now:
-            self._let.popitem(last=False)
+    def _forget_old(self, now: float) -> None:
+        while self._refreshed and next(iter(self._refreshed.values())) + self._settings.gap <= now:
+            self._refreshed.popitem(last=False)
         if not self._in_line:
-            self._places.clear()
+            self._slots.clear()

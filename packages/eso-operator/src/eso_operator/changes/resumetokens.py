@@ -1,24 +1,74 @@
-"""Resume tokens of change streams, saved so that the next process resumes the streams without reading everything again.
+"""Positions of change streams: from which one the next process resumes, so that it need not read everything again.
 
-    load -> take: the token of a former process       save: the tokens of this process, if they changed
+    Checkpoints   the position up to which all concerned followers have read; pure
+        mark(stream, token, owed)  -> the followers that must still read, each with the time of its event
+        read / left                -> removes a follower
+        no follower remains        -> take_completed(stream) returns the token
+    ResumeTokens  the saved positions
+        load -> take: the token of a former process       save: the tokens of this process, if they changed
 
-The tokens are in an annotation of a Lease. Their size is bounded. Writes use optimistic locking, so that two processes
-cannot overwrite each other. If the record cannot be read or written, more reads follow, but no change is missed.
+New events do not move a mark, so that a stream that is never quiet still gets a checkpoint. The tokens are in an
+annotation of a Lease. Their size is bounded. Writes use optimistic locking, so that two processes cannot overwrite each
+other. If the record cannot be read or written, more reads follow, but no change is missed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import KeysView, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 import structlog
 
+from eso_operator.changes.subscriptions import StreamKey
 from kubebase.clock import Clock
 from kubebase.deadline import Deadline
 from kubebase.meta import JsonObject, ObjectKey
 from kuberun.errors import AlreadyExists, ApiError, Conflict, NotFound
 from kuberun.leader import LEASES, Leases
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    token: str
+    owed: dict[ObjectKey, float]
+    """The followers that must still read; each with the time (monotonic) of its event."""
+
+
+class Checkpoints:
+    """The marks of streams, at most one for each stream."""
+
+    def __init__(self) -> None:
+        self._marks: dict[StreamKey, _Mark] = {}
+
+    def marked(self) -> KeysView[StreamKey]:
+        return self._marks.keys()
+
+    def mark(self, stream: StreamKey, token: str, owed: Mapping[ObjectKey, float]) -> None:
+        self._marks[stream] = _Mark(token, dict(owed))
+
+    def read(self, key: ObjectKey, notified_at: float) -> None:
+        """Record that a follower has read the change of that time."""
+        for mark in self._marks.values():
+            if key in mark.owed and notified_at >= mark.owed[key]:
+                del mark.owed[key]
+
+    def left(self, key: ObjectKey) -> None:
+        """Remove an object that no longer follows anything."""
+        for mark in self._marks.values():
+            mark.owed.pop(key, None)
+
+    def take_completed(self, stream: StreamKey) -> str | None:
+        """Remove the mark and return its token, if all followers have read; else return None."""
+        mark = self._marks.get(stream)
+        if mark is None or mark.owed:
+            return None
+        return self._marks.pop(stream).token
+
+    def forget(self, stream: StreamKey) -> None:
+        self._marks.pop(stream, None)
+
 
 _log = structlog.get_logger(__name__)
 
@@ -27,7 +77,7 @@ MAX_STREAMS: Final = 500
 MAX_TOKEN: Final = 1024
 MAX_BYTES: Final = 128 * 1024
 """Half of the size that the API server permits for the annotations of an object."""
-_PATIENCE: Final = 5.0
+_TIMEOUT: Final = 5.0
 
 
 class ResumeTokens:
@@ -48,13 +98,13 @@ class ResumeTokens:
             return
         self._loaded = True
         try:
-            async with Deadline(self._clock, _PATIENCE):
+            async with Deadline(self._clock, _TIMEOUT):
                 await self._read()
         except (ApiError, OSError) as error:
             _log.warning("resume tokens not read", lease=str(self._key), error=type(error).__name__)
         self._found = dict(self._known)
 
-    def was_heard(self, name: str) -> bool:
+    def was_open(self, name: str) -> bool:
         """Return whether a former process had this stream open."""
         return name in self._found
 
@@ -71,7 +121,7 @@ class ResumeTokens:
         if wanted == self._known:
             return
         try:
-            async with Deadline(self._clock, _PATIENCE):
+            async with Deadline(self._clock, _TIMEOUT):
                 await self._write(wanted)
         except (ApiError, OSError) as error:
             _log.warning("resume tokens not written", lease=str(self._key), error=type(error).__name__)
@@ -84,8 +134,8 @@ class ResumeTokens:
                 self._lease = await self._leases.create(LEASES, {"metadata": metadata, "spec": {}})
             else:
                 metadata = self._lease["metadata"]
-                kept = metadata.get("annotations") or {}
-                changed = {**metadata, "annotations": {**kept, **annotations}}
+                retained = metadata.get("annotations") or {}
+                changed = {**metadata, "annotations": {**retained, **annotations}}
                 self._lease = await self._leases.update(LEASES, {**self._lease, "metadata": changed})
         except (AlreadyExists, Conflict, NotFound):
             await self._read()  # another process wrote the Lease: the next save is based on that
@@ -109,7 +159,7 @@ class NoTokens:
 
     async def load(self) -> None: ...
 
-    def was_heard(self, _: str) -> bool:
+    def was_open(self, _: str) -> bool:
         return True
 
     def take(self, _: str) -> str:
@@ -122,14 +172,14 @@ def bounded(tokens: Mapping[str, str], *, newest: Mapping[str, str]) -> dict[str
     """Return the tokens that fit: evict streams that are not in `newest` first, and empty long tokens first."""
     others = [name for name in tokens if name not in newest]
     names = [*others, *newest][-MAX_STREAMS:]
-    kept = {name: tokens[name] if len(tokens[name]) <= MAX_TOKEN else "" for name in names}
-    room = MAX_BYTES - len(msgspec.json.encode(kept))
-    for name in sorted(kept, key=lambda each: len(kept[each]), reverse=True):
+    retained = {name: tokens[name] if len(tokens[name]) <= MAX_TOKEN else "" for name in names}
+    room = MAX_BYTES - len(msgspec.json.encode(retained))
+    for name in sorted(retained, key=lambda each: len(retained[each]), reverse=True):
         if room >= 0:
             break
-        room += len(msgspec.json.encode(kept[name])) - len('""')
-        kept[name] = ""
-    return kept
+        room += len(msgspec.json.encode(retained[name])) - len('""')
+        retained[name] = ""
+    return retained
 
 
 def _tokens_in(lease: JsonObject) -> dict[str, str]:

@@ -77,7 +77,7 @@ class Changed:
     event: ChangeEvent
 
 
-class Place(NamedTuple):
+class StreamPosition(NamedTuple):
     """The position of a stream by name; the token is empty if the provider gives none."""
 
     name: str
@@ -111,15 +111,15 @@ class _Stream:
     bound: BoundStore
     items: dict[str, WatchItem]
     """By watch id; an id never changes its meaning. Known versions are sent to the provider once."""
-    heard_at: float
+    received_at: float
     """When (monotonic) the last message arrived, or the stream was opened or created."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     dropped: asyncio.Event = field(default_factory=asyncio.Event)
     resume_token: str = ""
-    kept_token: str = ""
+    saved_token: str = ""
     """The token of a former process."""
     opened: bool = False
-    standing: bool = False
+    established: bool = False
     missed: bool = False
     """Events were lost: all followers must read again."""
     since: float = 0.0
@@ -193,7 +193,7 @@ class Subscriptions:
                 ErrorReason.BACKEND_UNAVAILABLE, f"{len(self._streams)} subscriptions are open; no more are opened"
             )
         stream = self._streams[key] = _Stream(
-            key, bound, wanted, self._clock.monotonic(), resume_token=resume_token, kept_token=resume_token
+            key, bound, wanted, self._clock.monotonic(), resume_token=resume_token, saved_token=resume_token
         )
         self._new.put_nowait(stream)
         self._count()
@@ -211,10 +211,10 @@ class Subscriptions:
             stream.changed.set()
             self._count()
 
-    def places(self) -> dict[StreamKey, Place]:
+    def positions(self) -> dict[StreamKey, StreamPosition]:
         """Return the position of every stream that was ever opened, to be saved across restarts."""
         return {
-            key: Place(stream_name(stream.bound), stream.resume_token)
+            key: StreamPosition(stream_name(stream.bound), stream.resume_token)
             for key, stream in self._streams.items()
             if stream.opened
         }
@@ -237,12 +237,12 @@ class Subscriptions:
     def works(self, key: StreamKey) -> bool:
         """Return whether the stream is open and has not failed recently."""
         stream = self._streams.get(key)
-        return stream is not None and stream.standing and stream.error is None
+        return stream is not None and stream.established and stream.error is None
 
     def is_at_start(self, key: StreamKey) -> bool:
         """Return whether the stream is still at the token of a former process, so that new items miss no event."""
         stream = self._streams.get(key)
-        return stream is not None and stream.kept_token != "" and stream.resume_token == stream.kept_token
+        return stream is not None and stream.saved_token != "" and stream.resume_token == stream.saved_token
 
     def __contains__(self, key: StreamKey) -> bool:
         return key in self._streams
@@ -278,13 +278,13 @@ class Subscriptions:
             if not stream.opened:
                 self.moved.set()
                 self.advanced.set()
-            stream.opened = stream.standing = True
-            stream.since = stream.heard_at = self._clock.monotonic()
+            stream.opened = stream.established = True
+            stream.since = stream.received_at = self._clock.monotonic()
             stream.was_sent(sent)
             try:
                 await self._until_interrupted(stream, subscription, sent)
             finally:
-                stream.standing = False
+                stream.established = False
 
     async def _until_interrupted(self, stream: _Stream, subscription: Subscription, sent: dict[str, WatchItem]) -> None:
         """Read and send until the stream is dropped, its channel drains, or it breaks. Raises the failure."""
@@ -335,8 +335,8 @@ class Subscriptions:
         try:
             while True:
                 event = await self._next(subscription)
-                stream.heard_at = self._clock.monotonic()
-                if stream.heard_at - stream.since >= self._settings.proven_after:
+                stream.received_at = self._clock.monotonic()
+                if stream.received_at - stream.since >= self._settings.proven_after:
                     stream.proven = True
                     if stream.error is not None:
                         self._recovered(stream)
@@ -383,20 +383,20 @@ class Subscriptions:
             for listener in self._on_rejected:
                 listener(stream.key)
         if stream.error is None:
-            stream.broken_since = stream.heard_at
+            stream.broken_since = stream.received_at
         stream.failures += 1
         stream.error = error
         self._count()
         lasting = self._clock.monotonic() - stream.broken_since >= self._settings.patience
         if lasting or error.reason is ErrorReason.UNSUPPORTED_OPERATION:
-            self._tell(stream)
+            self._notify_listeners(stream)
 
     def _recovered(self, stream: _Stream) -> None:
         stream.failures, stream.error = 0, None
         self._count()
-        self._tell(stream)
+        self._notify_listeners(stream)
 
-    def _tell(self, stream: _Stream) -> None:
+    def _notify_listeners(self, stream: _Stream) -> None:
         for listener in self._listeners:
             listener(stream.key, StreamState(stream.error if stream.is_degraded else None))
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from eso_operator.insight.overview import MAX_ROWS, AnyKind, CachedObjects, Overview, gather
 from eso_operator.insight.overviewrows import Row, row_of
 from eso_operator.insight.overviewtimes import span
-from eso_operator.stores.view import CLASS, CLUSTER_CLASS
+from eso_operator.stores.inputs import CLASS, CLUSTER_CLASS
 from kubebase.clock import Clock
 from kubebase.meta import Malformed, ObjectKey, version_of
 from kuberun.informer import Informer

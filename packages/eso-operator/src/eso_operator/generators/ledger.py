@@ -31,10 +31,10 @@ import structlog
 from eso_api.generators.generatorstate import GENERATOR_STATE, GeneratorState
 from eso_api.pushsecret import PUSH_SECRET
 from eso_operator.generators.seals import SEAL, Sealed, Seals
+from eso_operator.generators.stored import view_of
 from eso_operator.generators.values import HasIntents, Intent, Kept, Made, StateOwner
 from eso_operator.memory import Memory
 from eso_operator.stores.resolved import BoundStore
-from eso_operator.stores.stored import snapshot_of
 from eso_operator.targets.hashes import digest
 from eso_wire.errors import ProviderError
 from eso_wire.values import CleanupOutcome, CleanupRequest, Operation
@@ -346,7 +346,7 @@ def sealed_of(state: GeneratorState, generator: str) -> Sealed:
 def _resource(bound: BoundStore) -> JsonObject:
     """Return a snapshot of the generator, for a clean-up after it was changed or deleted."""
     spec = bound.config.spec_json
-    return snapshot_of(bound.resolved, None if spec is None else msgspec.json.decode(spec.reveal()))
+    return view_of(bound.resolved, None if spec is None else msgspec.json.decode(spec.reveal()))
 
 
 def _document(owner: StateOwner, made: Made, key: str) -> JsonObject:

@@ -14,7 +14,7 @@ from eso_operator.dependencies.dependencies import Dependency, OnLabel, on_conne
 from eso_operator.generators.values import Intent, Intents, Made
 from eso_operator.providers.errors import UNSURE
 from eso_operator.providers.protection.weights import current_hold
-from eso_operator.stores.need import Gate, Need
+from eso_operator.stores.inputs import Gate, Need
 from eso_operator.stores.resolved import Bind, BoundStore
 from eso_operator.stores.resolver import Resolver
 from eso_wire.errors import ErrorReason, ProviderError

@@ -24,13 +24,12 @@ from eso_operator.insight.facts import Recorded
 from eso_operator.insight.kinds import AnyKind, Role, role_of
 from eso_operator.insight.sights import CONFIG_MAPS, EVENTS, SECRETS, SERVICES, Eyes, HiddenError, Look, Sight, sight_of
 from eso_operator.insight.ways import CORE_NAMESPACE, NO_WAY, OBJECT, Way, Ways
-from eso_operator.sources.wants import Generate, wants_of
+from eso_operator.sources.entries import Generate, entries_of
 from eso_operator.stores.addresses import service_of
+from eso_operator.stores.inputs import VALIDATION, Gate, Need, ResolverSettings
 from eso_operator.stores.loading import identified
-from eso_operator.stores.need import VALIDATION, Gate, Need
 from eso_operator.stores.reference import normalise
 from eso_operator.stores.resolved import ResolutionError
-from eso_operator.stores.settings import ResolverSettings
 from eso_operator.targets.marks import target_name
 from eso_wire.kinds import KindId, ObjectRef, Operation
 from kubebase.meta import JsonObject, Kind, Malformed, ObjectKey, meta_of, metadata_of
@@ -262,7 +261,7 @@ class _Gatherer:
 
 
 def _read_from(subject: ExternalSecret) -> Iterator[Reference]:
-    for want in wants_of(subject.spec):
+    for want in entries_of(subject.spec):
         yield want.generator if isinstance(want, Generate) else want.store
 
 

@@ -33,7 +33,7 @@ from eso_api.v2.provider import PROVIDER
 from eso_api.v2.providerclass import PROVIDER_CLASS
 from eso_api.v2.secretstore import SECRET_STORE_V2
 from eso_operator.insight.facts import conflict_of
-from eso_operator.sources.wants import Generate, wants_of
+from eso_operator.sources.entries import Generate, entries_of
 from eso_operator.stores.reference import normalise
 from eso_operator.stores.resolved import Reason, ResolutionError
 from eso_wire.kinds import ObjectRef
@@ -237,7 +237,7 @@ def _needs(obj: Any, namespace: str) -> Iterator[ObjectId]:
 
 
 def _read_by(spec: ExternalSecretSpec, namespace: str) -> Iterator[ObjectId]:
-    refs = (want.generator if isinstance(want, Generate) else want.store for want in wants_of(spec))
+    refs = (want.generator if isinstance(want, Generate) else want.store for want in entries_of(spec))
     for ref in dict.fromkeys(refs):
         yield from _named(ref, namespace)
 

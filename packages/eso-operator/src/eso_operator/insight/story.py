@@ -47,7 +47,7 @@ from eso_operator.insight.overviewtimes import distance
 from eso_operator.insight.providers import EXISTS, source_fact, source_facts, unseen
 from eso_operator.insight.sights import Look, Sight
 from eso_operator.report.steps import Step
-from eso_operator.sources.wants import wants_of
+from eso_operator.sources.entries import entries_of
 from eso_operator.targets.marks import HASH_ANNOTATION, OWNER
 from kubebase.clock import rfc3339
 from kubebase.meta import Malformed
@@ -179,7 +179,7 @@ def _entries(subject: Subject) -> list[Fact]:
         pushed = [f"{len(keys)} in {store}" for store, keys in sorted(subject.status.synced_push_secrets.items())]
         said = f"{', '.join(pushed) or 'none'} pushed"
         return [Fact("entry", _so_far(subject, reached=bool(pushed)), "entries", said)]
-    count = len(wants_of(subject.spec))
+    count = len(entries_of(subject.spec))
     reached = bool(subject.status.refresh_time) or _step(subject) in _TEMPLATE | _TARGET
     said = f"{count} {'read' if reached else 'to read'}"
     return [Fact("entry", _so_far(subject, reached=reached), "entries", said)]

@@ -20,15 +20,22 @@ from eso_api.generators.generatorstate import GeneratorState
 from eso_api.references import GeneratorRef, StoreRef
 from eso_api.v2.clusterproviderclass import CLUSTER_PROVIDER_CLASS
 from eso_api.v2.providerclass import PROVIDER_CLASS, ClassKind, ProviderClassStatus
+from eso_operator.generators.stored import StoredGenerator, StoredObjects, stored_generator
 from eso_operator.insight.sights import SERVICES, Eyes, HiddenError, Look, Sight, sight_of
 from eso_operator.stores.classes import PROVIDER_LABEL, class_connection
+from eso_operator.stores.inputs import (
+    CLASS,
+    CLUSTER_CLASS,
+    SERVICE,
+    ClusterView,
+    Need,
+    Objects,
+    ResolverSettings,
+    Scope,
+)
 from eso_operator.stores.loading import ready_condition
-from eso_operator.stores.need import Need
 from eso_operator.stores.resolve import STAGES, Stage, explain
 from eso_operator.stores.resolved import Reason, ResolutionError
-from eso_operator.stores.settings import ResolverSettings
-from eso_operator.stores.stored import StoredGenerator, StoredObjects, stored_generator
-from eso_operator.stores.view import CLASS, CLUSTER_CLASS, SERVICE, ClusterView, Objects, Scope
 from eso_wire.kinds import Handshake, KindId, KindInfo, KindRole, ObjectRef, Operation
 from eso_wire.versions import CURRENT, SUPPORTED
 from kubebase.meta import JsonObject, ObjectKey, Resource, key_of, raw
@@ -118,7 +125,7 @@ class Ways:
         handshakes = await self._known_providers()
         objects: Objects = self._objects if stored is None else StoredObjects(stored, self._objects)
         view = ClusterView(objects, handshakes)
-        return await self._reading(lambda: explain(ref, caller, need=need, snapshot=view, settings=self._settings))
+        return await self._reading(lambda: explain(ref, caller, need=need, view=view, settings=self._settings))
 
     async def _reading(self, rule: Callable[[], T]) -> T:
         """Return the result of a rule, after all objects that it asks for were read. Raises HiddenError."""
@@ -190,7 +197,7 @@ def handshakes_of(objects: Objects, settings: ResolverSettings) -> Iterator[tupl
     for kind in _CLASSES:
         for document in objects.list(kind):
             try:
-                connection = class_connection(kind, document, settings=settings, snapshot=view)
+                connection = class_connection(kind, document, settings=settings, view=view)
                 status = msgspec.convert(document.get("status") or {}, ProviderClassStatus)
             except (ResolutionError, msgspec.ValidationError):
                 continue

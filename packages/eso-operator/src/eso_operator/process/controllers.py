@@ -47,7 +47,7 @@ from eso_operator.process.parts import Parts
 from eso_operator.process.typedkinds import typed_kinds
 from eso_operator.report.reporter import TerminatingNamespaces
 from eso_operator.sources.fetch import Fetcher
-from eso_operator.stores.view import CLASS, CLUSTER_CLASS
+from eso_operator.stores.inputs import CLASS, CLUSTER_CLASS
 from eso_operator.targets.discovery import Discovery
 from eso_operator.targets.leftovers import Leftovers
 from eso_operator.targets.manifest import ManifestTarget
@@ -93,10 +93,10 @@ def _external_secret_reconciler(parts: Parts) -> ExternalSecretReconciler:
     ledger = parts.ledger(memory)
     gatherer = Gatherer(
         parts.informers.external_secrets.cache,
-        controller_classes(parts.resolver.snapshot),
+        controller_classes(parts.resolver.view),
         memory,
         version_of=parts.informers.version_of,
-        told_at=changes.told_at,
+        notified_at=changes.notified_at,
         rules=rules,
         stretch=lambda key: sync.push_refresh_multiplier if changes.is_covered(key) else 1.0,
     )

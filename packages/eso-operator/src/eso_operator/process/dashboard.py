@@ -16,7 +16,7 @@ from eso_api.v2.providerclass import PROVIDER_CLASS
 from eso_operator.process.informers import Informers
 from eso_operator.process.memory import Memories
 from eso_operator.process.parts import Parts
-from eso_operator.stores.view import CLASS, CLUSTER_CLASS
+from eso_operator.stores.inputs import CLASS, CLUSTER_CLASS
 from eso_operator.telemetry.access import Reviews
 from eso_operator.telemetry.subsystems import Subsystem
 from kuberun.informer import Informer

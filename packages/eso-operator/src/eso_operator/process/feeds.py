@@ -14,7 +14,7 @@ from eso_operator.dependencies.wakes import Feeds, Wakes
 from eso_operator.process.informers import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, Informers
 from eso_operator.process.settings import Settings
 from eso_operator.providers.gateway import Gateway
-from eso_operator.stores.view import CLASS, CLUSTER_CLASS, NAMESPACE, SERVICE
+from eso_operator.stores.inputs import CLASS, CLUSTER_CLASS, NAMESPACE, SERVICE
 from eso_operator.telemetry.subsystems import Subsystem
 from eso_wire.values import KindId
 from kubebase.meta import Resource

@@ -27,8 +27,7 @@ from eso_operator.providers.planner import ReadPlanner
 from eso_operator.providers.protection.weights import Weights
 from eso_operator.report.reporter import Channels, EventPublisher, Reporter, Subject, TerminatingNamespaces
 from eso_operator.sources.templates import TemplateReader
-from eso_operator.stores.credentials import Followed, bind, follow_metadata
-from eso_operator.stores.kubecredentials import KubeCredentials
+from eso_operator.stores.credentials import Followed, KubeCredentials, bind, follow_metadata
 from eso_operator.stores.resolved import BoundStore, ResolvedStore
 from eso_operator.stores.resolver import Resolver
 from eso_operator.telemetry.metrics import Metrics

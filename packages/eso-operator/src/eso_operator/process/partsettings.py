@@ -9,7 +9,7 @@ from eso_operator.certificates.settings import CertificateSettings
 from eso_operator.process.build import this_build
 from eso_operator.process.settings import FeatureGate, Settings
 from eso_operator.providers.settings import RuntimeSettings
-from eso_operator.stores.settings import ResolverSettings
+from eso_operator.stores.inputs import ResolverSettings
 
 FEWEST_WORKERS: Final = 32
 

@@ -18,8 +18,8 @@ from eso_operator.controllers.pushsecret.outcome import ERRORED
 from eso_operator.controllers.secretstore.kinds import Generation
 from eso_operator.controllers.secretstore.outcome import INVALID_PROVIDER_CONFIG
 from eso_operator.process.informers import Informers
+from eso_operator.stores.inputs import CLASS, CLUSTER_CLASS
 from eso_operator.stores.resolved import Reason
-from eso_operator.stores.view import CLASS, CLUSTER_CLASS
 from eso_operator.targets.marks import FINALIZER
 from kuberun.informer import Informer
 

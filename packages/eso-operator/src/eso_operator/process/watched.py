@@ -19,7 +19,7 @@ import structlog
 from eso_api.references import CORE_GROUP
 from eso_operator.process.presence import Presence, ServedKinds, present
 from eso_operator.process.reach import Reach
-from eso_operator.stores.view import Scope
+from eso_operator.stores.inputs import Scope
 from eso_operator.targets.discovery import served_resource, served_resources
 from eso_operator.targets.marks import MANAGED, MANAGED_LABEL
 from eso_wire.values import KindId

@@ -54,8 +54,7 @@ from eso_operator.providers.doors import ServiceDoors
 from eso_operator.providers.gateway import Gateway
 from eso_operator.providers.metrics import PrometheusMetrics
 from eso_operator.providers.planner import ReadPlanner
-from eso_operator.stores.resolutions import Resolutions
-from eso_operator.stores.resolver import Resolver
+from eso_operator.stores.resolver import ResolutionCache, Resolver
 from eso_operator.telemetry.access import Gatekeeper
 from eso_operator.telemetry.endpoint import MetricsServer, anybody
 from eso_operator.telemetry.metrics import Metrics
@@ -128,7 +127,9 @@ def wire(
         metrics=metrics,
         watched=watched,
         informers=informers_of(watched, settings),
-        resolver=Resolver(watched, directory, resolver_settings(settings), Resolutions(watched, directory.handshakes)),
+        resolver=Resolver(
+            watched, directory, resolver_settings(settings), ResolutionCache(watched, directory.handshakes)
+        ),
         directory=directory,
         dependencies=dependencies,
         memories=memories,

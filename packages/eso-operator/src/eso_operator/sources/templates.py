@@ -72,9 +72,9 @@ class TemplateReader:
 
     async def read(self, template: Template | None, namespace: str) -> Templates:
         """Read every ConfigMap and Secret that the template refers to. Raises TemplateMissingError."""
-        wanted = template_references(template)
-        maps = {name: await self._config_map(ObjectKey(namespace, name)) for name in sorted(wanted.config_maps)}
-        secrets = {name: await self._get(_SECRETS, ObjectKey(namespace, name)) for name in sorted(wanted.secrets)}
+        entries = template_references(template)
+        maps = {name: await self._config_map(ObjectKey(namespace, name)) for name in sorted(entries.config_maps)}
+        secrets = {name: await self._get(_SECRETS, ObjectKey(namespace, name)) for name in sorted(entries.secrets)}
         objects = TemplateObjects(
             config_maps={name: found.get("data") or {} for name, found in maps.items()},
             secrets={name: _revealed(found) for name, found in secrets.items()},
@@ -105,8 +105,8 @@ class TemplateReader:
 
 def template_sources(template: Template | None, namespace: str) -> Iterator[Dependency]:
     """Yield the objects that the template refers to, as dependencies."""
-    wanted = template_references(template)
-    for kind, names in (("ConfigMap", wanted.config_maps), ("Secret", wanted.secrets)):
+    entries = template_references(template)
+    for kind, names in (("ConfigMap", entries.config_maps), ("Secret", entries.secrets)):
         for name in sorted(names):
             yield OnObject("", kind, ObjectKey(namespace, name))
 

@@ -1,23 +1,23 @@
-"""Stages 4 and 5: does this operator handle the store, and may the caller's namespace use it?
+"""Stages 4, 5 and 10: does this operator handle the store, may the caller's namespace use it, and is it ready?
 
 `conditions` of cluster-scoped stores and `allowedNamespaces` of classes have the same rule: one matching entry of one
 condition is enough, an empty condition matches nothing, an empty selector matches everything.
+
+A store that is not validated yet, or whose provider is starting, stops a caller without a failure: the caller waits.
+The connection to the provider comes with the error: the caller can find out whether it is starting or unreachable.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final, assert_never
 
 from eso_api.policies import NamespaceCondition
 from eso_api.references import SelectorError
-from eso_operator.stores.loading import malformed
-from eso_operator.stores.need import Gate, Need
-from eso_operator.stores.referent import Referent
-from eso_operator.stores.resolved import Reason, ResolutionError
-from eso_operator.stores.settings import ResolverSettings
-from eso_operator.stores.view import NAMESPACE, ClusterView
+from eso_operator.stores.inputs import NAMESPACE, ClusterView, Gate, Need, ResolverSettings
+from eso_operator.stores.loading import Gating, Referent, malformed
+from eso_operator.stores.resolved import Connection, Reason, ResolutionError
 from eso_wire.errors import RetryClass
 from eso_wire.kinds import ObjectRef
 from kubebase.meta import ObjectKey, meta_of
@@ -35,7 +35,7 @@ def check_controller(store: Referent, settings: ResolverSettings) -> None:
         )
 
 
-def check_use(store: Referent, caller: ObjectRef, need: Need, snapshot: ClusterView) -> None:
+def check_use(store: Referent, caller: ObjectRef, need: Need, view: ClusterView) -> None:
     """Stage 5: refuse a caller that may not use the store, or not while it is being deleted."""
     if not caller.namespace and need.gate is not Gate.OFF:
         raise ResolutionError(
@@ -43,11 +43,11 @@ def check_use(store: Referent, caller: ObjectRef, need: Need, snapshot: ClusterV
         )
     if store.deleted and need.gate is not Gate.OFF and not need.removes_only:
         raise ResolutionError(Reason.BEING_DELETED, f"{store} is being deleted", subject=store.ref)
-    check_namespace(store.behaviour.conditions, caller.namespace, store.ref, snapshot)
+    check_namespace(store.behaviour.conditions, caller.namespace, store.ref, view)
 
 
 def check_namespace(
-    conditions: Sequence[NamespaceCondition], namespace: str, subject: ObjectRef, snapshot: ClusterView
+    conditions: Sequence[NamespaceCondition], namespace: str, subject: ObjectRef, view: ClusterView
 ) -> None:
     """Refuse a namespace that no condition matches. No conditions allow every namespace.
 
@@ -55,7 +55,7 @@ def check_namespace(
     """
     if not conditions:
         return
-    labels = _labels(namespace, subject, snapshot) if namespace else {}
+    labels = _labels(namespace, subject, view) if namespace else {}
     # Evaluate every condition, so that an invalid one is reported even if another one matches.
     verdicts = [_matches(condition, namespace, labels, subject) for condition in conditions]
     if namespace and not any(verdicts):
@@ -67,8 +67,8 @@ def check_namespace(
         )
 
 
-def _labels(namespace: str, subject: ObjectRef, snapshot: ClusterView) -> dict[str, str]:
-    found: Any = snapshot.objects.get(NAMESPACE, ObjectKey("", namespace))
+def _labels(namespace: str, subject: ObjectRef, view: ClusterView) -> dict[str, str]:
+    found: Any = view.objects.get(NAMESPACE, ObjectKey("", namespace))
     if found is None:
         raise ResolutionError(
             Reason.NAMESPACE_DENIED,
@@ -111,3 +111,39 @@ def _expression(regexp: str) -> Any:
     options = re2.Options()
     options.log_errors = False
     return re2.compile(regexp, options)
+
+
+_VALIDATION_SECONDS: Final = 30.0
+"""A caller checks a store that is not validated yet again after this time, if no change of it comes first."""
+
+
+def check_ready(store: Referent, need: Need, settings: ResolverSettings, connection: Connection) -> None:
+    """Stop a caller whose call would only add load while the store is not ready."""
+    status = store.ready.status if store.ready is not None else ""
+    match store.behaviour.gating:
+        case Gating.FLOOD_GATE:
+            stopped = settings.flood_gate and need.gate is Gate.FULL and status != "True"
+        case Gating.POLICY:
+            stopped = need.gate is not Gate.OFF and status == "False"
+        case Gating.NONE:
+            stopped = False
+        case other:
+            assert_never(other)
+    if stopped:
+        waits = status in ("", "Unknown")
+        raise ResolutionError(
+            Reason.NOT_READY,
+            f"{store} is not ready: {_why(store)}",
+            subject=store.ref,
+            retry=RetryClass.BACKOFF,
+            connection=connection if waits else None,
+            store_connection=None if waits else connection,
+            waits=_VALIDATION_SECONDS if waits else 0.0,
+        )
+
+
+def _why(store: Referent) -> str:
+    if store.ready is None:
+        return "it has not been validated yet"
+    explanation = ": ".join(part for part in (store.ready.reason, store.ready.message) if part)
+    return explanation or f"its Ready condition is {store.ready.status}"

@@ -18,9 +18,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from eso_api.v2.address import AddressError, NetworkAddress, SocketAddress, parse_address
+from eso_operator.stores.inputs import CLUSTER_CLASS, ClusterView, ResolverSettings
 from eso_operator.stores.resolved import Endpoint, EndpointSource, Reason, ResolutionError, ServiceKey
-from eso_operator.stores.settings import ResolverSettings
-from eso_operator.stores.view import CLUSTER_CLASS, ClusterView
 from eso_wire.kinds import ObjectRef
 from kubebase.addresses import METADATA_HOSTS, Address, is_metadata_service
 from kubebase.meta import JsonObject
@@ -34,7 +33,7 @@ class Author:
     """The author of an address: the object, the namespace of a bare host, the reachable namespaces (None: all)."""
 
     ref: ObjectRef
-    home: str
+    namespace: str
     reach: frozenset[str] | None
 
 
@@ -50,7 +49,7 @@ def author_of(ref: ObjectRef, settings: ResolverSettings) -> Author:
 
 
 def endpoint_at(
-    address: str, author: Author, *, source: EndpointSource, settings: ResolverSettings, snapshot: ClusterView
+    address: str, author: Author, *, source: EndpointSource, settings: ResolverSettings, view: ClusterView
 ) -> Endpoint:
     """Return the endpoint of an address. Raises ResolutionError if its author may not dial it."""
     try:
@@ -64,9 +63,9 @@ def endpoint_at(
             return _socket(path, author, source, settings)
         case NetworkAddress(host=host, port=port):
             host = host.lower().rstrip(".")
-            service = _trusted_at(f"{host}:{port}", settings) or service_of(host, author.home, settings)
+            service = _trusted_at(f"{host}:{port}", settings) or service_of(host, author.namespace, settings)
             if service is not None:
-                vouched = author.reach is None or _is_vouched_for(service, settings, snapshot)
+                vouched = author.reach is None or _is_vouched_for(service, settings, view)
                 _check_reach(service, author, vouched=vouched, settings=settings)
                 endpoint = service_endpoint(service, port, source, settings)
                 return replace(endpoint, tenant="") if vouched else endpoint
@@ -83,10 +82,10 @@ def service_endpoint(service: ServiceKey, port: int, source: EndpointSource, set
     return Endpoint(uri=uri, server_name=name, source=source, label=str(service), service=service, tenant=tenant)
 
 
-def service_of(host: str, home: str, settings: ResolverSettings) -> ServiceKey | None:
+def service_of(host: str, namespace: str, settings: ResolverSettings) -> ServiceKey | None:
     """Return the Service that a host name means; None if the host is not in a form of a Service name."""
     parts = host.split(".", 3)
-    name, namespace, *rest = parts if len(parts) > 1 else (host, home)
+    name, namespace, *rest = parts if len(parts) > 1 else (host, namespace)
     if rest not in ([], ["svc"], ["svc", settings.cluster_domain]):
         return None
     if not (_SERVICE_NAME.fullmatch(name) and _NAMESPACE_NAME.fullmatch(namespace)):
@@ -126,18 +125,18 @@ def _check_reach(service: ServiceKey, author: Author, *, vouched: bool, settings
         )
 
 
-def _is_vouched_for(service: ServiceKey, settings: ResolverSettings, snapshot: ClusterView) -> bool:
+def _is_vouched_for(service: ServiceKey, settings: ResolverSettings, view: ClusterView) -> bool:
     """Return whether a ClusterProviderClass, which only administrators write, names this tenant Service."""
     if service.namespace in settings.shared_namespaces:
         return False  # not a tenant Service
-    return any(_service_at(_address(obj), settings) == service for obj in snapshot.objects.list(CLUSTER_CLASS))
+    return any(_service_at(_address(obj), settings) == service for obj in view.objects.list(CLUSTER_CLASS))
 
 
 def _address(cls: Any) -> str:
     """Return the address in the spec of a class, which is JSON or typed; empty if there is none."""
     spec = cls.get("spec") if isinstance(cls, dict) else getattr(cls, "spec", None)
-    said = spec.get("address") if isinstance(spec, dict) else getattr(spec, "address", "")
-    return said if isinstance(said, str) else ""
+    address = spec.get("address") if isinstance(spec, dict) else getattr(spec, "address", "")
+    return address if isinstance(address, str) else ""
 
 
 def _service_at(address: str, settings: ResolverSettings) -> ServiceKey | None:

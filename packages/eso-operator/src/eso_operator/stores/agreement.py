@@ -8,13 +8,10 @@ import msgspec
 
 from eso_api.v2.connection import ProviderConfig
 from eso_operator.stores.classes import Class
-from eso_operator.stores.configuration import Configuration
-from eso_operator.stores.loading import seconds_of
-from eso_operator.stores.need import Need
-from eso_operator.stores.referent import Bridged, Owned, Referent
+from eso_operator.stores.configuration import Configuration, WantedKey
+from eso_operator.stores.inputs import ClusterView, Need
+from eso_operator.stores.loading import Bridged, Owned, Referent, seconds_of
 from eso_operator.stores.resolved import ConfigBinding, Connection, Form, Reason, ResolutionError
-from eso_operator.stores.view import ClusterView
-from eso_operator.stores.wanted import WantedKey
 from eso_wire.errors import RetryClass
 from eso_wire.kinds import ConfigDelivery, Handshake, KindInfo, Limits
 from eso_wire.pointers import depends_on_caller
@@ -40,10 +37,10 @@ def incompatible(store: Referent, label: str, handshake: Handshake) -> Resolutio
 
 
 def agree(
-    store: Referent, connection: Connection, configuration: Configuration, need: Need, snapshot: ClusterView
+    store: Referent, connection: Connection, configuration: Configuration, need: Need, view: ClusterView
 ) -> Agreement:
     """Return the agreement. Raises ResolutionError if the provider cannot do what this caller needs."""
-    handshake = _handshake(store, connection, snapshot)
+    handshake = _handshake(store, connection, view)
     label = connection.endpoint.label
     if handshake.selected is None:
         raise incompatible(store, label, handshake)
@@ -121,8 +118,8 @@ def _is_object(store: Referent) -> bool:
             return False
 
 
-def _handshake(store: Referent, connection: Connection, snapshot: ClusterView) -> Handshake:
-    found = snapshot.handshakes.get(connection.key)
+def _handshake(store: Referent, connection: Connection, view: ClusterView) -> Handshake:
+    found = view.handshakes.get(connection.key)
     if isinstance(found, Handshake):
         return found
     why = found or "there has been no handshake with it yet"

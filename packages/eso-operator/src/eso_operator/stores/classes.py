@@ -14,6 +14,7 @@ from eso_api.v2.connection import ClassRef
 from eso_api.v2.providerclass import ProviderClass, ProviderClassSpec
 from eso_operator.stores.access import check_namespace
 from eso_operator.stores.addresses import author_of, endpoint_at, is_alias, service_endpoint
+from eso_operator.stores.inputs import CLASS, CLUSTER_CLASS, SERVICE, ClusterView, ResolverSettings
 from eso_operator.stores.loading import identified, identity, named, plain, typed
 from eso_operator.stores.resolved import (
     Connection,
@@ -26,8 +27,6 @@ from eso_operator.stores.resolved import (
     ServiceKey,
     TlsSource,
 )
-from eso_operator.stores.settings import ResolverSettings
-from eso_operator.stores.view import CLASS, CLUSTER_CLASS, SERVICE, ClusterView
 from eso_wire.kinds import KindId, ObjectRef
 from kubebase.meta import JsonObject, ObjectKey, meta_of
 
@@ -71,7 +70,7 @@ class Candidate:
 # --- classes ---------------------------------------------------------------------------------------------------------
 
 
-def class_named(ref: ClassRef, namespace: str, subject: ObjectRef, snapshot: ClusterView) -> Class:
+def class_named(ref: ClassRef, namespace: str, subject: ObjectRef, view: ClusterView) -> Class:
     """Return the class that an object names. A ProviderClass is looked up in the namespace of the object."""
     kind = CLASS if ref.kind == CLASS.kind else CLUSTER_CLASS
     if kind is CLASS and not namespace:
@@ -82,7 +81,7 @@ def class_named(ref: ClassRef, namespace: str, subject: ObjectRef, snapshot: Clu
             subject=subject,
         )
     key = ObjectKey(namespace if kind is CLASS else "", ref.name)
-    found = snapshot.objects.get(kind, key)
+    found = view.objects.get(kind, key)
     if found is None:
         raise ResolutionError(
             Reason.CLASS_NOT_FOUND,
@@ -93,14 +92,14 @@ def class_named(ref: ClassRef, namespace: str, subject: ObjectRef, snapshot: Clu
     return _class(kind, found)
 
 
-def class_endpoint(cls: Class, *, settings: ResolverSettings, snapshot: ClusterView) -> Endpoint:
+def class_endpoint(cls: Class, *, settings: ResolverSettings, view: ClusterView) -> Endpoint:
     """Return the endpoint that a class names."""
     endpoint = endpoint_at(
         cls.spec.address,
         author_of(cls.ref, settings),
         source=EndpointSource.CLASS,
         settings=settings,
-        snapshot=snapshot,
+        view=view,
     )
     server_name = cls.spec.tls.server_name if cls.spec.tls else ""
     return replace(endpoint, label=cls.ref.name, server_name=server_name or endpoint.server_name)
@@ -142,20 +141,20 @@ def managed_tls(endpoint: Endpoint, subject: ObjectRef) -> ManagedTls:
     return ManagedTls(endpoint.service)
 
 
-def class_connection(kind: KindId, obj: Any, *, settings: ResolverSettings, snapshot: ClusterView) -> Connection:
+def class_connection(kind: KindId, obj: Any, *, settings: ResolverSettings, view: ClusterView) -> Connection:
     """Return the connection to the provider of a class, for the controller of classes."""
     cls = _class(kind, obj)
-    check_namespace(cls.spec.allowed_namespaces, "", cls.ref, snapshot)
-    endpoint = class_endpoint(cls, settings=settings, snapshot=snapshot)
+    check_namespace(cls.spec.allowed_namespaces, "", cls.ref, view)
+    endpoint = class_endpoint(cls, settings=settings, view=view)
     return Connection(endpoint, class_tls(cls, endpoint, settings))
 
 
-def cluster_classes_at(endpoint: Endpoint, *, settings: ResolverSettings, snapshot: ClusterView) -> Iterator[Class]:
+def cluster_classes_at(endpoint: Endpoint, *, settings: ResolverSettings, view: ClusterView) -> Iterator[Class]:
     """Yield the ClusterProviderClasses of the provider at an endpoint, including those with unusable TLS settings."""
-    for obj in snapshot.objects.list(CLUSTER_CLASS):
+    for obj in view.objects.list(CLUSTER_CLASS):
         try:
             cls = _class(CLUSTER_CLASS, obj)
-            place = class_endpoint(cls, settings=settings, snapshot=snapshot)
+            place = class_endpoint(cls, settings=settings, view=view)
         except ResolutionError:
             continue
         if place.uri == endpoint.uri:
@@ -163,13 +162,13 @@ def cluster_classes_at(endpoint: Endpoint, *, settings: ResolverSettings, snapsh
 
 
 def class_candidates(
-    kind: KindId, namespace: str, *, settings: ResolverSettings, snapshot: ClusterView
+    kind: KindId, namespace: str, *, settings: ResolverSettings, view: ClusterView
 ) -> Iterator[Candidate]:
     """Yield the classes of one kind (in one namespace), without those that cannot be used."""
-    for obj in snapshot.objects.list(kind, namespace):
+    for obj in view.objects.list(kind, namespace):
         try:
             cls = _class(kind, obj)
-            endpoint = class_endpoint(cls, settings=settings, snapshot=snapshot)
+            endpoint = class_endpoint(cls, settings=settings, view=view)
             tls = class_tls(cls, endpoint, settings)
         except ResolutionError:
             continue
@@ -192,11 +191,11 @@ def _class(kind: KindId, obj: Any) -> Class:
 # --- Services --------------------------------------------------------------------------------------------------------
 
 
-def service_candidates(namespace: str, settings: ResolverSettings, snapshot: ClusterView) -> Iterator[Candidate]:
+def service_candidates(namespace: str, settings: ResolverSettings, view: ClusterView) -> Iterator[Candidate]:
     """Yield the labelled Services of one namespace, if it may have providers."""
     if not settings.may_have_providers(namespace):
         return
-    for obj in snapshot.objects.list(SERVICE, namespace):
+    for obj in view.objects.list(SERVICE, namespace):
         if meta_of(obj).labels.get(PROVIDER_LABEL) == "true" and (found := service_candidate(obj, settings)):
             yield found
 

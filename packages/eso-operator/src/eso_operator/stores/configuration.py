@@ -13,6 +13,7 @@ configuration may name: only a cluster-scoped object may name any.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, assert_never
 
@@ -24,14 +25,87 @@ from eso_api.v2.connection import (
     ProviderRef,
 )
 from eso_api.validation.stores import provider_config_problems
-from eso_operator.stores.loading import identity, named, plain
+from eso_operator.stores.inputs import ClusterView, Scope
+from eso_operator.stores.loading import AuthScope, Bridged, Owned, Referent, identity, named, plain
 from eso_operator.stores.reference import is_built_in, is_ours, parse_kind
-from eso_operator.stores.referent import AuthScope, Bridged, Owned, Referent
 from eso_operator.stores.resolved import Form, Reason, ReferenceRule, ResolutionError
-from eso_operator.stores.view import ClusterView, Scope
-from eso_operator.stores.wanted import Wanted, WantedGenerator, WantedKey, WantedKind
-from eso_wire.kinds import KindId, KindRole, ObjectRef
+from eso_wire.kinds import Handshake, KindId, KindInfo, KindRole, ObjectRef
+from eso_wire.pointers import stands_for
 from kubebase.meta import ObjectKey
+
+_CLUSTER = "Cluster"
+
+JsonSpec = dict[str, Any] | None
+"""A configuration; None if it is unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class WantedKind:
+    """A kind of configuration."""
+
+    role: KindRole
+    kind: KindId
+    scope: Scope = Scope.NAMESPACED
+
+    def __str__(self) -> str:
+        return str(self.kind)
+
+    @property
+    def kinds(self) -> tuple[KindId, ...]:
+        """Return the kind itself, then its namespaced twin if it has one."""
+        name = self.kind.kind
+        if self.scope is Scope.CLUSTER and name.startswith(_CLUSTER) and name != _CLUSTER:
+            return self.kind, self.kind._replace(kind=name.removeprefix(_CLUSTER))
+        return (self.kind,)
+
+    def declared(self, kinds: Collection[KindId]) -> bool:
+        return any(kind in kinds for kind in self.kinds)
+
+    def served(self, handshake: Handshake, spec: JsonSpec) -> KindInfo | None:
+        del spec  # the kind alone decides
+        infos = {info.kind: info for info in reversed(handshake.kinds) if info.role is self.role}
+        return next((infos[kind] for kind in self.kinds if kind in infos), None)
+
+
+@dataclass(frozen=True, slots=True)
+class WantedGenerator:
+    """A v1alpha1 generator, which is served as that kind or bridged by its name."""
+
+    kind: KindId
+
+    def __str__(self) -> str:
+        return str(self.kind)
+
+    def declared(self, kinds: Collection[KindId]) -> bool:
+        return self.kind in kinds
+
+    def served(self, handshake: Handshake, spec: JsonSpec) -> KindInfo | None:
+        del spec  # the kind alone decides
+        makers = [info for info in handshake.kinds if info.role is KindRole.GENERATOR]
+        exact = next((info for info in makers if info.kind == self.kind), None)
+        return exact or next((info for info in makers if info.v1_provider_key == self.kind.kind), None)
+
+
+@dataclass(frozen=True, slots=True)
+class WantedKey:
+    """The key below `spec.provider` of a v1 store."""
+
+    key: str
+
+    def __str__(self) -> str:
+        return f"spec.provider.{self.key}"
+
+    def declared(self, keys: Collection[str]) -> bool:
+        return self.key in keys
+
+    def served(self, handshake: Handshake, spec: JsonSpec) -> KindInfo | None:
+        """Return the served kind. Several kinds may serve one key, each for the blocks that meet its condition."""
+        stores = (info for info in handshake.kinds if info.role is KindRole.STORE and info.v1_provider_key == self.key)
+        return next((info for info in stores if stands_for(info.v1_when, spec)), None)
+
+
+Wanted = WantedKind | WantedGenerator | WantedKey
+
 
 _CONFIG_API_VERSION = {KindRole.STORE: STORE_CONFIG_API_VERSION, KindRole.GENERATOR: GENERATOR_CONFIG_API_VERSION}
 
@@ -50,7 +124,7 @@ class Configuration:
     spec: dict[str, Any] | None = field(repr=False)
 
 
-def configure(store: Referent, caller: ObjectRef, snapshot: ClusterView) -> Configuration:
+def configure(store: Referent, caller: ObjectRef, view: ClusterView) -> Configuration:
     """Return the configuration of a store for one caller."""
     match store.source:
         case Bridged(key=key, block=block):
@@ -60,7 +134,7 @@ def configure(store: Referent, caller: ObjectRef, snapshot: ClusterView) -> Conf
         case Owned() as owned:
             return Configuration(owned.ref, WantedKind(store.role, owned.kind, store.scope), _rule(store), owned.spec)
         case ProviderConfig() as config:
-            return _configured(store, config, caller, snapshot)
+            return _configured(store, config, caller, view)
         case _:
             assert_never(store.source)
 
@@ -70,14 +144,14 @@ def _rule(store: Referent) -> ReferenceRule:
     return ReferenceRule.OWN_NAMESPACE if store.namespaced else ReferenceRule.EXPLICIT_OR_AUTH
 
 
-def _configured(store: Referent, config: ProviderConfig, caller: ObjectRef, snapshot: ClusterView) -> Configuration:
+def _configured(store: Referent, config: ProviderConfig, caller: ObjectRef, view: ClusterView) -> Configuration:
     if problems := provider_config_problems(config, _path(store)):
         raise _invalid(store, "; ".join(f"{problem.path}: {problem.message}" for problem in problems))
     if config.inline is not None:
         return _inline(store, config.inline)
     if config.provider_ref is None:
         raise AssertionError("a configuration without problems has a reference or is inline")
-    return _referenced(store, config.provider_ref, caller, snapshot)
+    return _referenced(store, config.provider_ref, caller, view)
 
 
 def _inline(store: Referent, inline: InlineConfig) -> Configuration:
@@ -92,13 +166,13 @@ def _inline(store: Referent, inline: InlineConfig) -> Configuration:
     return Configuration(store.ref, WantedKind(store.role, kind), _rule(store), inline.spec)
 
 
-def _referenced(store: Referent, ref: ProviderRef, caller: ObjectRef, snapshot: ClusterView) -> Configuration:
+def _referenced(store: Referent, ref: ProviderRef, caller: ObjectRef, view: ClusterView) -> Configuration:
     kind = _config_kind(store, ref.api_version, ref.kind)
     key = ObjectKey(_namespace(store, ref, caller), ref.name)
-    _check_kind(store, kind, snapshot)
+    _check_kind(store, kind, view)
     if not key.namespace:
         return Configuration(named(kind, key), WantedKind(store.role, kind), ReferenceRule.OWN_NAMESPACE, None)
-    obj = snapshot.objects.get(kind, key)
+    obj = view.objects.get(kind, key)
     if obj is None:
         raise ResolutionError(
             Reason.CONFIG_NOT_FOUND,
@@ -140,8 +214,8 @@ def _namespace(store: Referent, ref: ProviderRef, caller: ObjectRef) -> str:
     return ref.namespace or caller.namespace
 
 
-def _check_kind(store: Referent, kind: KindId, snapshot: ClusterView) -> None:
-    match snapshot.objects.scope(kind):
+def _check_kind(store: Referent, kind: KindId, view: ClusterView) -> None:
+    match view.objects.scope(kind):
         case Scope.NAMESPACED:
             return
         case Scope.CLUSTER:

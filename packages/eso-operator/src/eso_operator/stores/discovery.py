@@ -34,12 +34,10 @@ from eso_operator.stores.classes import (
     service_candidates,
     trusted_candidates,
 )
-from eso_operator.stores.configuration import Configuration
-from eso_operator.stores.referent import Referent
+from eso_operator.stores.configuration import Configuration, Wanted, WantedGenerator, WantedKey, WantedKind
+from eso_operator.stores.inputs import CLASS, CLUSTER_CLASS, SERVICE, ClusterView, ResolverSettings
+from eso_operator.stores.loading import Referent
 from eso_operator.stores.resolved import Endpoint, EndpointSource, Form, Reason, ResolutionError
-from eso_operator.stores.settings import ResolverSettings
-from eso_operator.stores.view import CLASS, CLUSTER_CLASS, SERVICE, ClusterView
-from eso_operator.stores.wanted import Wanted, WantedGenerator, WantedKey, WantedKind
 from eso_wire.errors import RetryClass
 from eso_wire.kinds import Handshake, ObjectRef
 from kubebase.meta import ObjectKey, meta_of
@@ -62,42 +60,42 @@ def locate(
     *,
     configuration: Configuration,
     settings: ResolverSettings,
-    snapshot: ClusterView,
+    view: ClusterView,
 ) -> Located:
     """Return the provider of a store. Raises ResolutionError if there is none or this caller may not use it."""
     config = store.source if isinstance(store.source, ProviderConfig) else None
     if config is not None and config.address:
-        return _explicit(store, config.address, caller, settings, snapshot)
+        return _explicit(store, config.address, caller, settings, view)
     if config is not None and config.class_ref is not None:
-        cls = class_named(config.class_ref, store.ref.namespace, store.ref, snapshot)
-        check_namespace(cls.spec.allowed_namespaces, caller.namespace, cls.ref, snapshot)
-        endpoint = class_endpoint(cls, settings=settings, snapshot=snapshot)
-        _check_classes_of(endpoint, cls, caller, settings, snapshot)
+        cls = class_named(config.class_ref, store.ref.namespace, store.ref, view)
+        check_namespace(cls.spec.allowed_namespaces, caller.namespace, cls.ref, view)
+        endpoint = class_endpoint(cls, settings=settings, view=view)
+        _check_classes_of(endpoint, cls, caller, settings, view)
         return Located(endpoint, cls)
-    found = _Search(store, caller, configuration, settings, snapshot).run()
+    found = _Search(store, caller, configuration, settings, view).run()
     endpoint = found.endpoint
-    _check_classes_of(endpoint, found.provider_class, caller, settings, snapshot)
+    _check_classes_of(endpoint, found.provider_class, caller, settings, view)
     if store.form in (Form.V1, Form.V1_GENERATOR):
         endpoint = replace(endpoint, source=EndpointSource.BRIDGE)
     return Located(endpoint, found.provider_class)
 
 
 def _explicit(
-    store: Referent, address: str, caller: ObjectRef, settings: ResolverSettings, snapshot: ClusterView
+    store: Referent, address: str, caller: ObjectRef, settings: ResolverSettings, view: ClusterView
 ) -> Located:
     endpoint = endpoint_at(
         address,
         author_of(store.ref, settings),
         source=EndpointSource.EXPLICIT,
         settings=settings,
-        snapshot=snapshot,
+        view=view,
     )
-    _check_classes_of(endpoint, None, caller, settings, snapshot)
+    _check_classes_of(endpoint, None, caller, settings, view)
     return Located(endpoint)
 
 
 def _check_classes_of(
-    endpoint: Endpoint, by: Class | None, caller: ObjectRef, settings: ResolverSettings, snapshot: ClusterView
+    endpoint: Endpoint, by: Class | None, caller: ObjectRef, settings: ResolverSettings, view: ClusterView
 ) -> None:
     """Refuse a caller that no ClusterProviderClass of this provider allows.
 
@@ -107,9 +105,9 @@ def _check_classes_of(
     if by is not None and not by.ref.namespace:
         return
     refusal: ResolutionError | None = None
-    for cls in cluster_classes_at(endpoint, settings=settings, snapshot=snapshot):
+    for cls in cluster_classes_at(endpoint, settings=settings, view=view):
         try:
-            check_namespace(cls.spec.allowed_namespaces, caller.namespace, cls.ref, snapshot)
+            check_namespace(cls.spec.allowed_namespaces, caller.namespace, cls.ref, view)
         except ResolutionError as error:
             refusal = error
         else:
@@ -121,11 +119,11 @@ def _check_classes_of(
 class _Verdict(Enum):
     YES = auto()
     NO = auto()
-    ASK = auto()
+    UNKNOWN = auto()
 
 
 @dataclass(frozen=True, slots=True)
-class _Unanswered:
+class _Unreached:
     """A candidate that was not reached, so that it is unknown what it serves."""
 
     candidate: Candidate
@@ -135,7 +133,7 @@ class _Unanswered:
         return f"{self.candidate.endpoint.label}: {self.why}"
 
 
-_Failure = _Unanswered | ResolutionError
+_Failure = _Unreached | ResolutionError
 """Why a candidate was skipped: it was not reached, or it serves this kind with an incompatible protocol."""
 
 
@@ -145,7 +143,7 @@ class _Search:
     caller: ObjectRef
     configuration: Configuration
     settings: ResolverSettings
-    snapshot: ClusterView
+    view: ClusterView
 
     def run(self) -> Candidate:
         failures: list[_Failure] = []
@@ -155,32 +153,30 @@ class _Search:
         for failure in failures:
             if isinstance(failure, ResolutionError):
                 raise failure
-        raise self._not_installed([failure for failure in failures if isinstance(failure, _Unanswered)])
+        raise self._not_installed([failure for failure in failures if isinstance(failure, _Unreached)])
 
     def _levels(self) -> Iterator[Iterable[Candidate]]:
-        settings, snapshot, home = self.settings, self.snapshot, self.store.ref.namespace
-        if home:
+        settings, view, namespace = self.settings, self.view, self.store.ref.namespace
+        if namespace:
             yield [
-                *class_candidates(CLASS, home, settings=settings, snapshot=snapshot),
-                *service_candidates(home, settings, snapshot),
+                *class_candidates(CLASS, namespace, settings=settings, view=view),
+                *service_candidates(namespace, settings, view),
             ]
-        yield class_candidates(CLUSTER_CLASS, "", settings=settings, snapshot=snapshot)
+        yield class_candidates(CLUSTER_CLASS, "", settings=settings, view=view)
         shared = [
-            found
-            for namespace in settings.shared_namespaces
-            for found in service_candidates(namespace, settings, snapshot)
+            found for namespace in settings.shared_namespaces for found in service_candidates(namespace, settings, view)
         ]
         yield [*shared, *trusted_candidates(settings)]
         if settings.naming_convention:
-            yield from ([found] for found in self._by_name(home))
+            yield from ([found] for found in self._by_name(namespace))
 
     def _choose(self, level: Sequence[Candidate], failures: list[_Failure]) -> Candidate | None:
         verdicts = [(found, self._verdict(found, failures)) for found in level]
         matching = [found for found, verdict in verdicts if verdict is _Verdict.YES]
         if matching:
-            return self._only(_allowed(matching, self.caller.namespace, self.snapshot))
+            return self._only(_allowed(matching, self.caller.namespace, self.view))
         for found, verdict in verdicts:
-            if verdict is _Verdict.ASK:
+            if verdict is _Verdict.UNKNOWN:
                 raise ResolutionError(
                     Reason.NOT_CONNECTED,
                     f"{self.store}: {found.endpoint.label} has not said yet what it serves",
@@ -197,9 +193,9 @@ class _Search:
         declared = _declared(candidate, wanted)
         if declared is not None:
             return _Verdict.YES if declared else _Verdict.NO
-        match self.snapshot.handshakes.get(candidate.connection.key):
+        match self.view.handshakes.get(candidate.connection.key):
             case None:
-                return _Verdict.ASK
+                return _Verdict.UNKNOWN
             case Handshake() as handshake:
                 if wanted.served(handshake, self.configuration.spec) is None:
                     return _Verdict.NO
@@ -208,7 +204,7 @@ class _Search:
                     return _Verdict.NO
                 return _Verdict.YES
             case str() as failure:
-                failures.append(_Unanswered(candidate, failure))
+                failures.append(_Unreached(candidate, failure))
                 return _Verdict.NO
 
     def _only(self, matching: Sequence[Candidate]) -> Candidate:
@@ -225,7 +221,7 @@ class _Search:
             subject=self.store.ref,
         )
 
-    def _by_name(self, home: str) -> Iterator[Candidate]:
+    def _by_name(self, namespace: str) -> Iterator[Candidate]:
         wanted = self.configuration.wanted
         match wanted:
             case WantedKey(key=key):
@@ -235,15 +231,15 @@ class _Search:
                     f"{kind.kind.lower()}-{self.configuration.ref.name}",
                     f"provider-{self.configuration.ref.name}",
                 ]
-        own = [home] if home and self.settings.may_have_providers(home) else []
-        for namespace in dict.fromkeys((*own, *self.settings.shared_namespaces)):
+        own = [namespace] if namespace and self.settings.may_have_providers(namespace) else []
+        for searched in dict.fromkeys((*own, *self.settings.shared_namespaces)):
             for name in names:
-                obj = self.snapshot.objects.get(SERVICE, ObjectKey(namespace, name))
+                obj = self.view.objects.get(SERVICE, ObjectKey(searched, name))
                 found = service_candidate(obj, self.settings, EndpointSource.NAMING) if obj is not None else None
                 if found is not None:
                     yield found
 
-    def _not_installed(self, failures: list[_Unanswered]) -> ResolutionError:
+    def _not_installed(self, failures: list[_Unreached]) -> ResolutionError:
         wanted = self.configuration.wanted
         match wanted:
             case WantedKey(key=key):
@@ -256,26 +252,26 @@ class _Search:
             f"{self.store}: no installed provider handles {wanted}: {how}{unreachable}{self._ignored()}",
             subject=self.store.ref,
             retry=RetryClass.BACKOFF if failures else RetryClass.AFTER_CHANGE,
-            unanswered=tuple(failure.candidate.connection for failure in failures),
+            unreached=tuple(failure.candidate.connection for failure in failures),
             expected=str(wanted) if self._may_start() else "",
         )
 
     def _may_start(self) -> bool:
         """Return whether `eso up` can start another provider: one that is expected and has no Service yet."""
         services = (ObjectKey(service.namespace, service.name) for service in self.settings.expected)
-        return any(self.snapshot.objects.get(SERVICE, key) is None for key in services)
+        return any(self.view.objects.get(SERVICE, key) is None for key in services)
 
     def _ignored(self) -> str:
         """Return a hint about labelled Services in the store's namespace, which may not have providers."""
-        home = self.store.ref.namespace
-        if not home or self.settings.may_have_providers(home):
+        namespace = self.store.ref.namespace
+        if not namespace or self.settings.may_have_providers(namespace):
             return ""
-        metas = [meta_of(obj) for obj in self.snapshot.objects.list(SERVICE, home)]
+        metas = [meta_of(obj) for obj in self.view.objects.list(SERVICE, namespace)]
         names = sorted(meta.name for meta in metas if meta.labels.get(PROVIDER_LABEL) == "true")
         if not names:
             return ""
         return (
-            f"; Service {', '.join(names[:_NAMED])} of namespace {home} is ignored: the operator uses providers of"
+            f"; Service {', '.join(names[:_NAMED])} of namespace {namespace} is ignored: the operator uses providers of"
             f" {', '.join(self.settings.shared_namespaces)} (--provider-namespace, --namespaced-providers)"
         )
 
@@ -305,14 +301,14 @@ def _declared(candidate: Candidate, wanted: Wanted) -> bool | None:
             return wanted.declared(candidate.kinds) if candidate.kinds else None
 
 
-def _allowed(candidates: Sequence[Candidate], namespace: str, snapshot: ClusterView) -> list[Candidate]:
+def _allowed(candidates: Sequence[Candidate], namespace: str, view: ClusterView) -> list[Candidate]:
     """Return the candidates that the namespace may use. Raises the last refusal if there are none."""
     allowed = []
     refusal: ResolutionError | None = None
     for found in candidates:
         try:
             if found.provider_class is not None:
-                check_namespace(found.provider_class.spec.allowed_namespaces, namespace, found.ref, snapshot)
+                check_namespace(found.provider_class.spec.allowed_namespaces, namespace, found.ref, view)
             allowed.append(found)
         except ResolutionError as error:
             refusal = error

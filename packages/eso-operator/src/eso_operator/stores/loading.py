@@ -1,47 +1,124 @@
 """Stage 3: load the object that a reference names, as a `Referent`, the same type for all forms.
 
-A namespaced object is looked up in the caller's namespace only: a reference cannot name another one.
+A namespaced object is looked up in the caller's namespace only: a reference cannot name another one. The error about a
+missing object suggests another kind or generation of that name, or a similar name.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, TypeVar, assert_never
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, Final, TypeVar, assert_never
 
 import msgspec
 
 from eso_api import durations
 from eso_api.generators.clustergenerator import CLUSTER_GENERATOR, SPEC_FIELDS
-from eso_api.policies import POLL, RetrySettings
+from eso_api.policies import POLL, NamespaceCondition, RetrySettings
 from eso_api.secretstore import SECRET_STORE, SecretStoreSpec
 from eso_api.v2.clustergenerator import ClusterGeneratorSpec
 from eso_api.v2.connection import ProviderConfig
 from eso_api.v2.policy import DISABLED, MANIFEST_NAMESPACE, PROVIDER_NAMESPACE, ClusterPolicy, Policy
-from eso_operator.stores.reference import Picked, Reference, namesakes
-from eso_operator.stores.referent import AuthScope, Behaviour, Bridged, Gating, Owned, Referent, Source
+from eso_operator.stores.inputs import ClusterView, Scope
+from eso_operator.stores.reference import Picked, Reference, alternatives, namesakes, pick
 from eso_operator.stores.resolved import CallPolicy, Form, Reason, ResolutionError
-from eso_operator.stores.view import ClusterView, Scope
-from eso_wire.kinds import KindId, ObjectRef
+from eso_wire.kinds import KindId, KindRole, ObjectRef
+from kubebase.hints import did_you_mean, similar
 from kubebase.meta import Condition, JsonObject, Malformed, ObjectKey, ObjectMeta, meta_of
 from kuberun.decoding import error_text
+
+
+class AuthScope(StrEnum):
+    """The namespace that a cluster-scoped object takes credentials from."""
+
+    PROVIDER_NAMESPACE = "ProviderNamespace"
+    MANIFEST_NAMESPACE = "ManifestNamespace"
+    REFERENT = "referent"
+    """v1: the namespace that a reference names, else the caller's."""
+    UNSET = "unsaid"
+    """The class of the provider decides."""
+
+
+class Gating(StrEnum):
+    """The way in which a store that is not ready stops its users."""
+
+    FLOOD_GATE = "flood gate"
+    """v1: only Ready=True lets readers through."""
+    POLICY = "policy"
+    """v2: only Ready=False stops."""
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Bridged:
+    """A v1 store: the block below `spec.provider.<key>` is sent to the provider of that key."""
+
+    key: str
+    block: dict[str, Any] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """An object that is its own configuration: a kind of a provider, or a v1alpha1 generator."""
+
+    kind: KindId
+    ref: ObjectRef
+    spec: dict[str, Any] = field(repr=False)
+
+
+Source = ProviderConfig | Bridged | Owned
+"""The source of the configuration, with the store's settings for reaching the provider."""
+
+
+@dataclass(frozen=True, slots=True)
+class Behaviour:
+    """The common fields of stores, with defaults filled in."""
+
+    controller: str
+    conditions: tuple[NamespaceCondition, ...]
+    auth_scope: AuthScope
+    gating: Gating
+    policy: CallPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Referent:
+    """The object that a reference names."""
+
+    form: Form
+    role: KindRole
+    scope: Scope
+    ref: ObjectRef
+    behaviour: Behaviour
+    source: Source
+    ready: Condition | None
+    deleted: bool
+
+    def __str__(self) -> str:
+        return f"{self.ref.kind} {self.ref.namespace}/{self.ref.name}".replace(" /", " ")
+
+    @property
+    def namespaced(self) -> bool:
+        return self.scope is Scope.NAMESPACED
+
 
 T = TypeVar("T")
 
 PLUGIN_KEY = "plugin"
 
 
-def load(reference: Reference, picked: Picked, snapshot: ClusterView) -> Referent:
+def load(reference: Reference, picked: Picked, view: ClusterView) -> Referent:
     """Return the object that a reference names. Raises ResolutionError if it does not exist or is malformed."""
     namespace = reference.caller.namespace if picked.scope is Scope.NAMESPACED else ""
-    obj = snapshot.objects.get(picked.kind, ObjectKey(namespace, reference.name))
+    obj = view.objects.get(picked.kind, ObjectKey(namespace, reference.name))
     if obj is None:
         where = f" in namespace {namespace}" if namespace else ""
         message = f"there is no {reference}{where}: create it, or correct the reference{sharing(picked.kind)}"
         for other in namesakes(reference, picked):
-            if snapshot.objects.get(other, ObjectKey(namespace, reference.name)) is not None:
+            if view.objects.get(other, ObjectKey(namespace, reference.name)) is not None:
                 message = f"there is no {reference} of {picked.kind.group}{where}, but one of {other.group}: set"
                 message += f" apiVersion {other.api_version} in the reference"
-        if snapshot.objects.scope(picked.kind) is None:
+        if view.objects.scope(picked.kind) is None:
             message = f"{reference} is not known: this operator does not read objects of that kind; use another kind"
         raise ResolutionError(
             Reason.NOT_FOUND,
@@ -147,7 +224,7 @@ def _v1(reference: Reference, picked: Picked, ref: ObjectRef, obj: Any) -> Refer
         conditions=tuple(spec.conditions) if cluster else (),
         auth_scope=AuthScope.REFERENT,
         gating=Gating.FLOOD_GATE,
-        policy=replace(policy, listens=spec.refresh_trigger != POLL),
+        policy=replace(policy, watch_allowed=spec.refresh_trigger != POLL),
     )
     source: Source
     if key == PLUGIN_KEY:
@@ -197,29 +274,29 @@ def _scope_of(spec: Policy, ref: ObjectRef) -> AuthScope:
         case ClusterPolicy():
             return auth_scope(spec.authentication_scope, ref)
         case _:
-            return AuthScope.UNSAID
+            return AuthScope.UNSET
 
 
-def auth_scope(said: str, subject: ObjectRef) -> AuthScope:
+def auth_scope(given: str, subject: ObjectRef) -> AuthScope:
     """Parse a scope. Raises ResolutionError if it is invalid."""
-    if said not in (PROVIDER_NAMESPACE, MANIFEST_NAMESPACE):
+    if given not in (PROVIDER_NAMESPACE, MANIFEST_NAMESPACE):
         raise malformed(subject, f"authenticationScope must be {PROVIDER_NAMESPACE} or {MANIFEST_NAMESPACE}")
-    return AuthScope(said)
+    return AuthScope(given)
 
 
 def _direct(reference: Reference, picked: Picked, ref: ObjectRef, obj: JsonObject) -> Referent:
     spec = _spec(obj, ref)
-    said = spec.get("common")
+    given = spec.get("common")
     cluster = picked.scope is Scope.CLUSTER
     shape: type[Policy] = ClusterPolicy if cluster else Policy
-    common = typed(said if said is not None else {}, shape, ref)
-    told = isinstance(said, dict) and "authenticationScope" in said
+    common = typed(given if given is not None else {}, shape, ref)
+    has_scope = isinstance(given, dict) and "authenticationScope" in given
     return Referent(
         form=Form.DIRECT,
         role=reference.role,
         scope=picked.scope,
         ref=ref,
-        behaviour=_behaviour(common, ref, _scope_of(common, ref) if told else AuthScope.UNSAID),
+        behaviour=_behaviour(common, ref, _scope_of(common, ref) if has_scope else AuthScope.UNSET),
         source=Owned(picked.kind, ref, spec),
         ready=ready_condition(obj),
         deleted=meta_of(obj).deletion_timestamp is not None,
@@ -229,7 +306,7 @@ def _direct(reference: Reference, picked: Picked, ref: ObjectRef, obj: JsonObjec
 def _behaviour(spec: Policy, ref: ObjectRef, scope: AuthScope) -> Behaviour:
     gating = Gating.NONE if spec.gating_policy == DISABLED else Gating.POLICY
     policy = _call_policy(ref, spec.refresh_interval, spec.retry_settings, gated=gating)
-    policy = replace(policy, listens=spec.refresh_trigger != POLL)
+    policy = replace(policy, watch_allowed=spec.refresh_trigger != POLL)
     if spec.timeouts is not None:
         policy = replace(
             policy,
@@ -353,3 +430,54 @@ def seconds_of(value: int | str | None, field: str, ref: ObjectRef) -> float | N
     if seconds < 0:
         raise malformed(ref, f"{field} must not be negative")
     return seconds
+
+
+_CONSIDERED: Final = 3
+"""Similar names of each kind that are looked at."""
+
+
+def load_or_suggest(reference: Reference, picked: Picked, view: ClusterView) -> Referent:
+    """Stage 3: return the object that a reference names. The error about a missing one suggests others."""
+    try:
+        return load(reference, picked, view)
+    except ResolutionError as error:
+        if error.reason is Reason.NOT_FOUND and (hint := _hint(reference, picked, view)):
+            raise ResolutionError(error.reason, f"{error.message}; {hint}", subject=error.subject) from None
+        raise
+
+
+def _hint(reference: Reference, picked: Picked, view: ClusterView) -> str:
+    """Return a question about one object: of the same name if there is one, else the most similar one of its kind."""
+    scopes = {kind: view.objects.scope(kind) for kind in (picked.kind, *alternatives(reference, picked))}
+    kinds = {kind: scope for kind, scope in scopes.items() if scope is not None}
+    for kind, scope in kinds.items():
+        # An object of the same kind and name in another group has its own remedy in the message.
+        if kind.kind != picked.kind.kind and _may_be_meant(replace(reference, kind=kind), scope, view):
+            return did_you_mean([_described(kind, reference.name, picked)])
+    for kind, scope in kinds.items():
+        namespace = reference.caller.namespace if scope is Scope.NAMESPACED else ""
+        names = {meta_of(each).name for each in view.objects.list(kind, namespace)}
+        for name in similar(reference.name, names, count=_CONSIDERED):
+            if _may_be_meant(replace(reference, kind=kind, name=name), scope, view):
+                return did_you_mean([_described(kind, name, picked)])
+    return ""
+
+
+def _may_be_meant(other: Reference, scope: Scope, view: ClusterView) -> bool:
+    """Return whether the object exists and the caller's namespace may know of it.
+
+    A cluster-scoped object is disclosed only to namespaces that it plainly admits.
+    """
+    namespace = other.caller.namespace
+    if scope is Scope.NAMESPACED:
+        return view.objects.get(other.kind, ObjectKey(namespace, other.name)) is not None
+    try:
+        conditions = load(other, pick(other, view), view).behaviour.conditions
+    except ResolutionError:
+        return False
+    return not conditions or any(namespace in condition.namespaces for condition in conditions)
+
+
+def _described(kind: KindId, name: str, picked: Picked) -> str:
+    group = "" if kind.group == picked.kind.group else f" of {kind.api_version}"
+    return f"{kind.kind} {name}{group}"

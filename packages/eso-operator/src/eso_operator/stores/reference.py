@@ -20,8 +20,8 @@ from eso_api.v2.clustersecretstore import CLUSTER_SECRET_STORE_V2
 from eso_api.v2.generator import GENERATOR
 from eso_api.v2.provider import PROVIDER
 from eso_api.v2.secretstore import SECRET_STORE_V2
+from eso_operator.stores.inputs import ClusterView, Scope
 from eso_operator.stores.resolved import Form, Reason, ResolutionError
-from eso_operator.stores.view import ClusterView, Scope
 from eso_wire.errors import RetryClass
 from eso_wire.kinds import KindId, KindRole, ObjectRef
 
@@ -118,14 +118,14 @@ def _is_v2(reference: Reference) -> bool:
     return not is_ours(reference.kind) and not is_built_in(reference.kind)
 
 
-def pick(reference: Reference, snapshot: ClusterView) -> Picked:
+def pick(reference: Reference, view: ClusterView) -> Picked:
     """Stage 2: return the form, which depends on group and kind only."""
     for custom, form in _FORMS[reference.role].items():
         if (custom.group, custom.name) == (reference.kind.group, reference.kind.kind):
             return _ours(reference, custom, form)
     if reference.kind.group in _OUR_GROUPS or is_built_in(reference.kind):
         raise _no_such_kind(reference)
-    scope = snapshot.objects.scope(reference.kind)
+    scope = view.objects.scope(reference.kind)
     if scope is None:
         raise ResolutionError(
             Reason.UNKNOWN_KIND,

@@ -14,21 +14,15 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from eso_api.references import GeneratorRef, StoreRef
-from eso_operator.stores.access import check_controller, check_use
+from eso_operator.stores.access import check_controller, check_ready, check_use
 from eso_operator.stores.agreement import agree, bind_config, limited
-from eso_operator.stores.authentication import Authentication, authenticate
-from eso_operator.stores.channelterms import call_token, secure
+from eso_operator.stores.authentication import Authentication, authenticate, call_token, secure
 from eso_operator.stores.configuration import Configuration, configure
 from eso_operator.stores.discovery import Located, locate
-from eso_operator.stores.gate import check_ready
-from eso_operator.stores.loading import named
-from eso_operator.stores.need import Need
+from eso_operator.stores.inputs import SERVICE, ClusterView, Need, ResolverSettings
+from eso_operator.stores.loading import Referent, load_or_suggest, named
 from eso_operator.stores.reference import check_gate, normalise, pick
-from eso_operator.stores.referent import Referent
 from eso_operator.stores.resolved import CallToken, Connection, Reason, ResolutionError, ResolvedStore, TlsSource
-from eso_operator.stores.settings import ResolverSettings
-from eso_operator.stores.suggestions import load_or_suggest
-from eso_operator.stores.view import SERVICE, ClusterView
 from eso_wire.kinds import ObjectRef
 from kubebase.meta import ObjectKey
 
@@ -73,11 +67,11 @@ def resolve(
     caller: ObjectRef,
     *,
     need: Need,
-    snapshot: ClusterView,
+    view: ClusterView,
     settings: ResolverSettings,
 ) -> ResolvedStore:
     """Return the resolved store for one reference and one caller. Raises ResolutionError."""
-    return _result(_to_store(ref, caller, need, snapshot, settings))
+    return _result(_to_store(ref, caller, need, view, settings))
 
 
 def explain(
@@ -85,13 +79,13 @@ def explain(
     caller: ObjectRef,
     *,
     need: Need,
-    snapshot: ClusterView,
+    view: ClusterView,
     settings: ResolverSettings,
 ) -> tuple[Stage, ...]:
     """Return every stage with its result, up to the one that failed."""
     passed: list[Stage] = []
     try:
-        for found in _to_store(ref, caller, need, snapshot, settings):
+        for found in _to_store(ref, caller, need, view, settings):
             passed.append(Stage(STAGES[len(passed)], found.detail, subject=found.subject))
     except ResolutionError as error:
         passed.append(Stage(STAGES[len(passed)], error.message, error.reason, error.subject))
@@ -118,7 +112,7 @@ def _to_channel(
     ref: StoreRef | GeneratorRef,
     caller: ObjectRef,
     need: Need,
-    snapshot: ClusterView,
+    view: ClusterView,
     settings: ResolverSettings,
 ) -> Generator[_Passed, None, _Channel]:
     """Run stages 1 to 9. Each yields a description after it has passed."""
@@ -126,23 +120,23 @@ def _to_channel(
     yield _Passed(f"{reference.kind.kind} {reference.name} for {caller.kind} {caller.namespace}/{caller.name}")
 
     check_gate(reference, v2_stores=settings.v2_stores)
-    picked = pick(reference, snapshot)
+    picked = pick(reference, view)
     yield _Passed(f"{picked.form}, {picked.scope}")
 
-    store = load_or_suggest(reference, picked, snapshot)
+    store = load_or_suggest(reference, picked, view)
     yield _Passed(f"{store} of {store.ref.api_version}, generation {store.ref.generation}", store.ref)
 
     check_controller(store, settings)
     yield _Passed(store.behaviour.controller or "any")
 
-    check_use(store, caller, need, snapshot)
+    check_use(store, caller, need, view)
     yield _Passed(f"{caller.namespace or 'none'} is allowed")
 
-    configuration = configure(store, caller, snapshot)
+    configuration = configure(store, caller, view)
     config = configuration.ref
     yield _Passed(f"{configuration.wanted} in {config.kind} {config.namespace}/{config.name}", config)
 
-    located = locate(store, caller, configuration=configuration, settings=settings, snapshot=snapshot)
+    located = locate(store, caller, configuration=configuration, settings=settings, view=view)
     endpoint = located.endpoint
     yield _Passed(f"{endpoint.uri} ({endpoint.source}: {endpoint.label})", _provider_of(located))
 
@@ -160,17 +154,17 @@ def _to_store(
     ref: StoreRef | GeneratorRef,
     caller: ObjectRef,
     need: Need,
-    snapshot: ClusterView,
+    view: ClusterView,
     settings: ResolverSettings,
 ) -> Generator[_Passed, None, ResolvedStore]:
     """Run all stages. Each yields a description after it has passed."""
-    channel = yield from _to_channel(ref, caller, need, snapshot, settings)
+    channel = yield from _to_channel(ref, caller, need, view, settings)
     store, configuration, connection = channel.store, channel.configuration, channel.connection
 
     check_ready(store, need, settings, connection)
     yield _Passed(f"{store.behaviour.gating}: open")
 
-    agreement = agree(store, connection, configuration, need, snapshot)
+    agreement = agree(store, connection, configuration, need, view)
     config = bind_config(store, configuration, agreement.info)
     handshake = limited(agreement.handshake, channel.located.provider_class)
     yield _Passed(f"{handshake.provider_name} {handshake.provider_version}, protocol {handshake.selected}")

@@ -1,6 +1,6 @@
 """The values that a store reference resolves to, and the error if it does not resolve.
 
-    StoreRef -> resolve -> ResolvedStore -> bind (credentials) -> BoundStore -> calling.gateway
+    StoreRef -> resolve -> ResolvedStore -> bind (credentials) -> BoundStore -> providers.gateway
 
 `resolve.py` and its stages have the rules that produce them.
 """
@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
+
+import msgspec
 
 from eso_wire.errors import RetryClass
 from eso_wire.kinds import ConfigDelivery, CredentialPath, Handshake, KindId, KindRole, ObjectRef, Operation
@@ -32,7 +34,7 @@ class Form(StrEnum):
 
 
 class EndpointSource(StrEnum):
-    """The way in which the address was found."""
+    """How the address was found."""
 
     EXPLICIT = "explicit"
     CLASS = "class"
@@ -166,7 +168,7 @@ class CallPolicy:
     refresh_interval: float | None = None
     connect_timeout: float | None = None
     call_timeout: float | None = None
-    listens: bool = True
+    watch_allowed: bool = True
     """True if the store permits change streams."""
 
 
@@ -201,9 +203,9 @@ class ResolvedStore:
         return self.caller.namespace if self.config.by_caller else ""
 
     @property
-    def tells_changes(self) -> bool:
+    def supports_watch(self) -> bool:
         """Return whether the provider can announce changes and the store allows it."""
-        return self.policy.listens and Operation.SUBSCRIBE in self.operations
+        return self.policy.watch_allowed and Operation.SUBSCRIBE in self.operations
 
 
 class Reason(StrEnum):
@@ -245,7 +247,7 @@ class ResolutionError(Exception):
     With NOT_CONNECTED, `connection` needs a handshake before a retry. With NOT_READY it is that of a store that is not
     validated yet, and `store_connection` that of a store that failed its validation. With UNKNOWN_KIND, `unwatched` is
     a kind that is not in the snapshot and has to be watched, if the API server serves it. With NOT_INSTALLED,
-    `unanswered` are the providers that may serve it and did not answer, and `expected` names what a provider that
+    `unreached` are the providers that may serve it and did not respond, and `expected` names what a provider that
     `eso up` starts may serve.
 
     `waits` is greater than 0 if the error is likely to pass without a change by a user, because a provider starts. The
@@ -262,7 +264,7 @@ class ResolutionError(Exception):
         connection: Connection | None = None,
         store_connection: Connection | None = None,
         unwatched: KindId | None = None,
-        unanswered: tuple[Connection, ...] = (),
+        unreached: tuple[Connection, ...] = (),
         expected: str = "",
         waits: float = 0.0,
     ) -> None:
@@ -274,7 +276,7 @@ class ResolutionError(Exception):
         self.connection = connection
         self.store_connection = store_connection
         self.unwatched = unwatched
-        self.unanswered = unanswered
+        self.unreached = unreached
         self.expected = expected
         self.waits = waits
 
@@ -297,3 +299,54 @@ class BoundStore:
 
 Bind = Callable[[ResolvedStore], Awaitable[BoundStore]]
 """Reads the credentials of a resolved store. Raises ResolutionError."""
+
+
+def same_backend(one: BoundStore, other: BoundStore) -> bool:
+    """Return whether a remote key means the same value in both stores, for example in a v1 store and its v2 successor.
+
+    Provider, kind of the configuration, the configuration itself, and the objects with credentials must be the same.
+    Stores that differ in one of them may still lead to the same backend; then they count as different.
+    """
+    return (
+        one.resolved.connection.key == other.resolved.connection.key
+        and one.resolved.config.kind == other.resolved.config.kind
+        and one.resolved.config.delivery is other.resolved.config.delivery
+        and one.resolved.caller_namespace == other.resolved.caller_namespace
+        and set(one.sources) == set(other.sources)
+        and _alike(_configuration(one.resolved), _configuration(other.resolved))
+    )
+
+
+def _configuration(resolved: ResolvedStore) -> Any:
+    """Return the configuration without the members that say the same as the kind, or that concern the object alone."""
+    config = resolved.config
+    if config.spec is None:
+        return {"ref": msgspec.to_builtins(config.ref)}
+    spec = msgspec.json.decode(config.spec)
+    if not isinstance(spec, dict):
+        return spec
+    by_key = (info for info in resolved.handshake.kinds if config.v1_key and info.v1_provider_key == config.v1_key)
+    chosen_by = {info.v1_when.pointer.removeprefix("/") for info in by_key if info.v1_when is not None}
+    return {name: value for name, value in spec.items() if name not in {"common", *chosen_by}}
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Return whether two configurations are equivalent.
+
+    A kind of a provider may name a member differently than the v1 block (`deletion` for `secretsManager` of AWS): the
+    members that only one of the two has must hold the same values.
+    """
+    if not isinstance(one, dict) or not isinstance(other, dict):
+        return bool(one == other)
+    both = one.keys() & other.keys()
+    left = [value for name, value in one.items() if name not in both]
+    right = [value for name, value in other.items() if name not in both]
+    return all(one[name] == other[name] for name in both) and _equal_bags(left, right)
+
+
+def _equal_bags(left: list[Any], right: list[Any]) -> bool:
+    return sorted(map(_text, left)) == sorted(map(_text, right))
+
+
+def _text(value: Any) -> bytes:
+    return msgspec.json.encode(value, order="deterministic")

@@ -4,23 +4,124 @@
             -> provider not connected -> shake hands ┴-> resolve again, until a store or a lasting error
 
 An error because of a provider that may still be starting becomes `Reason.STARTING`, with the time to wait for it.
-All rules are in `resolving.resolve`.
+All rules are in `resolve.py`, which is pure: equal inputs give equal results. So each result is cached with its inputs
+(the revisions of the kinds and the handshakes that were read), and it is valid while they are unchanged. A thousand
+objects of one store are resolved once. Callers of one namespace share results. Errors are not cached.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final, Protocol
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol
 
 from eso_api.references import GeneratorRef, StoreRef
-from eso_operator.stores.need import Need
-from eso_operator.stores.resolutions import Resolutions
+from eso_operator.stores.inputs import ClusterView, Need, Objects, ResolverSettings, Scope
 from eso_operator.stores.resolve import resolve
 from eso_operator.stores.resolved import Connection, Reason, ResolutionError, ResolvedStore
-from eso_operator.stores.settings import ResolverSettings
-from eso_operator.stores.view import ClusterView, Objects
 from eso_wire.errors import ProviderError, RetryClass
 from eso_wire.kinds import Handshake, KindId, ObjectRef
+from kubebase.bounded import BoundedDict
+from kubebase.meta import ObjectKey
+
+MAX_CACHED: Final = 4096
+
+Handshakes = Mapping[str, Handshake | str]
+_CacheKey = tuple[StoreRef | GeneratorRef, str, Need]
+
+
+class RevisedObjects(Objects, Protocol):
+    def revision(self, kind: KindId) -> int:
+        """Return a number that changes with every change of an object of the kind; -1 if it is not watched."""
+        ...
+
+
+class ResolutionCache:
+    """The cache; bounded, the least recently used result is evicted. The process has one."""
+
+    def __init__(self, objects: RevisedObjects, handshakes: Handshakes) -> None:
+        self._objects = objects
+        self._handshakes = handshakes
+        self._cache: BoundedDict[_CacheKey, _Cached] = BoundedDict(MAX_CACHED)
+
+    def find(self, ref: StoreRef | GeneratorRef, caller: ObjectRef, need: Need) -> ResolvedStore | None:
+        key = (ref, caller.namespace, need)
+        cached = self._cache.use(key)
+        if cached is None:
+            return None
+        if not cached.reads.unchanged(self._objects, self._handshakes):
+            del self._cache[key]
+            return None
+        return replace(cached.resolved, caller=caller)
+
+    def record(self) -> RecordedReads:
+        """Return a view that records every read through it. Pass it to `store` with the result."""
+        return RecordedReads(self._objects, self._handshakes)
+
+    def store(self, ref: StoreRef | GeneratorRef, need: Need, resolved: ResolvedStore, reads: RecordedReads) -> None:
+        self._cache[ref, resolved.caller.namespace, need] = _Cached(resolved, reads)
+
+
+class RecordedReads:
+    """A recording view. Implements `Objects`. Revisions are recorded before objects are read."""
+
+    def __init__(self, objects: RevisedObjects, handshakes: Handshakes) -> None:
+        self._objects = objects
+        self._kinds: dict[KindId, int] = {}
+        self._handshakes = _RecordedHandshakes(handshakes)
+
+    @property
+    def view(self) -> ClusterView:
+        return ClusterView(self, self._handshakes)
+
+    def unchanged(self, objects: RevisedObjects, handshakes: Handshakes) -> bool:
+        """Return whether everything that was read is unchanged."""
+        return all(objects.revision(kind) == known for kind, known in self._kinds.items()) and all(
+            handshakes.get(key) is known for key, known in self._handshakes.recorded.items()
+        )
+
+    def get(self, kind: KindId, key: ObjectKey) -> Any | None:
+        self._record(kind)
+        return self._objects.get(kind, key)
+
+    def list(self, kind: KindId, namespace: str = "") -> Iterable[Any]:
+        self._record(kind)
+        return self._objects.list(kind, namespace)
+
+    def scope(self, kind: KindId) -> Scope | None:
+        self._record(kind)
+        return self._objects.scope(kind)
+
+    def _record(self, kind: KindId) -> None:
+        if kind not in self._kinds:
+            self._kinds[kind] = self._objects.revision(kind)
+
+
+class _RecordedHandshakes(Mapping[str, Handshake | str]):
+    """Recorded handshakes. Iteration is not supported: the result would depend on all of them."""
+
+    def __init__(self, live: Handshakes) -> None:
+        self._live = live
+        self.recorded: dict[str, Handshake | str | None] = {}
+
+    def __getitem__(self, key: str) -> Handshake | str:
+        found = self.recorded[key] = self._live.get(key)
+        if found is None:
+            raise KeyError(key)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class _Cached:
+    resolved: ResolvedStore
+    reads: RecordedReads
+
 
 _MAX_ROUNDS: Final = 64
 
@@ -66,15 +167,15 @@ class Resolver:
         objects: WatchedObjects,
         providers: Providers,
         settings: ResolverSettings,
-        resolutions: Resolutions | None = None,
+        cache: ResolutionCache | None = None,
     ) -> None:
         self._objects = objects
         self._providers = providers
-        self._resolutions = resolutions
+        self._cache = cache
         self.settings = settings
 
     @property
-    def snapshot(self) -> ClusterView:
+    def view(self) -> ClusterView:
         return ClusterView(self._objects, self._providers.handshakes)
 
     async def resolve(self, ref: StoreRef | GeneratorRef, caller: ObjectRef, need: Need) -> ResolvedStore:
@@ -92,29 +193,29 @@ class Resolver:
                     if (outage := self._outage(error)) is not None:
                         raise outage from None
                     raise failures.get(connection.key if connection else "", error) from None
-        raise AssertionError("each round watches a kind or asks a provider, and both are few")
+        raise AssertionError("each round watches a kind or calls a provider, and both are few")
 
     def resolve_now(self, ref: StoreRef | GeneratorRef, caller: ObjectRef, need: Need) -> ResolvedStore:
         """Return the store from what is known already, without requests or waiting. Raises ResolutionError."""
         return self._resolved(ref, caller, need)
 
     def _resolved(self, ref: StoreRef | GeneratorRef, caller: ObjectRef, need: Need) -> ResolvedStore:
-        if self._resolutions is None:
-            return resolve(ref, caller, need=need, snapshot=self.snapshot, settings=self.settings)
-        if (known := self._resolutions.find(ref, caller, need)) is not None:
+        if self._cache is None:
+            return resolve(ref, caller, need=need, view=self.view, settings=self.settings)
+        if (known := self._cache.find(ref, caller, need)) is not None:
             return known
-        notes = self._resolutions.noting()
-        resolved = resolve(ref, caller, need=need, snapshot=notes.snapshot, settings=self.settings)
-        self._resolutions.keep(ref, need, resolved, notes)
+        reads = self._cache.record()
+        resolved = resolve(ref, caller, need=need, view=reads.view, settings=self.settings)
+        self._cache.store(ref, need, resolved, reads)
         return resolved
 
     def _starting(self, error: ResolutionError) -> ResolutionError | None:
         """Return the error about the start of a provider, if that is what the resolution waits for."""
-        asked = error.unanswered if error.connection is None else (error.connection,)
-        left = {connection.endpoint.label: self._providers.starting(connection) for connection in asked}
-        labels = sorted(label for label, seconds in left.items() if seconds > 0)
+        candidates = error.unreached if error.connection is None else (error.connection,)
+        seconds_left = {connection.endpoint.label: self._providers.starting(connection) for connection in candidates}
+        labels = sorted(label for label, seconds in seconds_left.items() if seconds > 0)
         if labels:
-            return _starting(error, f"provider {', '.join(labels)} is starting", max(left.values()))
+            return _starting(error, f"provider {', '.join(labels)} is starting", max(seconds_left.values()))
         if error.expected and (seconds := self._providers.expecting(error.expected)) > 0:
             return _starting(error, f"no provider for {error.expected} runs yet; an installed one is started", seconds)
         return None
@@ -122,7 +223,7 @@ class Resolver:
     def _outage(self, error: ResolutionError) -> ProviderError | ResolutionError | None:
         """Return the outage of the provider behind a store that is not ready, if that is the reason.
 
-        Callers then report the outage with the same words as before the store noticed it. After the provider's return
+        Callers then report the outage with the same message as before the store noticed it. After the provider's return
         they wait until the store is validated again.
         """
         if (connection := error.store_connection) is None:

@@ -11,8 +11,8 @@ from eso_operator.changes.feed import ChangeFeed
 from eso_operator.changes.followers import Followers
 from eso_operator.changes.pace import Pace, PaceSettings
 from eso_operator.changes.resumetokens import ResumeTokens
-from eso_operator.changes.sights import Reading, Sight, topic_of
 from eso_operator.changes.subscriptions import Subscriptions
+from eso_operator.changes.watchedkeys import ReadState, WatchedKey, topic_of
 from eso_operator.dependencies.dependencies import OnObject
 from eso_operator.process.memory import Memories
 from eso_operator.providers.settings import SubscriptionSettings
@@ -25,8 +25,8 @@ from kubebase.testing.clock import VirtualClock
 from kuberun.workqueue import WorkQueue
 
 
-def sight(*keys: str, identity: str = "identity") -> Sight:
-    return Sight(bound_store(identity=identity), {topic_of(RemoteRef(key)): "" for key in keys})
+def watched(*keys: str, identity: str = "identity") -> WatchedKey:
+    return WatchedKey(bound_store(identity=identity), {topic_of(RemoteRef(key)): "" for key in keys})
 
 
 @dataclass
@@ -62,14 +62,16 @@ class Stage:
         """Return the tokens that streams were opened with."""
         return [opening.resume_token for opening in self.loop.provider.openings]
 
-    async def follow(self, key: ObjectKey, *sights: Sight, reading: Reading = Reading.PART) -> None:
-        self.changes.follow(key, sights, reading)
+    async def subscribe(
+        self, key: ObjectKey, *watched_keys: WatchedKey, read_state: ReadState = ReadState.PART
+    ) -> None:
+        self.changes.subscribe(key, watched_keys, read_state)
         await self.clock.advance(2.0)
 
     async def read(self, *keys: ObjectKey) -> None:
         """Record that these followers have read."""
         for key in keys:
-            self.changes.heard(key, self.changes.told_at(key))
+            self.changes.mark_read(key, self.changes.notified_at(key))
 
     async def say(self, *events: ChangeEvent | Heartbeat | None) -> None:
         for event in events:

@@ -10,9 +10,7 @@ from eso_api.externalsecret import SECRET_TYPE_LABEL
 from eso_api.kinds import KINDS
 from eso_api.values import SecretBytes
 from eso_operator.stores.credentials import Content
-from eso_operator.stores.need import Need
-from eso_operator.stores.settings import ResolverSettings
-from eso_operator.stores.view import ClusterView, Scope
+from eso_operator.stores.inputs import ClusterView, Need, ResolverSettings, Scope
 from eso_wire.values import CredentialPath, Handshake, KindId, KindInfo, KindRole, ObjectRef, Operation, Token
 from eso_wire.versions import CURRENT, SUPPORTED
 from kubebase.meta import JsonObject, ObjectKey, key_of

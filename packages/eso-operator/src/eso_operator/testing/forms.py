@@ -46,5 +46,5 @@ def generator_ref(api_version: str, kind: str) -> GeneratorRef:
 
 
 def resolved(ref: StoreRef | GeneratorRef, *documents: JsonObject, handshake: Handshake = STORES) -> ResolvedStore:
-    snapshot = cluster(*documents, handshakes=EveryConnection(handshake))
-    return resolve(ref, caller(), need=ANYTHING, snapshot=snapshot, settings=SETTINGS)
+    view = cluster(*documents, handshakes=EveryConnection(handshake))
+    return resolve(ref, caller(), need=ANYTHING, view=view, settings=SETTINGS)

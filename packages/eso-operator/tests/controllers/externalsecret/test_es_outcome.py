@@ -27,7 +27,7 @@ from eso_operator.controllers.externalsecret.reasons import DELETED, MISSING
 from eso_operator.controllers.externalsecret.schedule import LastSync, current_version
 from eso_operator.report.reporter import Report
 from eso_operator.report.steps import Step
-from eso_operator.sources.fetched import Failure
+from eso_operator.sources.results import Failure
 from eso_operator.targets.changes import Refusal, Refuse
 from eso_operator.testing.externalsecrets import external_secret, intact, snapshot, synced
 from eso_wire.errors import RetryClass
@@ -527,7 +527,7 @@ def test_a_read_that_a_provider_caused_is_recorded_if_it_changed_something_or_at
     seconds: float, outcome: Synced, flush: bool
 ) -> None:
     es = synced(external_secret(refreshInterval="1h"), conditions=[READY])
-    told = replace(snapshot(es, now=START + timedelta(seconds=seconds)), told_at=1.0)
+    told = replace(snapshot(es, now=START + timedelta(seconds=seconds)), notified_at=1.0)
 
     assert report_of(told, outcome).flush is flush
 

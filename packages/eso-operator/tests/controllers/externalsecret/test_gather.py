@@ -16,7 +16,7 @@ from eso_operator.controllers.externalsecret.snapshot import Rules
 from eso_operator.controllers.externalsecret.sources import sources_of
 from eso_operator.dependencies.dependencies import OnObject
 from eso_operator.memory import Memory
-from eso_operator.sources.references import references_of
+from eso_operator.sources.entries import references_of
 from eso_operator.sources.templates import TemplateVersion
 from eso_operator.targets.changes import Change, Create, Update
 from eso_operator.targets.marks import GeneratedMark, marked
@@ -49,7 +49,7 @@ class Cluster:
             self._class_of,
             self.memory,
             version_of=lambda _kind, key: self.versions.get(key.name, ""),
-            told_at=lambda key: self.told.get(key.name),
+            notified_at=lambda key: self.told.get(key.name),
             rules=self.rules,
         )
 
@@ -246,7 +246,7 @@ def test_sources_are_everything_the_object_names() -> None:
 async def test_an_announced_change_is_part_of_the_snapshot() -> None:
     gatherer, es = Cluster(told={"db": 7.0}).gatherer(), synced(external_secret(), START)
 
-    assert (await gatherer.gather(es, Looked(), START)).told_at == 7.0
+    assert (await gatherer.gather(es, Looked(), START)).notified_at == 7.0
 
 
 # --- generated values -------------------------------------------------------------------------------------------------
@@ -346,6 +346,6 @@ async def test_templates_and_announced_changes_of_a_lost_status_are_not_used_aga
     lost = await gatherer.gather(es, Looked(), START)
     found = await gatherer.gather(es, Holding(made), START)
 
-    assert (due.new_templates, due.told_at) == (True, 7.0)
-    assert (lost.new_templates, lost.told_at) == (True, 7.0)
-    assert (found.new_templates, found.told_at) == (False, None)
+    assert (due.new_templates, due.notified_at) == (True, 7.0)
+    assert (lost.new_templates, lost.notified_at) == (True, 7.0)
+    assert (found.new_templates, found.notified_at) == (False, None)

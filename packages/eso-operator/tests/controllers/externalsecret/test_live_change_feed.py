@@ -39,7 +39,7 @@ HASTY = Tempo(
 
 
 @asynccontextmanager
-async def telling(
+async def watchable_stores(
     bench: Bench, sync: SyncSettings | None = None, tempo: Tempo | None = None, /, **data: str
 ) -> AsyncIterator[Scene]:
     """A scene whose provider tells of changes."""
@@ -86,7 +86,7 @@ def say(stage: Scene, *keys: str) -> None:
 
 
 async def test_a_changed_value_arrives_although_its_refresh_is_an_hour_away(bench: Bench) -> None:
-    async with telling(bench, db="v1", other="o1") as stage:
+    async with watchable_stores(bench, db="v1", other="o1") as stage:
         await stage.sync("db", ONE)
         await stage.sync("other", {"password": "other"})
         await until_watched(stage, "db", "other")
@@ -109,7 +109,7 @@ async def test_a_changed_value_arrives_although_its_refresh_is_an_hour_away(benc
     ],
 )
 async def test_an_object_that_does_not_refresh_by_itself_gets_no_events(bench: Bench, spec: JsonObject) -> None:
-    async with telling(bench, still="v1", db="v1") as stage:
+    async with watchable_stores(bench, still="v1", db="v1") as stage:
         await stage.sync("still", {"password": "still"}, **spec)
         await stage.sync("left", {"password": "still"})
         await stage.sync("db", ONE)
@@ -128,7 +128,7 @@ async def test_an_object_that_does_not_refresh_by_itself_gets_no_events(bench: B
 
 
 async def test_a_storm_of_events_costs_few_reads(bench: Bench) -> None:
-    async with telling(bench, db="v1", last="v1") as stage:
+    async with watchable_stores(bench, db="v1", last="v1") as stage:
         await stage.sync("db", ONE)
         await stage.sync("last", {"password": "last"})
         await until_watched(stage, "db", "last")
@@ -142,7 +142,7 @@ async def test_a_storm_of_events_costs_few_reads(bench: Bench) -> None:
 
 
 async def test_a_provider_that_dies_is_followed_again_and_nothing_is_missed(bench: Bench) -> None:
-    async with telling(bench, db="v1", other="o1") as stage:
+    async with watchable_stores(bench, db="v1", other="o1") as stage:
         await stage.sync("db", ONE)
         await stage.sync("other", {"password": "other"})
         await until_watched(stage, "db", "other")
@@ -158,7 +158,7 @@ async def test_a_provider_that_dies_is_followed_again_and_nothing_is_missed(benc
 
 
 async def test_a_provider_that_cannot_keep_its_word_disturbs_nothing(bench: Bench) -> None:
-    async with telling(bench, db="v1") as stage:
+    async with watchable_stores(bench, db="v1") as stage:
         refusal = ProviderError(ErrorReason.UNSUPPORTED_OPERATION, "not today")
         stage.provider.refused_streams = refusal
 
@@ -173,7 +173,7 @@ async def test_a_provider_that_cannot_keep_its_word_disturbs_nothing(bench: Benc
 
 async def left_at(bench: Bench, token: str) -> ScriptedProvider:
     """The provider of an operator that has stopped, which had heard and read everything up to the token."""
-    async with telling(bench, db="v1") as stage:
+    async with watchable_stores(bench, db="v1") as stage:
         await stage.sync("db", ONE)
         await until_watched(stage, "db")
         place(stage, token)
@@ -200,7 +200,7 @@ async def test_after_a_restart_the_stream_resumes_and_fresh_objects_are_not_read
 
 
 async def test_after_a_restart_all_followers_read_once_if_the_provider_gives_no_tokens(bench: Bench) -> None:
-    async with telling(bench, db="v1", other="o1") as stage:
+    async with watchable_stores(bench, db="v1", other="o1") as stage:
         await stage.sync("db", ONE)
         await stage.sync("other", {"password": "other"})
         await until_watched(stage, "db", "other")
@@ -241,7 +241,7 @@ async def test_the_sample_of_the_guide_is_accepted_as_it_is(bench: Bench) -> Non
 
 @pytest.mark.parametrize("who", ["ExternalSecret", "store"])
 async def test_an_object_that_only_polls_gets_no_announcement(bench: Bench, who: str) -> None:
-    async with telling(bench, db="v1", other="o1") as stage:
+    async with watchable_stores(bench, db="v1", other="o1") as stage:
         await stage.sync("db", ONE)
         await until_watched(stage, "db")
 
@@ -261,7 +261,7 @@ async def test_an_object_that_only_polls_gets_no_announcement(bench: Bench, who:
 
 
 async def test_a_broken_stream_is_reported_on_its_store_which_stays_ready(bench: Bench) -> None:
-    async with telling(bench, None, HASTY, db="v1") as stage:
+    async with watchable_stores(bench, None, HASTY, db="v1") as stage:
         stage.provider.refused_streams = ProviderError(ErrorReason.PERMISSION_DENIED, "not for you")
         await stage.sync("db", ONE)
 
@@ -280,7 +280,7 @@ async def test_a_broken_stream_is_reported_on_its_store_which_stays_ready(bench:
 async def test_an_object_with_a_working_stream_is_polled_less_often(bench: Bench) -> None:
     """The one that polls shows that intervals go by."""
     rarely = SyncSettings(push_refresh_multiplier=1000)
-    async with telling(bench, rarely, HASTY, db="v1", polled="v1") as stage:
+    async with watchable_stores(bench, rarely, HASTY, db="v1", polled="v1") as stage:
         await stage.sync("db", ONE, refreshInterval="1s")
         await stage.sync("polled", {"password": "polled"}, refreshInterval="1s", refreshTrigger="Poll")
         await until_watched(stage, "db")
@@ -322,7 +322,7 @@ async def restored(bench: Bench) -> bool:
 
 
 async def test_no_stream_is_left_without_followers(bench: Bench) -> None:
-    async with telling(bench, db="v1", other="o1") as stage:
+    async with watchable_stores(bench, db="v1", other="o1") as stage:
         await stage.sync("db", ONE)
         await stage.sync("other", {"password": "other"})
         await until_watched(stage, "db", "other")

@@ -17,8 +17,8 @@ from eso_operator.controllers.externalsecret.outcome import Synced, report_of
 from eso_operator.controllers.externalsecret.refresh import refresh_due
 from eso_operator.controllers.externalsecret.triggers import target_of
 from eso_operator.process.memory import Memories
-from eso_operator.sources.fetched import Fetched
-from eso_operator.sources.wants import Answered, wants_of
+from eso_operator.sources.entries import ReadEntry, entries_of
+from eso_operator.sources.results import Fetched
 from eso_operator.targets.changes import Overwritten
 from eso_operator.targets.marks import TARGET_INDEX, field_manager_of
 from eso_operator.testing.externalsecrets import entry, external_secret, snapshot, synced
@@ -70,8 +70,8 @@ class Scene:
 
     def refresh(self, es: ExternalSecret, *, changed: bool = True, **values: str) -> Contended | None:
         """Refresh with these values, by the secret key of their entries."""
-        wants = [want for want in wants_of(es.spec) if getattr(want, "key", "") in values]
-        read = tuple(Answered(want, SecretBytes(values[want.key].encode())) for want in wants)  # type: ignore[union-attr]  # entries of data
+        wants = [want for want in entries_of(es.spec) if getattr(want, "key", "") in values]
+        read = tuple(ReadEntry(want, SecretBytes(values[want.key].encode())) for want in wants)  # type: ignore[union-attr]  # entries of data
         self.loops.refreshed(es, Fetched({}, read=read), Synced(changed=changed), START)
         return self.loops.verdict(es)
 
@@ -279,7 +279,7 @@ def test_an_object_in_a_loop_refreshes_at_its_pace(after: timedelta, waits: floa
     es = synced(external_secret(refreshInterval="1s"), START - timedelta(seconds=5))
     held = START + timedelta(seconds=PACE_SECONDS)
 
-    due = refresh_due(snapshot(es, START + after, held_until=held, told_at=told))
+    due = refresh_due(snapshot(es, START + after, held_until=held, notified_at=told))
 
     assert due == NotDue("it is fresh", waits)
 

@@ -12,10 +12,10 @@ from eso_operator.controllers.externalsecret.refresh import refresh_due, turn_of
 from eso_operator.controllers.externalsecret.schedule import (
     LastSync,
     current_version,
-    hears_of_changes,
     interval_of,
     last_sync,
     refreshes_by_itself,
+    watches_changes,
 )
 from eso_operator.testing.externalsecrets import external_secret, snapshot, synced
 from kubebase.clock import rfc3339
@@ -289,7 +289,7 @@ def test_values_that_end_are_renewed_however_well_changes_are_heard() -> None:
     ],
 )
 def test_who_hears_of_changes(spec: JsonObject, hears: bool) -> None:
-    assert hears_of_changes(external_secret(**spec)) is hears
+    assert watches_changes(external_secret(**spec)) is hears
 
 
 def test_a_restart_does_not_let_values_end() -> None:
@@ -312,14 +312,14 @@ def test_a_restart_does_not_let_values_end() -> None:
 def test_an_announced_change_brings_a_routine_refresh_forward(spec: dict[str, Any], expected: Due | NotDue) -> None:
     es = synced(external_secret(**spec))
 
-    assert refresh_due(snapshot(es, START + timedelta(seconds=1), told_at=1.0)) == expected
+    assert refresh_due(snapshot(es, START + timedelta(seconds=1), notified_at=1.0)) == expected
 
 
 def test_an_announced_change_waits_for_the_sync_window() -> None:
     closed = {"kind": "deny", "windows": [{"schedule": "@yearly", "duration": "8784h"}]}
     es = synced(external_secret(syncWindows=closed))
 
-    due = refresh_due(snapshot(es, START + timedelta(seconds=1), told_at=1.0))
+    due = refresh_due(snapshot(es, START + timedelta(seconds=1), notified_at=1.0))
 
     assert isinstance(due, NotDue)
     assert due.why == "its sync windows are closed"

@@ -5,7 +5,7 @@ from typing import Any
 from eso_api.values import SecretBytes
 from eso_operator.controllers.externalsecret.outcome import Failed
 from eso_operator.controllers.externalsecret.settlement import Settlement
-from eso_operator.sources.fetched import Fetched
+from eso_operator.sources.results import Fetched
 from eso_operator.sources.templates import TemplateReader
 from eso_operator.targets.changes import Create
 from eso_operator.testing.externalsecrets import external_secret

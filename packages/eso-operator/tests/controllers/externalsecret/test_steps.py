@@ -12,7 +12,7 @@ import pytest
 
 from eso_api.externalsecret import ExternalSecret
 from eso_api.values import SecretBytes
-from eso_operator.changes.sights import Reading, Sight
+from eso_operator.changes.watchedkeys import ReadState, WatchedKey
 from eso_operator.controllers.externalsecret import steps
 from eso_operator.controllers.externalsecret.cleanup import Cleanup
 from eso_operator.controllers.externalsecret.gather import Gatherer
@@ -29,7 +29,7 @@ from eso_operator.dependencies.dependencies import Dependencies, OnObject
 from eso_operator.generators.values import Kept, Made, StateOwner
 from eso_operator.process.memory import Memories
 from eso_operator.report.reporter import Channels, EventPublisher, Reporter
-from eso_operator.sources.fetched import Fetched
+from eso_operator.sources.results import Fetched
 from eso_operator.sources.templates import TemplateReader
 from eso_operator.targets.changes import Change, Create, Update
 from eso_operator.targets.marks import TARGET_INDEX, GeneratedMark, controller_reference_of, marked
@@ -111,16 +111,16 @@ class World:
         return Removal(("Deleted",), ())
 
     # the backend
-    async def fetch(self, es: ExternalSecret, *, told_at: float | None = None) -> Fetched:
-        del es, told_at
+    async def fetch(self, es: ExternalSecret, *, notified_at: float | None = None) -> Fetched:
+        del es, notified_at
         self.done.append("read backend")
         return Fetched({"password": SecretBytes(b"v1")})
 
-    async def sights(self, es: ExternalSecret) -> tuple[Sight, ...]:
+    async def watched_keys(self, es: ExternalSecret) -> tuple[WatchedKey, ...]:
         del es
         return ()
 
-    def telling(self, es: ExternalSecret) -> frozenset[OnObject]:
+    def watchable_stores(self, es: ExternalSecret) -> frozenset[OnObject]:
         del es
         return frozenset()
 
@@ -146,19 +146,21 @@ class World:
         raise NotImplementedError
 
     # changes at the backend
-    def follow(self, key: ObjectKey, sights: Sequence[Sight], reading: Reading = Reading.PART) -> None:
-        del key, sights
-        if reading is not Reading.UNREAD:
+    def subscribe(
+        self, key: ObjectKey, watched_keys: Sequence[WatchedKey], read_state: ReadState = ReadState.PART
+    ) -> None:
+        del key, watched_keys
+        if read_state is not ReadState.UNREAD:
             self.done.append("follow")
 
-    def leave(self, key: ObjectKey) -> None:
+    def unsubscribe(self, key: ObjectKey) -> None:
         """Nothing is followed."""
 
     def stores_of(self, key: ObjectKey) -> frozenset[OnObject]:
         del key
         return frozenset()
 
-    def heard(self, key: ObjectKey, at: float | None) -> None:
+    def mark_read(self, key: ObjectKey, at: float | None) -> None:
         """Nothing was told."""
 
     async def run(self, *order: ReconcileStep) -> list[str]:
@@ -176,7 +178,7 @@ class World:
                 lambda _ref, _namespace: None,
                 memory,
                 version_of=lambda _kind, _key: "",
-                told_at=lambda _: None,
+                notified_at=lambda _: None,
                 rules=Rules(generic_targets=True),
             ),
             fetcher=self,
@@ -290,7 +292,7 @@ def before(first: str, then: str) -> Callable[[list[str]], bool]:
         ),
         pytest.param(
             new,
-            steps.follow,
+            steps.subscribe,
             steps.settle,
             before("follow", "write target"),
             id="a change during the write is announced",

@@ -8,8 +8,8 @@ import pytest
 from eso_api.v2.providerclass import ProviderClassSpec, ProviderClassStatus, ServedKind
 from eso_operator.controllers.providerclass.outcome import Answered, CheckResult, Unanswered, report_of
 from eso_operator.controllers.providerclass.services import class_of
+from eso_operator.stores.inputs import ResolverSettings
 from eso_operator.stores.resolved import ServiceKey
-from eso_operator.stores.settings import ResolverSettings
 from eso_operator.testing.clusters import SETTINGS, provider_service, serving
 from eso_wire.values import KindId
 from kubebase.testing.clock import START

@@ -7,7 +7,7 @@ import msgspec
 
 from eso_api.v2.providerclass import ProviderClass
 from eso_operator.controllers.providerclass.services import ServiceClasses
-from eso_operator.stores.settings import ResolverSettings
+from eso_operator.stores.inputs import ResolverSettings
 from kubebase.meta import JsonObject, ObjectKey
 from kuberun.cache import Cache
 from kuberun.client import Client

@@ -24,7 +24,7 @@ from eso_operator.controllers.pushsecret.refresh import current_version, refresh
 from eso_operator.controllers.pushsecret.rivals import Clash
 from eso_operator.controllers.pushsecret.snapshot import Chosen, NoChoice, PushSnapshot, SeenSource
 from eso_operator.report.steps import Step
-from eso_operator.sources.fetched import Failure
+from eso_operator.sources.results import Failure
 from eso_operator.testing.pushsecrets import bulk, chosen, push_secret, pushed
 from eso_wire.errors import RetryClass
 from kubebase.clock import rfc3339

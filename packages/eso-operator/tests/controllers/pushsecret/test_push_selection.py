@@ -10,7 +10,7 @@ from eso_operator.controllers.pushsecret.conversion import read_key, read_keys
 from eso_operator.controllers.pushsecret.deliveries import deliveries, selection_for, selections
 from eso_operator.controllers.pushsecret.select import EntryError, select, select_all
 from eso_operator.controllers.pushsecret.sources import Source
-from eso_operator.sources.errors import ShapeError
+from eso_operator.sources.shape import ShapeError
 from eso_operator.testing.pushsecrets import bulk, chosen, entry, push_secret, revealed, values
 from eso_wire.values import SourceSecret
 

@@ -23,7 +23,7 @@ from eso_operator.controllers.secretstore.verdict import (
 from eso_operator.dependencies.dependencies import ANY_PROVIDER, OnConnection, OnObject
 from eso_operator.providers.errors import NoAnswerError, cause_of
 from eso_operator.stores.credentials import bind
-from eso_operator.stores.need import VALIDATION, reading
+from eso_operator.stores.inputs import VALIDATION, need_to_read
 from eso_operator.stores.resolved import BoundStore, Connection, Reason, ResolutionError, ResolvedStore, ServiceKey
 from eso_operator.stores.resolver import Resolver
 from eso_operator.testing.clusters import (
@@ -358,7 +358,7 @@ UNREADY = {**FAKE, "status": {"conditions": [{"type": "Ready", "status": "False"
 async def failed(providers: Providers) -> ResolutionError | ProviderError:
     resolver = Resolver(Growing([UNREADY, provider_service("aws", CORE, v1_keys="fake")], []), providers, SETTINGS)
     with pytest.raises((ResolutionError, ProviderError)) as raised:
-        await resolver.resolve(StoreRef(name="fake"), caller("team"), reading(Operation.GET))
+        await resolver.resolve(StoreRef(name="fake"), caller("team"), need_to_read(Operation.GET))
     error = raised.value
     assert isinstance(error, ResolutionError | ProviderError)
     return error

@@ -24,7 +24,7 @@ from eso_api.template import Template, template_references
 from eso_api.v2.connection import GENERATOR_CONFIG_API_VERSION, STORE_CONFIG_API_VERSION
 from eso_api.v2.generator import GENERATOR
 from eso_api.v2.providerclass import PROVIDER_CLASS
-from eso_operator.sources.wants import Generate, wants_of
+from eso_operator.sources.entries import Generate, entries_of
 from eso_operator.stores.reference import normalise
 from eso_operator.stores.resolved import ResolutionError
 from eso_operator.targets.marks import target_name
@@ -78,7 +78,7 @@ def needs_of(obj: JsonObject, namespace: str) -> Iterator[Need]:
 
 
 def _read_by(spec: ExternalSecretSpec, namespace: str) -> Iterator[Need]:
-    for want in wants_of(spec):
+    for want in entries_of(spec):
         yield from _named(want.generator if isinstance(want, Generate) else want.store, namespace)
     yield from _templates(spec.target.template, namespace)
 

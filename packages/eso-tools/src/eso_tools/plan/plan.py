@@ -19,7 +19,7 @@ from eso_operator.controllers.externalsecret.outcome import TEMPLATE_ERROR
 from eso_operator.insight.causes import Cause, causes_of
 from eso_operator.insight.overview import Overview
 from eso_operator.insight.overviewrows import Health, Row
-from eso_operator.sources.wants import Generate, wants_of
+from eso_operator.sources.entries import Generate, entries_of
 from eso_operator.stores.resolved import Reason
 from eso_operator.targets.marks import target_name
 from eso_tools.plan.differences import Change, KeyChange, Parts, differences, parts
@@ -193,7 +193,7 @@ def _written(synced: Iterable[JsonObject], unwell: set[tuple[str, str, str]]) ->
             target = found.setdefault((identity, namespace, name), _Target())
             target.writers[es.metadata.name] = None
             target.healthy |= healthy
-            target.generated |= any(isinstance(want, Generate) for want in wants_of(es.spec))
+            target.generated |= any(isinstance(want, Generate) for want in entries_of(es.spec))
     return found
 
 

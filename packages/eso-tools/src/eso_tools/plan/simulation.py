@@ -198,7 +198,7 @@ class _Run:
         record = operator.memories.external_secrets.known(key, str(metadata["uid"]))
         if record is None:
             return
-        record.told_at = self._clock.monotonic()
+        record.notified_at = self._clock.monotonic()
         for controller in operator.controllers:
             if controller.name == Subsystem.EXTERNAL_SECRET:
                 controller.queue.add(ReconcileRequest(key, "a push was planned"))

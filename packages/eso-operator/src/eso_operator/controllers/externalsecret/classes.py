@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from eso_api.references import GeneratorRef, StoreRef
 from eso_operator.controllers.externalsecret.gather import ControllerOf
+from eso_operator.stores.inputs import ClusterView, Scope
 from eso_operator.stores.loading import controller_named
 from eso_operator.stores.reference import normalise, pick
 from eso_operator.stores.resolved import ResolutionError
-from eso_operator.stores.view import ClusterView, Scope
 from eso_wire.values import ObjectRef
 from kubebase.meta import ObjectKey
 

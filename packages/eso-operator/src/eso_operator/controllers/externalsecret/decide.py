@@ -30,8 +30,8 @@ from eso_operator.controllers.externalsecret.schedule import refreshes_by_itself
 from eso_operator.controllers.externalsecret.snapshot import Snapshot
 from eso_operator.report.messages import READY
 from eso_operator.report.steps import Step
-from eso_operator.sources.fetched import Failure
-from eso_operator.sources.references import references_of
+from eso_operator.sources.entries import references_of
+from eso_operator.sources.results import Failure
 from eso_operator.stores.reference import check_gate, normalise
 from eso_operator.stores.resolved import Reason, ResolutionError
 from eso_operator.targets.marks import MERGE, NONE, ORPHAN, OWNER

@@ -22,7 +22,7 @@ from eso_operator.controllers.externalsecret.schedule import LastSync, current_v
 from eso_operator.controllers.externalsecret.snapshot import Rules, Snapshot
 from eso_operator.controllers.floor import floor_note, paced
 from eso_operator.memory import Memory
-from eso_operator.sources.references import references_of
+from eso_operator.sources.entries import references_of
 from eso_operator.sources.templates import TemplateVersion, VersionOf
 from eso_operator.targets.marks import GeneratedMark, generated_by
 from eso_operator.targets.target import Absent, Look, Present, Target
@@ -54,7 +54,7 @@ class Generation:
 
     mark: GeneratedMark
     templates: frozenset[TemplateVersion]
-    told_at: float | None
+    notified_at: float | None
     """The announced change that was read for it, as in the snapshot."""
 
 
@@ -85,14 +85,14 @@ class Gatherer:
         memory: Memory[Looked],
         *,
         version_of: VersionOf,
-        told_at: ToldAt,
+        notified_at: ToldAt,
         rules: Rules,
         stretch: Stretch = no_stretch,
     ) -> None:
         self._objects = objects
         self._controller_of = controller_of
         self._version_of = version_of
-        self._told_at = told_at
+        self._notified_at = notified_at
         self._stretch = stretch
         self._rules = rules
         self._memory = memory
@@ -123,7 +123,7 @@ class Gatherer:
             held_until=known.held_until,
             new_templates=any(self._is_new(version) for version in known.templates),
             first_look=first_look,
-            told_at=self._told_at(es.key),
+            notified_at=self._notified_at(es.key),
             stretch=self._stretch(es.key),
             retry_within=longest_wait(interval_of(es)),
             interval_note=note,
@@ -141,7 +141,7 @@ class Gatherer:
     def writing(self, snapshot: Snapshot, mark: GeneratedMark, templates: frozenset[TemplateVersion]) -> None:
         """Remember what generated values were made from, until their status is written."""
         known = self._memory.of(snapshot.es.key, snapshot.es.metadata.uid)
-        known.generated = Generation(mark, templates, snapshot.told_at)
+        known.generated = Generation(mark, templates, snapshot.notified_at)
 
     def remember(
         self,
@@ -173,9 +173,9 @@ class Gatherer:
         known = self._memory.of(es.key, es.metadata.uid)
         if (generation := known.generated) is not None and generation.mark == mark:
             # The write has succeeded, so these are the templates and the announced change that it was made from.
-            known.templates, seen = generation.templates, snapshot.told_at == generation.told_at
+            known.templates, seen = generation.templates, snapshot.notified_at == generation.notified_at
             new = any(self._is_new(version) for version in known.templates)
-            snapshot = replace(snapshot, new_templates=new, told_at=None if seen else snapshot.told_at)
+            snapshot = replace(snapshot, new_templates=new, notified_at=None if seen else snapshot.notified_at)
         return replace(snapshot, last=made) if snapshot.unreported and _is_as_late(made, snapshot.last) else snapshot
 
     async def _look(self, es: ExternalSecret, target: Target, *, live: bool = False) -> Look:

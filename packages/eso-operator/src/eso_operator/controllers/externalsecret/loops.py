@@ -43,8 +43,8 @@ from eso_operator.controllers.contention import (
 from eso_operator.controllers.externalsecret.outcome import Synced
 from eso_operator.controllers.externalsecret.schedule import current_version
 from eso_operator.memory import Memory
-from eso_operator.sources.fetched import Fetched
-from eso_operator.sources.wants import Answered, FindMany, Generate, wants_of
+from eso_operator.sources.entries import FindMany, Generate, ReadEntry, entries_of
+from eso_operator.sources.results import Fetched
 from eso_operator.stores.reference import key_of, normalise
 from eso_operator.stores.resolved import ResolutionError
 from eso_operator.targets.changes import Overwritten
@@ -283,7 +283,7 @@ class Loops:
             return {}
         found: dict[RemoteKey, set[str]] = {}
         for other in self._objects.find(_BY_NAMESPACE, namespace):
-            for want in wants_of(other.spec):
+            for want in entries_of(other.spec):
                 if not isinstance(want, Generate | FindMany) and other.spec.target.manifest is None:
                     key = _store_key(want.store, namespace), want.remote_key
                     found.setdefault(key, set()).add(target_name(other))
@@ -299,7 +299,7 @@ def _next(before: Overwrites | None, overwritten: Overwritten | None) -> Overwri
     return Overwrites(overwritten.wish, same, before.all + 1)
 
 
-def _digests(read: Sequence[Answered], namespace: str) -> dict[RemoteKey, bytes]:
+def _digests(read: Sequence[ReadEntry], namespace: str) -> dict[RemoteKey, bytes]:
     """Return digests of the values by the remote key they were read from, keyed with a key of this process.
 
     A generated value comes from no remote key: it has a key that no PushSecret can have written.
@@ -312,9 +312,9 @@ def _digests(read: Sequence[Answered], namespace: str) -> dict[RemoteKey, bytes]
     return {key: mark.digest() for key, mark in marks.items()}
 
 
-def _parts(api_error_text: Answered, namespace: str) -> Iterator[tuple[RemoteKey, str, SecretBytes]]:
+def _parts(api_error_text: ReadEntry, namespace: str) -> Iterator[tuple[RemoteKey, str, SecretBytes]]:
     """Yield each value of an entry with its remote key and its name."""
-    want, answer = api_error_text.want, api_error_text.answer
+    want, answer = api_error_text.entry, api_error_text.value
     store = "" if isinstance(want, Generate) else _store_key(want.store, namespace)
     if isinstance(answer, SecretBytes):
         yield (store, "" if isinstance(want, Generate) else want.remote_key), "", answer

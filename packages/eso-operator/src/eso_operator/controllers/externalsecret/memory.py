@@ -9,7 +9,7 @@
     repairs                           limits repairs against another writer        the limit starts again
     judged, overwrites, turns         loops are found (`loops.py`)                 counting restarts
     loop, held_until                  an object in a loop refreshes slowly         at its interval, until found again
-    follows, hears_all, told_at       push refresh (`changes/followers.py`)     polled until it is read again
+    follows, watches_all, notified_at push refresh (`changes/followers.py`)     polled until it is read again
     target                            an unchanged target is not read              it is read once
     share                             lost keys of a shared target are found       found at the next refresh
     intents                           a retry repeats a generator call             cleaned up and generated again
@@ -27,7 +27,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from eso_operator.changes.followers import Place
+from eso_operator.changes.followers import StreamTopic
 from eso_operator.controllers.contention import Bucket
 from eso_operator.controllers.externalsecret.gather import Generation
 from eso_operator.controllers.externalsecret.loops import Loop, Overwrites, Turns
@@ -53,9 +53,9 @@ class ExternalSecretRecord(Record):
     turns: Turns | None = None
     loop: Loop | None = None
     held_until: datetime | None = None
-    follows: frozenset[Place] = frozenset()
-    hears_all: bool = False
-    told_at: float | None = None
+    follows: frozenset[StreamTopic] = frozenset()
+    watches_all: bool = False
+    notified_at: float | None = None
     target: Seen | None = None
     share: Share | None = None
     intents: Mapping[str, Intent] = field(default_factory=lambda: NO_INTENTS)

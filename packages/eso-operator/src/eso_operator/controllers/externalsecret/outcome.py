@@ -42,8 +42,8 @@ from eso_operator.controllers.externalsecret.snapshot import Snapshot
 from eso_operator.report.messages import READY, Event, next_attempt
 from eso_operator.report.reporter import Report, Subject
 from eso_operator.report.steps import Step
-from eso_operator.sources.fetched import Failure
-from eso_operator.sources.references import source_names
+from eso_operator.sources.entries import source_names
+from eso_operator.sources.results import Failure
 from eso_operator.sources.templates import TemplateVersion
 from eso_operator.targets.changes import Overwritten, Refusal, Refuse
 from eso_operator.targets.marks import OWNER, target_name
@@ -270,7 +270,7 @@ def _synced(snapshot: Snapshot, outcome: Synced) -> Report:
     )
     before = last_sync(es)
     # A read that a provider caused need not be recorded before the next routine one: a provider's return causes many.
-    unrecorded = FLUSH_SECONDS if snapshot.told_at is None else max(FLUSH_SECONDS, interval_of(es))
+    unrecorded = FLUSH_SECONDS if snapshot.notified_at is None else max(FLUSH_SECONDS, interval_of(es))
     recent = before.at is not None and timedelta(0) <= now - before.at < timedelta(seconds=unrecorded)
     same = before.version == status.synced_resource_version and same_verdict(_ready_of(es), ready)
     tidied = status.manifests != es.status.manifests

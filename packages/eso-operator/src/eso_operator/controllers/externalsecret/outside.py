@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from eso_api.externalsecret import ExternalSecret
-from eso_operator.changes.sights import Reading, Sight
+from eso_operator.changes.watchedkeys import ReadState, WatchedKey
 from eso_operator.controllers.contention import Allowance, Bucket
 from eso_operator.controllers.externalsecret.cleanup import Cleanup
 from eso_operator.controllers.externalsecret.gather import Gatherer
@@ -17,36 +17,38 @@ from eso_operator.dependencies.dependencies import Dependencies, OnObject
 from eso_operator.generators.values import GeneratorLedger
 from eso_operator.memory import Memory
 from eso_operator.report.reporter import Reporter
-from eso_operator.sources.fetched import Fetched
+from eso_operator.sources.results import Fetched
 from eso_operator.targets.target import Target
 from kubebase.clock import Clock
 from kubebase.meta import ObjectKey
 
 
 class Fetches(Protocol):
-    """Reads the values of ExternalSecrets: `reading.fetch.Fetcher`."""
+    """Reads the values of ExternalSecrets: `sources.fetch.Fetcher`."""
 
-    async def fetch(self, es: ExternalSecret, *, told_at: float | None = None) -> Fetched:
+    async def fetch(self, es: ExternalSecret, *, notified_at: float | None = None) -> Fetched:
         """Return the values and failures of all entries. Never raises."""
         ...
 
-    async def sights(self, es: ExternalSecret) -> tuple[Sight, ...]:
+    async def watched_keys(self, es: ExternalSecret) -> tuple[WatchedKey, ...]:
         """Return the reads whose providers can announce changes. Raises ResolutionError, ProviderError."""
         ...
 
-    def telling(self, es: ExternalSecret) -> frozenset[OnObject]:
+    def watchable_stores(self, es: ExternalSecret) -> frozenset[OnObject]:
         """Return the stores that can announce changes. Raises ResolutionError."""
         ...
 
 
 class Changes(Protocol):
-    """Announces changes at backends: `changefeed.feed.ChangeFeed`."""
+    """Announces changes at backends: `changes.feed.ChangeFeed`."""
 
-    def follow(self, key: ObjectKey, sights: Sequence[Sight], reading: Reading = Reading.PART) -> None:
+    def subscribe(
+        self, key: ObjectKey, watched_keys: Sequence[WatchedKey], read_state: ReadState = ReadState.PART
+    ) -> None:
         """Notify the object when one of these reads changes. Replaces its former reads."""
         ...
 
-    def leave(self, key: ObjectKey) -> None:
+    def unsubscribe(self, key: ObjectKey) -> None:
         """Stop notifying the object."""
         ...
 
@@ -54,7 +56,7 @@ class Changes(Protocol):
         """Return the stores whose changes the object follows."""
         ...
 
-    def heard(self, key: ObjectKey, at: float | None) -> None:
+    def mark_read(self, key: ObjectKey, at: float | None) -> None:
         """Record that the object has read the change that was announced at that time."""
         ...
 

@@ -40,7 +40,7 @@ class ExternalSecretReconciler:
 
     async def _finish(self, es: ExternalSecret) -> Result:
         """Clean up after an object that is being deleted. If that is blocked, report the reason in its status."""
-        self._outside.changes.leave(es.key)
+        self._outside.changes.unsubscribe(es.key)
         try:
             return await self._outside.cleanup.finish(es, self._outside.target_of(es))
         except ApiError as problem:

@@ -69,7 +69,7 @@ def _periodic(snapshot: Snapshot, at: datetime) -> Due | NotDue:
         due = min(due, snapshot.last.renew_at)
     if snapshot.turn is not None and snapshot.turn - now <= _LONGEST_TURN:  # else the clock was set back
         due = max(due, snapshot.turn)
-    if snapshot.told_at is not None:
+    if snapshot.notified_at is not None:
         due = now
     if snapshot.held_until is not None and snapshot.held_until - now <= _LONGEST_TURN:
         due = max(due, snapshot.held_until)
@@ -78,4 +78,4 @@ def _periodic(snapshot: Snapshot, at: datetime) -> Due | NotDue:
     if not may_refresh(es.spec.sync_windows, now):
         opens = next_change(es.spec.sync_windows, now)
         return NotDue("its sync windows are closed", (opens - now).total_seconds() if opens is not None else None)
-    return Due("its interval has passed" if snapshot.told_at is None else "its backend changed")
+    return Due("its interval has passed" if snapshot.notified_at is None else "its backend changed")

@@ -52,6 +52,6 @@ def refreshes_by_itself(es: ExternalSecret) -> bool:
     return es.spec.refresh_policy not in ("CreatedOnce", "OnChange") and interval_of(es) > 0
 
 
-def hears_of_changes(es: ExternalSecret) -> bool:
+def watches_changes(es: ExternalSecret) -> bool:
     """Return whether it refreshes when a provider announces a change."""
     return refreshes_by_itself(es) and es.spec.refresh_trigger != POLL

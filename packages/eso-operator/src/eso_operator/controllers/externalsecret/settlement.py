@@ -31,7 +31,7 @@ from eso_operator.controllers.externalsecret.outcome import (
 from eso_operator.controllers.externalsecret.reasons import DELETED, MISSING
 from eso_operator.report.messages import Event
 from eso_operator.report.steps import Step
-from eso_operator.sources.fetched import Fetched, Missing
+from eso_operator.sources.results import Fetched, Missing
 from eso_operator.sources.templates import TemplateMissingError, TemplateReader, TemplateVersion
 from eso_operator.targets.changes import Change, Create, Keep, Refuse, Untouched, Update
 from eso_operator.targets.marks import OWNER, GeneratedMark, target_name

@@ -44,7 +44,7 @@ class Snapshot:
     """True if a ConfigMap or Secret with templates changed after the target was rendered."""
     first_look: bool = False
     """True if this process has not reconciled the object before."""
-    told_at: float | None = None
+    notified_at: float | None = None
     """When (monotonic) a provider announced a change of a key that has not been read since."""
     stretch: float = 1.0
     """How many intervals may pass between reads: more than one while streams announce every change."""

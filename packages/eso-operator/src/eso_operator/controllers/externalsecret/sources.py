@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from eso_api.externalsecret import ExternalSecret
 from eso_operator.dependencies.dependencies import Dependency, OnObject
-from eso_operator.sources.references import references_of
+from eso_operator.sources.entries import references_of
 from eso_operator.sources.templates import template_sources
 from eso_operator.stores.reference import normalise, parse_kind
 from eso_operator.stores.resolved import ResolutionError

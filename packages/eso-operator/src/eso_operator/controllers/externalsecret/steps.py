@@ -27,7 +27,7 @@ from datetime import timedelta
 from typing import Final, TypeGuard
 
 from eso_api.externalsecret import EXTERNAL_SECRET, ExternalSecret
-from eso_operator.changes.sights import Reading
+from eso_operator.changes.watchedkeys import ReadState
 from eso_operator.controllers.contention import Allowance
 from eso_operator.controllers.due import NotDue
 from eso_operator.controllers.externalsecret.cleanup import with_target_on_record
@@ -47,15 +47,15 @@ from eso_operator.controllers.externalsecret.outcome import (
     report_of,
 )
 from eso_operator.controllers.externalsecret.outside import Outside
-from eso_operator.controllers.externalsecret.schedule import current_version, hears_of_changes
+from eso_operator.controllers.externalsecret.schedule import current_version, watches_changes
 from eso_operator.controllers.externalsecret.settlement import refused
 from eso_operator.controllers.externalsecret.snapshot import Snapshot
 from eso_operator.controllers.externalsecret.sources import sources_of
 from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependant, Dependency
 from eso_operator.generators.values import Kept, StateOwner
 from eso_operator.report.steps import Step
-from eso_operator.sources.fetched import Fetched
-from eso_operator.sources.wants import Generate, wants_of
+from eso_operator.sources.entries import Generate, entries_of
+from eso_operator.sources.results import Fetched
 from eso_operator.stores.resolved import ResolutionError
 from eso_operator.targets.marks import NONE, GeneratedMark, with_states
 from eso_operator.targets.record import is_on_record
@@ -175,7 +175,7 @@ async def fetch(outside: Outside, work: Work) -> None:
     if work.outcome is not None:
         return
     es = work.es
-    fetched = await outside.fetcher.fetch(es, told_at=work.snapshot.told_at)
+    fetched = await outside.fetcher.fetch(es, notified_at=work.snapshot.notified_at)
     _depend(outside, es, fetched.depends_on | work.sources)
     if fetched.failures:
         await outside.ledger.roll_back(fetched.made)
@@ -185,14 +185,14 @@ async def fetch(outside: Outside, work: Work) -> None:
         work.fetched = fetched
 
 
-async def follow(outside: Outside, work: Work) -> None:
+async def subscribe(outside: Outside, work: Work) -> None:
     """Follow the changes of the keys that were read.
 
     Assumes that the target is not written yet: writing takes time, and a change in the meantime must be announced.
     """
     if work.fetched is not None:
-        sights = work.fetched.sights if hears_of_changes(work.es) else ()
-        outside.changes.follow(work.es.key, sights, work.fetched.reading)
+        watched_keys = work.fetched.watched_keys if watches_changes(work.es) else ()
+        outside.changes.subscribe(work.es.key, watched_keys, work.fetched.read_state)
 
 
 async def record_generated(outside: Outside, work: Work) -> None:
@@ -253,8 +253,8 @@ async def listen(outside: Outside, work: Work) -> None:
     Assumes the outcome of `decide` or `settle`. An object that was read follows its sources already.
     """
     es = work.es
-    if isinstance(work.outcome, Ignored | Stalled) or not hears_of_changes(es):
-        outside.changes.leave(es.key)
+    if isinstance(work.outcome, Ignored | Stalled) or not watches_changes(es):
+        outside.changes.unsubscribe(es.key)
     elif isinstance(work.outcome, NotDue | Intact):
         await _follow_unread(outside, work.snapshot)
 
@@ -288,7 +288,7 @@ async def report(outside: Outside, work: Work) -> None:
             version=snapshot.synced_version,
             renew_within=outcome.refresh_within,
         )
-        outside.changes.heard(told.obj.key, snapshot.told_at)
+        outside.changes.mark_read(told.obj.key, snapshot.notified_at)
     work.then = told.then
 
 
@@ -299,7 +299,7 @@ STEPS: Final[tuple[ReconcileStep, ...]] = (
     limit_repairs,
     record_target,
     fetch,
-    follow,
+    subscribe,
     record_generated,
     settle,
     listen,
@@ -309,10 +309,10 @@ STEPS: Final[tuple[ReconcileStep, ...]] = (
 )
 
 
-async def _read(work: Work, reading: Awaitable[Snapshot]) -> None:
+async def _read(work: Work, read_state: Awaitable[Snapshot]) -> None:
     """Set the snapshot, or the outcome if the target cannot be read."""
     try:
-        work.snapshot = await reading
+        work.snapshot = await read_state
     except UnknownKindError as problem:
         work.outcome = Failed(Step.READ_TARGET, str(problem), UNKNOWN_TARGET_KIND)
     except ApiError as problem:
@@ -322,7 +322,7 @@ async def _read(work: Work, reading: Awaitable[Snapshot]) -> None:
 
 
 def _generates(es: ExternalSecret) -> bool:
-    return any(isinstance(want, Generate) for want in wants_of(es.spec))
+    return any(isinstance(want, Generate) for want in entries_of(es.spec))
 
 
 def _mark(work: Work) -> GeneratedMark | None:
@@ -359,19 +359,19 @@ async def _follow_unread(outside: Outside, snapshot: Snapshot) -> None:
     Repeated whenever a store begins to announce changes, or stops.
     """
     es, known = snapshot.es, outside.dependencies.of(_dependant(snapshot.es))
-    if not snapshot.first_look and ANY_PROVIDER not in known and _hears_what_it_can(outside, es):
+    if not snapshot.first_look and ANY_PROVIDER not in known and _watches_what_it_can(outside, es):
         return
     try:
-        outside.changes.follow(es.key, await outside.fetcher.sights(es), Reading.UNREAD)
+        outside.changes.subscribe(es.key, await outside.fetcher.watched_keys(es), ReadState.UNREAD)
     except (ResolutionError, ProviderError):
         _depend(outside, es, known | {ANY_PROVIDER})
     else:
         _depend(outside, es, known - {ANY_PROVIDER})
 
 
-def _hears_what_it_can(outside: Outside, es: ExternalSecret) -> bool:
+def _watches_what_it_can(outside: Outside, es: ExternalSecret) -> bool:
     try:
-        return outside.fetcher.telling(es) == outside.changes.stores_of(es.key)
+        return outside.fetcher.watchable_stores(es) == outside.changes.stores_of(es.key)
     except ResolutionError:
         return True  # while that is unknown, nothing changes
 

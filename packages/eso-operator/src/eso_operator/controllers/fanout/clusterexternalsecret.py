@@ -21,7 +21,7 @@ from eso_api.references import LabelSelector
 from eso_api.shapes import JsonMap
 from eso_operator.controllers.fanout.description import Contents, FanOut, Texts
 from eso_operator.controllers.fanout.namespaces import Choice
-from eso_operator.sources.references import source_names
+from eso_operator.sources.entries import source_names
 from eso_operator.telemetry.subsystems import Subsystem
 from kubebase.meta import Condition, JsonObject, Kind, Object
 

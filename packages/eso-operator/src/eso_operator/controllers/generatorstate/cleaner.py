@@ -12,13 +12,12 @@ from eso_api.values import SecretBytes
 from eso_operator.dependencies.dependencies import Dependency, OnLabel, on_connection, on_object
 from eso_operator.generators.ledger import IDEMPOTENCY_KEY, sealed_of
 from eso_operator.generators.seals import SEAL, Seals
+from eso_operator.generators.stored import StoredGenerator, StoredObjects, stored_generator
 from eso_operator.providers.protection.weights import current_hold
-from eso_operator.stores.need import Gate, Need
+from eso_operator.stores.inputs import Gate, Need, ResolverSettings
 from eso_operator.stores.reference import check_gate, normalise
 from eso_operator.stores.resolved import Bind, BoundStore, Reason, ResolutionError, ResolvedStore
 from eso_operator.stores.resolver import Providers, Resolver, WatchedObjects
-from eso_operator.stores.settings import ResolverSettings
-from eso_operator.stores.stored import StoredGenerator, StoredObjects, stored_generator
 from eso_wire.errors import ErrorReason, ProviderError, RetryClass
 from eso_wire.values import CleanupOutcome, CleanupRequest, KindId, ObjectRef, Operation
 from kuberun.errors import ApiError

@@ -109,9 +109,7 @@ class ClassReconciler:
         outside, resource = self._outside, self._kind.custom.resource()
         kind = KindId(resource.group, resource.version, resource.kind)
         try:
-            connection = class_connection(
-                kind, found, settings=outside.resolver.settings, snapshot=outside.resolver.snapshot
-            )
+            connection = class_connection(kind, found, settings=outside.resolver.settings, view=outside.resolver.view)
         except ResolutionError as error:
             self._depend(found.metadata.key, None)
             return Unanswered(error.reason.value, error.message)

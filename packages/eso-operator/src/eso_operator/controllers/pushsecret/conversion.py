@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Final, TypeVar
 
-from eso_operator.sources.errors import ShapeError
+from eso_operator.sources.shape import ShapeError
 
 V = TypeVar("V")
 

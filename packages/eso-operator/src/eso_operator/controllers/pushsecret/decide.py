@@ -16,7 +16,7 @@ from eso_operator.controllers.pushsecret.refresh import refresh_due
 from eso_operator.controllers.pushsecret.snapshot import NoChoice, PushSnapshot
 from eso_operator.controllers.pushsecret.stores import idle_data_to, wrong_data_to
 from eso_operator.report.steps import Step
-from eso_operator.sources.fetched import Failure
+from eso_operator.sources.results import Failure
 from eso_wire.errors import RetryClass
 
 Check = Callable[[PushSnapshot], Outcome | None]

@@ -17,8 +17,7 @@ from eso_operator.controllers.pushsecret.records import Pushed, spot_of, union
 from eso_operator.controllers.pushsecret.removal import REMOVAL
 from eso_operator.controllers.pushsecret.sources import caller_of
 from eso_operator.controllers.pushsecret.stores import StoreChooser
-from eso_operator.stores.backends import same_backend
-from eso_operator.stores.resolved import Bind, BoundStore, ResolutionError
+from eso_operator.stores.resolved import Bind, BoundStore, ResolutionError, same_backend
 from eso_operator.stores.resolver import Resolver
 from eso_wire.errors import ProviderError
 

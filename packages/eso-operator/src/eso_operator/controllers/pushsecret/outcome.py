@@ -49,7 +49,7 @@ from eso_operator.controllers.pushsecret.rivals import Clash
 from eso_operator.report.messages import READY, Event, next_attempt
 from eso_operator.report.reporter import Report, Subject
 from eso_operator.report.steps import Step
-from eso_operator.sources.fetched import Failure
+from eso_operator.sources.results import Failure
 from eso_operator.telemetry.subsystems import Subsystem
 from eso_wire.errors import RetryClass
 from kubebase.clock import rfc3339

@@ -24,9 +24,9 @@ from eso_operator.controllers.pushsecret.select import Entry
 from eso_operator.controllers.pushsecret.snapshot import Chosen
 from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependency, OnLabel, on_connection, on_object
 from eso_operator.providers.errors import UNSURE, cause_of
-from eso_operator.sources.fetched import Failure
+from eso_operator.sources.results import Failure
 from eso_operator.stores.credentials import Followed
-from eso_operator.stores.need import pushing
+from eso_operator.stores.inputs import need_to_push
 from eso_operator.stores.resolved import Bind, BoundStore, Reason, ResolutionError, ResolvedStore
 from eso_operator.stores.resolver import Resolver
 from eso_wire.errors import ErrorReason, ProviderError, RetryClass
@@ -193,7 +193,7 @@ class Pusher:
 
         Raises ResolutionError, ProviderError.
         """
-        target = await self._resolver.resolve(store.ref, caller, pushing(Operation.PUSH))
+        target = await self._resolver.resolve(store.ref, caller, need_to_push(Operation.PUSH))
         if Operation.EXISTS not in target.operations:
             return {}
         bound, most = await self._bind(target), batch_size(target.handshake.limits)
@@ -220,7 +220,7 @@ class Pusher:
     async def _bound(self, delivery: Delivery, result: StoreResult) -> BoundStore:
         needs = needed(delivery.spec, delivery.entries)
         # Whole Secrets are checked below: not every entry is one, and the error must name those that are.
-        of_all = pushing(*needs - {Operation.PUSH_WHOLE_SECRET})
+        of_all = need_to_push(*needs - {Operation.PUSH_WHOLE_SECRET})
         target = await self._resolver.resolve(delivery.store.ref, delivery.caller, of_all)
         result.depends_on |= depends_on(target)
         if needs - target.operations:

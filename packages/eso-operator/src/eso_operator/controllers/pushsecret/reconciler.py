@@ -49,7 +49,7 @@ from eso_operator.memory import Memory
 from eso_operator.report.messages import api_error_text
 from eso_operator.report.reporter import Reporter
 from eso_operator.report.steps import Step
-from eso_operator.sources.fetched import Failure
+from eso_operator.sources.results import Failure
 from eso_operator.sources.templates import TemplateMissingError, TemplateReader, template_sources
 from eso_operator.telemetry.subsystems import Subsystem
 from eso_render.errors import RenderError

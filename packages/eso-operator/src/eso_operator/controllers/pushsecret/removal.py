@@ -28,10 +28,9 @@ from eso_operator.controllers.pushsecret.records import Spot, entry_key, spot_of
 from eso_operator.controllers.pushsecret.sources import caller_of
 from eso_operator.controllers.pushsecret.stores import StoreChooser
 from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependency
-from eso_operator.sources.fetched import Failure
-from eso_operator.stores.backends import same_backend
-from eso_operator.stores.need import Gate, Need
-from eso_operator.stores.resolved import Bind, BoundStore, Reason, ResolutionError
+from eso_operator.sources.results import Failure
+from eso_operator.stores.inputs import Gate, Need
+from eso_operator.stores.resolved import Bind, BoundStore, Reason, ResolutionError, same_backend
 from eso_operator.stores.resolver import Resolver
 from eso_wire.errors import ErrorReason, ProviderError, RetryClass
 from eso_wire.values import DeleteBatch, DeleteItem, DeleteResult, Operation, RemoteRef

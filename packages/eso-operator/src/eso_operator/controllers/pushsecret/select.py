@@ -18,8 +18,7 @@ from eso_api.pushsecret import PushData, PushDataTo, PushMatch, PushRemoteRef, P
 from eso_api.rewrite import Rewrite
 from eso_api.values import SecretBytes
 from eso_operator.controllers.pushsecret.conversion import read_keys
-from eso_operator.sources.errors import ShapeError
-from eso_operator.sources.rewrite import rewritten
+from eso_operator.sources.shape import ShapeError, rewritten
 from eso_render.engine import render_key
 from eso_render.metering import allow, pattern_nanos
 from eso_render.scopes import RenderText

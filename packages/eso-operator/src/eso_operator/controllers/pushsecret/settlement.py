@@ -41,7 +41,7 @@ from eso_operator.controllers.pushsecret.sources import Sources
 from eso_operator.dependencies.dependencies import Dependency
 from eso_operator.report.messages import Event
 from eso_operator.report.steps import Step
-from eso_operator.sources.fetched import Failure
+from eso_operator.sources.results import Failure
 from eso_operator.sources.templates import TemplateVersion
 from kubebase.meta import ObjectKey
 from kuberun.conditions import find_condition

@@ -19,12 +19,12 @@ from eso_api.references import CORE_GROUP, SelectorError, StoreRef
 from eso_api.validation.pushsecret import data_to_store_problems
 from eso_operator.controllers.pushsecret.records import split_key
 from eso_operator.controllers.pushsecret.snapshot import Chosen, NoChoice
+from eso_operator.stores.inputs import ClusterView as Cluster
+from eso_operator.stores.inputs import Scope
 from eso_operator.stores.loading import controller_named, sharing
 from eso_operator.stores.reference import Picked, check_gate, key_of, normalise, pick
 from eso_operator.stores.resolved import Reason, ResolutionError
 from eso_operator.stores.resolver import WatchedObjects
-from eso_operator.stores.view import ClusterView as Cluster
-from eso_operator.stores.view import Scope
 from eso_wire.values import KindId, ObjectRef
 from kubebase.meta import ObjectKey, meta_of
 from kuberun.client import Client

@@ -14,9 +14,9 @@ from eso_operator.controllers.secretstore.finalizer import finalizer_patch, held
 from eso_operator.controllers.secretstore.kinds import StoreKind
 from eso_operator.report.messages import outcome_of
 from eso_operator.stores.access import check_namespace
+from eso_operator.stores.inputs import ClusterView, Objects
 from eso_operator.stores.loading import identity
 from eso_operator.stores.resolved import ResolutionError
-from eso_operator.stores.view import ClusterView, Objects
 from eso_wire.values import KindId
 from kubebase.meta import Malformed, ObjectKey
 from kuberun.cache import Cache

@@ -26,7 +26,7 @@ from eso_operator.controllers.secretstore.verdict import (
 )
 from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependency, OnLabel, on_connection, on_object
 from eso_operator.providers.errors import StoreHealth, cause_of, effect_of, is_infrastructure
-from eso_operator.stores.need import VALIDATION
+from eso_operator.stores.inputs import VALIDATION
 from eso_operator.stores.resolved import (
     Bind,
     BoundStore,

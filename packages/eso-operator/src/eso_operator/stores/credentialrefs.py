@@ -106,7 +106,7 @@ def reads_of(resolved: ResolvedStore) -> tuple[Read, ...]:
         return ()
     spec = msgspec.json.decode(resolved.config.spec)
     reads: dict[str, Read] = {}
-    for path, places in _places(resolved, spec):
+    for path, places in _references(resolved, spec):
         for pointer, reference in places:
             if path.kind is CredentialKind.CA_PROVIDER and _has_bundle(spec, pointer):
                 continue  # an inline caBundle wins
@@ -117,7 +117,7 @@ def reads_of(resolved: ResolvedStore) -> tuple[Read, ...]:
     return tuple(reads.values())
 
 
-def _places(resolved: ResolvedStore, spec: Any) -> Iterator[tuple[CredentialPath, list[pointers.Match]]]:
+def _references(resolved: ResolvedStore, spec: Any) -> Iterator[tuple[CredentialPath, list[pointers.Match]]]:
     """Yield each path of the handshake with the references that it matches."""
     paths = resolved.config.credentials
     try:
@@ -189,13 +189,13 @@ def _key(resolved: ResolvedStore, path: CredentialPath, pointer: str, reference:
 
 
 def _namespace(resolved: ResolvedStore, pointer: str, reference: dict[str, Any]) -> str:
-    said = reference.get("namespace") or ""
+    given = reference.get("namespace") or ""
     match resolved.config.rule:
         case ReferenceRule.OWN_NAMESPACE:
-            _check_own(resolved, pointer, said)
+            _check_own(resolved, pointer, given)
             namespace = resolved.auth_namespace
         case ReferenceRule.EXPLICIT_OR_AUTH:
-            namespace = said or resolved.auth_namespace
+            namespace = given or resolved.auth_namespace
         case ReferenceRule.IGNORE_EXPLICIT:
             namespace = resolved.auth_namespace
         case other:
@@ -206,20 +206,20 @@ def _namespace(resolved: ResolvedStore, pointer: str, reference: dict[str, Any])
 
 
 def _ca_namespace(resolved: ResolvedStore, pointer: str, reference: dict[str, Any]) -> str:
-    said = reference.get("namespace") or ""
+    given = reference.get("namespace") or ""
     if resolved.config.rule is not ReferenceRule.EXPLICIT_OR_AUTH:
-        _check_own(resolved, pointer, said)
+        _check_own(resolved, pointer, given)
         return _namespace(resolved, pointer, reference)
-    if not said:
+    if not given:
         raise _invalid(resolved, f"{pointer} must name the namespace of the CA bundle")
-    return str(said)
+    return str(given)
 
 
-def _check_own(resolved: ResolvedStore, pointer: str, said: str) -> None:
-    if said not in ("", resolved.auth_namespace):
+def _check_own(resolved: ResolvedStore, pointer: str, given: str) -> None:
+    if given not in ("", resolved.auth_namespace):
         raise ResolutionError(
             Reason.CROSS_NAMESPACE,
-            f"{_shown(resolved)}: {pointer} names namespace {said}; credentials may only come from"
+            f"{_shown(resolved)}: {pointer} names namespace {given}; credentials may only come from"
             f" {resolved.auth_namespace or 'the namespace of its user'}",
             subject=resolved.config.ref,
         )
@@ -243,9 +243,9 @@ def _audiences(
     resolved: ResolvedStore, path: CredentialPath, pointer: str, reference: dict[str, Any], spec: Any
 ) -> tuple[str | FromAnnotation, ...]:
     """Return the audiences by the provider's rules; without rules, those of the provider, then of the reference."""
-    said = _texts(resolved, f"{pointer}/audiences", reference.get("audiences"))
+    given = _texts(resolved, f"{pointer}/audiences", reference.get("audiences"))
     if not path.audience_rules:
-        return tuple(dict.fromkeys((*path.audiences, *said)))
+        return tuple(dict.fromkeys((*path.audiences, *given)))
     found: list[str | FromAnnotation] = []
     for rule in path.audience_rules:
         match rule.source:
@@ -256,7 +256,7 @@ def _audiences(
             case AudienceSource.SPEC:
                 found += _filled(rule, _in_spec(resolved, rule, pointer, spec))
             case AudienceSource.REFERENCE:
-                found += _filled(rule, said)
+                found += _filled(rule, given)
             case AudienceSource.STORE:
                 found += _filled(rule, (_store_audience(resolved),))
             case None:
@@ -277,8 +277,8 @@ def _in_spec(resolved: ResolvedStore, rule: AudienceRule, pointer: str, spec: An
     """Return the audiences at the first pointer of the rule that has a value in the configuration."""
     for name in rule.names:
         place = pointers.relative(pointer, name)
-        if place is not None and (said := pointers.at(spec, place)):
-            return _texts(resolved, place, [said] if isinstance(said, str) else said)
+        if place is not None and (given := pointers.at(spec, place)):
+            return _texts(resolved, place, [given] if isinstance(given, str) else given)
     return ()
 
 
@@ -287,21 +287,21 @@ def _store_audience(resolved: ResolvedStore) -> str:
     return f"secretStore:{store.namespace}:{store.name}" if store.namespace else f"clusterSecretStore:{store.name}"
 
 
-def _texts(resolved: ResolvedStore, pointer: str, said: Any) -> tuple[str, ...]:
-    said = said or []
-    if not isinstance(said, list) or not all(isinstance(each, str) for each in said):
+def _texts(resolved: ResolvedStore, pointer: str, given: Any) -> tuple[str, ...]:
+    given = given or []
+    if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
         raise _invalid(resolved, f"{pointer} must be a list of strings")
-    return tuple(said)
+    return tuple(given)
 
 
 def _lifetime(resolved: ResolvedStore, path: CredentialPath, pointer: str, spec: Any) -> int:
     place = pointers.relative(pointer, path.lifetime_pointer) if path.lifetime_pointer else None
-    said = pointers.at(spec, place) if place is not None else None
-    if said is None:
+    given = pointers.at(spec, place) if place is not None else None
+    if given is None:
         return path.lifetime_seconds
-    if isinstance(said, bool) or not isinstance(said, int):
+    if isinstance(given, bool) or not isinstance(given, int):
         raise _invalid(resolved, f"{place} must be a number of seconds")
-    return min(max(said, MIN_LIFETIME), MAX_LIFETIME)
+    return min(max(given, MIN_LIFETIME), MAX_LIFETIME)
 
 
 def _invalid(resolved: ResolvedStore, problem: str) -> ResolutionError:

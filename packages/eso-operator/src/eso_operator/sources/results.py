@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from eso_api.values import SecretBytes
-from eso_operator.changes.sights import Reading, Sight
+from eso_operator.changes.watchedkeys import ReadState, WatchedKey
 from eso_operator.dependencies.dependencies import Dependency
 from eso_operator.generators.values import Made
-from eso_operator.sources.wants import Answered
+from eso_operator.sources.entries import ReadEntry
 from eso_wire.errors import RetryClass
 
 
@@ -48,11 +48,11 @@ class Fetched:
     made: tuple[Made, ...] = ()
     refresh_within: float | None = None
     """Seconds until the first source wants to be read again; None if no source says so."""
-    sights: tuple[Sight, ...] = ()
+    watched_keys: tuple[WatchedKey, ...] = ()
     """The reads whose providers can announce changes."""
-    reading: Reading = Reading.PART
+    read_state: ReadState = ReadState.PART
     """WHOLE if `sights` covers every entry."""
-    read: tuple[Answered, ...] = field(default=(), repr=False)
+    read: tuple[ReadEntry, ...] = field(default=(), repr=False)
     """The entries with their values before they were shaped."""
     remarks: tuple[str, ...] = ()
     """Notes on results that the user may not have intended."""

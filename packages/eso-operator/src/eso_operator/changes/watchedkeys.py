@@ -1,4 +1,4 @@
-"""What an ExternalSecret has read, as far as a provider can announce changes of it."""
+"""Watched keys: what an ExternalSecret has read, as far as a provider can announce changes of it."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def topic_of_search(query: FindQuery) -> Topic | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class WatchedKey:
     """The topics read through one store, each with its version; empty if the provider gives none."""
 
     bound: BoundStore
     versions: Mapping[Topic, str]
 
 
-class Reading(Enum):
+class ReadState(Enum):
     """How much of what a follower depends on it has read and can follow."""
 
     WHOLE = "this process has read everything, and all of it can be watched"

@@ -23,10 +23,10 @@ from typing import Any, Final
 from eso_api.generators.clustergenerator import CLUSTER_GENERATOR
 from eso_api.references import GENERATORS_GROUP, GeneratorRef
 from eso_api.v2.generator import GENERATOR, GENERATOR_GROUP
+from eso_operator.stores.inputs import Objects, Scope
 from eso_operator.stores.loading import malformed, plain
 from eso_operator.stores.reference import parse_kind
 from eso_operator.stores.resolved import ConfigBinding, Form, ResolvedStore
-from eso_operator.stores.view import Objects, Scope
 from eso_wire.kinds import KindId, ObjectRef
 from kubebase.meta import JsonObject, Malformed, ObjectKey
 
@@ -46,7 +46,7 @@ class StoredGenerator:
         return f"{self.ref.kind} {self.ref.name}"
 
 
-def snapshot_of(resolved: ResolvedStore, spec: Any) -> JsonObject:
+def view_of(resolved: ResolvedStore, spec: Any) -> JsonObject:
     """Return the part of a generator to store, for a clean-up after it was changed or deleted.
 
     `spec` is its configuration; None if the provider reads the configuration itself.
