@@ -74,8 +74,8 @@ async def _of_github(github: GitHubServer) -> list[Row]:
             github_store(github.url, namespace=f"team-{number}", repository=REPOSITORY) for number in range(STORES)
         ]
         await asyncio.gather(*(push(provider, call, f"KEY_{at}", b"value") for at, call in enumerate(stores)))
-        tokens = len(github.asked(f"POST *installations/{INSTALLATION}/access_tokens"))
-        writes = len(github.asked("PUT *"))
+        tokens = len(github.requests(f"POST *installations/{INSTALLATION}/access_tokens"))
+        writes = len(github.requests("PUT *"))
         github.calls.clear()
         await check(provider, stores[0], "KEY_0")
         unchanged = len(github.calls)

@@ -38,7 +38,7 @@ async def _measured(server: InfisicalServer) -> list[Row]:
         lists = len(server.lists()) + len(server.singles())
         for each in stores[1:]:
             _check(await read(provider, each, keys[0]))
-        logins = len(server.asked(_LOGINS))
+        logins = len(server.requests(_LOGINS))
         server.calls.clear()
         missing = await _repeated(server, provider, clock, stores[0], "GONE")
         wrong = store(server, CREDENTIALS | {"/auth/universalAuthCredentials/clientSecret": "wrong"}, namespace="other")

@@ -409,7 +409,7 @@ def test_ghsa_r2v3_8gwf_7ghm_no_host_of_a_tenant_receives_the_identity_of_the_pr
 
     for policy in (ProcessIdentityPolicy.parse("cluster"), ProcessIdentityPolicy.parse("namespaced")):
         with pytest.raises(ProviderError):
-            ProcessIdentity(policy, store).prove("token", URL("https://evil.test"), place="/server", vendor=())
+            ProcessIdentity(policy, store).prove("token", URL("https://evil.test"), field="/server", vendor=())
 
 
 SPELLINGS = """

@@ -39,7 +39,7 @@ async def test_every_manifest_of_the_guide_works(site: Any, github: GitHubServer
     await site.secret("clone", TEAM, lambda text: text.keys() == {"token"})
     assert github.values(REPOSITORY) == {"DB_PASSWORD": b"open-sesame"}
     assert github.values() == {"DATABASE": b'{"password":"b3Blbi1zZXNhbWU="}'}
-    (limited,) = [asked.json() for asked in github.asked("POST *access_tokens") if asked.body]
+    (limited,) = [asked.json() for asked in github.requests("POST *access_tokens") if asked.body]
     assert limited == {"repositories": ["shop"], "permissions": {"contents": "read"}}
 
 
@@ -49,11 +49,11 @@ async def test_a_value_is_written_again_only_if_it_is_not_ours_any_more(site: An
     pushed_again = _more(github, pushes, 1)
     await site.patch(PUSH_SECRETS, "database", {"spec": {"refreshInterval": "1s"}}, TEAM)
     await site.until(pushed_again, "the edit did not push")
-    pushed = len(github.asked(pushes))
+    pushed = len(github.requests(pushes))
 
     await site.until(_more(github, reads, 3), "GitHub is not asked")
 
-    assert len(github.asked(pushes)) == pushed
+    assert len(github.requests(pushes)) == pushed
     entry = github.shelves[REPOSITORY,].entries["DB_PASSWORD"]
     entry.value, entry.updated_at = b"of another client", "2020-01-01T00:00:00Z"
 
@@ -65,13 +65,13 @@ async def test_a_value_is_written_again_only_if_it_is_not_ours_any_more(site: An
 
 async def test_what_is_no_longer_wanted_is_deleted_and_revoked(site: Any, up: UpProcess, github: GitHubServer) -> None:
     """Relies on the manifests of the guide."""
-    revoked = len(github.asked("DELETE *installation/token"))
+    revoked = len(github.requests("DELETE *installation/token"))
 
     await site.delete(PUSH_SECRETS, "database", TEAM)
     await site.delete(EXTERNAL_SECRETS, "clone", TEAM)
 
     async def gone() -> bool:
-        return github.values(REPOSITORY) == {} and len(github.asked("DELETE *installation/token")) > revoked
+        return github.values(REPOSITORY) == {} and len(github.requests("DELETE *installation/token")) > revoked
 
     await site.until(gone, "the secret or the token is still there")
     assert [word for word in ("ghs_", "open-sesame", "PRIVATE KEY") if word in up.output] == []
@@ -79,9 +79,9 @@ async def test_what_is_no_longer_wanted_is_deleted_and_revoked(site: Any, up: Up
 
 def _more(github: GitHubServer, pattern: str, number: int) -> Callable[[], Awaitable[bool]]:
     """Return a look for more calls that fit a pattern than there are now."""
-    before = len(github.asked(pattern))
+    before = len(github.requests(pattern))
 
     async def look() -> bool:
-        return len(github.asked(pattern)) >= before + number
+        return len(github.requests(pattern)) >= before + number
 
     return look

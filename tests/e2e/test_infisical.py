@@ -45,6 +45,6 @@ async def test_every_manifest_of_the_guide_works(site: Any, up: UpProcess, infis
         return project.find("/app/COPY_OF_PASSWORD") is None
 
     await site.until(gone, "the pushed value is still there")
-    assert len(infisical.asked("POST /api/v1/auth/*/login")) == 1
+    assert len(infisical.requests("POST /api/v1/auth/*/login")) == 1
     said = ("open-sesame", "only-an-example", *infisical.tokens)
     assert [word for word in said if word in up.output] == []

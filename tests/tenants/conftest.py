@@ -14,7 +14,7 @@ import pytest
 
 from eso_cli.testing.upprocess import UpProcess, up_running
 from eso_operator.testing.operators import eventually
-from eso_sdk.testing.standin import Asked, Said, StandIn
+from eso_sdk.testing.standin import StandIn, StandinRequest, StandinResponse
 from kubebase.meta import JsonObject, Resource
 from kuberun.testing.builders import NAMESPACES, SECRETS, SERVICE_ACCOUNTS
 from kuberun.testing.rawapi import RawApi, raw_api
@@ -34,9 +34,11 @@ _NUMBERS = itertools.count(1)
 class Thief(StandIn):
     """A server of the tenant, which answers whatever its caller hopes for."""
 
-    async def answer(self, asked: Asked) -> Said:
+    async def respond(self, asked: StandinRequest) -> StandinResponse:
         del asked
-        return Said(200, {"auth": {"client_token": "t", "lease_duration": 60}, "accessToken": "t", "expiresIn": 60})
+        return StandinResponse(
+            200, {"auth": {"client_token": "t", "lease_duration": 60}, "accessToken": "t", "expiresIn": 60}
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from yarl import URL
 
 from eso_sdk.addresses import AddressPolicy
 from eso_sdk.callbytes import CURRENT_BYTES, MAX_BYTES, SMALL, CallBytes, bytes_of_call
-from eso_sdk.http import HttpAnswer, HttpClient, HttpRequest, HttpSettings
+from eso_sdk.http import HttpClient, HttpRequest, HttpResponse, HttpSettings
 from eso_sdk.testing import InMemory, call_context
 from eso_sdk.testing.calls import read
 from eso_sdk.testing.scripted import SCRIPTED, Script, Scripted
@@ -45,7 +45,7 @@ async def backend(size: int) -> AsyncIterator[tuple[HttpClient, URL]]:
         await runner.cleanup()
 
 
-async def answered(client: HttpClient, url: URL, namespace: str) -> tuple[HttpAnswer | ProviderError, CallBytes]:
+async def answered(client: HttpClient, url: URL, namespace: str) -> tuple[HttpResponse | ProviderError, CallBytes]:
     """Read an answer in a call of its own, which goes on."""
     held = bytes_of_call(CLOCK, namespace)
     CURRENT_BYTES.set(held)
@@ -61,12 +61,12 @@ async def test_large_answers_of_many_calls_are_bounded_and_leave_room_for_anothe
         given = await asyncio.gather(*(asyncio.create_task(answered(client, url, "crowd")) for _ in range(40)))
         neighbour, _ = await asyncio.create_task(answered(client, url, "neighbour"))
 
-    read_on = [answer for answer, _ in given if isinstance(answer, HttpAnswer)]
+    read_on = [answer for answer, _ in given if isinstance(answer, HttpResponse)]
     refused = [answer for answer, _ in given if isinstance(answer, ProviderError)]
     assert 0 < len(read_on) * LARGE <= MAX_BYTES
     assert {error.reason for error in refused} == {ErrorReason.RATE_LIMITED}
     assert all(error.retry_after > 0 for error in refused)
-    assert isinstance(neighbour, HttpAnswer)
+    assert isinstance(neighbour, HttpResponse)
 
 
 async def test_a_small_answer_is_read_even_if_the_process_holds_too_much() -> None:
@@ -78,7 +78,7 @@ async def test_a_small_answer_is_read_even_if_the_process_holds_too_much() -> No
         answer, _ = await asyncio.create_task(answered(client, url, "crowd"))
     full.end()
 
-    assert isinstance(answer, HttpAnswer)
+    assert isinstance(answer, HttpResponse)
 
 
 async def test_a_call_is_refused_before_it_runs_while_the_process_holds_too_much() -> None:

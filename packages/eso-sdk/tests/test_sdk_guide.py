@@ -12,7 +12,7 @@ from eso_sdk import Provider, Store, errors, reads, store_kind
 from eso_sdk.addresses import AddressPolicy
 from eso_sdk.extract import property_in
 from eso_sdk.testing import InMemory, call_context
-from eso_sdk.testing.standin import Asked, Said, StandIn
+from eso_sdk.testing.standin import StandIn, StandinRequest, StandinResponse
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import GenerateRequest, GetItem, RemoteRef
 
@@ -44,10 +44,10 @@ async def test_asking_over_http_as_the_guide_shows_it() -> None:
 
     @dataclass(slots=True)
     class KeepServer(StandIn):
-        async def answer(self, asked: Asked) -> Said:
+        async def respond(self, asked: StandinRequest) -> StandinResponse:
             if asked.headers.get("authorization") != "Bearer t-1":
-                return Said(401)
-            return Said(200, {"value": "1"}) if asked.path == "/values/a" else Said(404)
+                return StandinResponse(401)
+            return StandinResponse(200, {"value": "1"}) if asked.path == "/values/a" else StandinResponse(404)
 
     with KeepServer.started() as server:
         async with InMemory(names["PROVIDER"], addresses=LOOPBACK) as provider:

@@ -18,9 +18,9 @@ from yarl import URL
 
 from eso_sdk.addresses import AddressPolicy
 from eso_sdk.http import (
-    HttpAnswer,
     HttpClient,
     HttpRequest,
+    HttpResponse,
     HttpSettings,
     HttpStatusError,
     Send,
@@ -122,7 +122,7 @@ async def test_an_answer_beyond_the_bound_is_refused() -> None:
     async def large(_: web.Request) -> web.Response:
         return web.Response(body=CANARY.encode() * 100)
 
-    async with serving(large) as url, client(max_answer=500) as http:
+    async with serving(large) as url, client(max_response=500) as http:
         assert "larger than 500 bytes" in (await refusal(http.send(HttpRequest("GET", url)))).message
 
 
@@ -256,7 +256,7 @@ async def test_a_refused_request_is_logged_in_on_the_same_connection_and_redirec
             return web.Response(status=307, headers={"Location": "/moved"})
         return web.Response(body=await request.read())
 
-    async def login(request: HttpRequest, refusal: HttpAnswer, send: Send) -> HttpAnswer:
+    async def login(request: HttpRequest, refusal: HttpResponse, send: Send) -> HttpResponse:
         assert refusal.headers["WWW-Authenticate"] == "Proof"
         return await send(replace(request, headers={"Authorization": "Proof 1"}))
 

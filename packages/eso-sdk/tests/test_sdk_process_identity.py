@@ -23,12 +23,12 @@ OPEN = ProcessIdentityPolicy.parse("namespaced")
 
 
 def use(policy: ProcessIdentityPolicy, holder: ObjectRef) -> None:
-    ProcessIdentity(policy, holder).use("AWS role", place="/auth", instead="set auth.secretRef")
+    ProcessIdentity(policy, holder).use("AWS role", field="/auth", instead="set auth.secretRef")
 
 
 def prove(hosts: tuple[str, ...], url: str, vendor: tuple[str, ...] = ()) -> None:
     policy = ProcessIdentityPolicy.parse("cluster", hosts)
-    ProcessIdentity(policy, CLUSTER).prove("AWS role", URL(url), place="/server", vendor=vendor)
+    ProcessIdentity(policy, CLUSTER).prove("AWS role", URL(url), field="/server", vendor=vendor)
 
 
 def test_a_namespaced_store_may_not_use_the_identity_of_the_process_by_default() -> None:
@@ -138,14 +138,14 @@ def test_a_listed_file_is_read(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_bytes(b"text")
 
-    assert reading(path).read_file(str(path), place="/file").reveal() == b"text"
+    assert reading(path).read_file(str(path), field="/file").reveal() == b"text"
 
 
 def test_a_file_of_the_identity_itself_needs_no_entry(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_bytes(b"text")
 
-    found = reading(path, listed=False).read_file(str(path), place="/file", own=str(path))
+    found = reading(path, listed=False).read_file(str(path), field="/file", own=str(path))
 
     assert found.reveal() == b"text"
 
@@ -155,7 +155,7 @@ def test_a_namespaced_store_reads_no_file_even_if_it_is_listed(tmp_path: Path) -
     path.write_bytes(b"text")
 
     with pytest.raises(ProviderError, match="--ambient-identity=namespaced"):
-        reading(path, holder=TENANT).read_file(str(path), place="/file")
+        reading(path, holder=TENANT).read_file(str(path), field="/file")
 
 
 def test_a_file_that_is_not_listed_is_not_read(tmp_path: Path) -> None:
@@ -164,12 +164,12 @@ def test_a_file_that_is_not_listed_is_not_read(tmp_path: Path) -> None:
 
     for spelling in (str(path), f"{tmp_path}/./token", f"{tmp_path}/../{tmp_path.name}/token"):
         with pytest.raises(ProviderError, match="--identity-file"):
-            reading(tmp_path / "other").read_file(spelling, place="/file")
+            reading(tmp_path / "other").read_file(spelling, field="/file")
 
 
 def test_a_device_is_not_read() -> None:
     with pytest.raises(ProviderError, match="not a regular file"):
-        reading(Path("/dev/zero")).read_file("/dev/zero", place="/file")
+        reading(Path("/dev/zero")).read_file("/dev/zero", field="/file")
 
 
 def test_a_pipe_is_not_read(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_a_pipe_is_not_read(tmp_path: Path) -> None:
     os.mkfifo(path)
 
     with pytest.raises(ProviderError, match="not a regular file"):
-        reading(path).read_file(str(path), place="/file")
+        reading(path).read_file(str(path), field="/file")
 
 
 def test_a_large_file_is_not_read(tmp_path: Path) -> None:
@@ -185,13 +185,13 @@ def test_a_large_file_is_not_read(tmp_path: Path) -> None:
     path.write_bytes(b"x" * (MAX_FILE + 1))
 
     with pytest.raises(ProviderError, match=f"larger than {MAX_FILE}"):
-        reading(path).read_file(str(path), place="/file")
+        reading(path).read_file(str(path), field="/file")
 
 
 def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "missing"
 
     with pytest.raises(ProviderError, match="cannot be read") as refused:
-        reading(path).read_file(str(path), place="/file")
+        reading(path).read_file(str(path), field="/file")
 
     assert refused.value.reason is ErrorReason.CREDENTIALS_NOT_FOUND

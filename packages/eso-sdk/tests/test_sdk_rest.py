@@ -24,7 +24,7 @@ from eso_sdk.errors import not_found, with_status
 from eso_sdk.logins import Grant, join_login
 from eso_sdk.metrics import Metrics
 from eso_sdk.rest import Rest, RestRequest, RestSettings, next_link, next_page, segments
-from eso_sdk.testing.standin import Asked, Said, StandIn
+from eso_sdk.testing.standin import StandIn, StandinRequest, StandinResponse
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import ObjectRef
 from kubebase.testing.clock import VirtualClock
@@ -59,33 +59,35 @@ class Shelf(StandIn):
     """Names for which the token gets a 401 although it is valid."""
     values: dict[str, str] = field(default_factory=lambda: {"a": "1", "b": "2", "c": "3"})
 
-    async def answer(self, asked: Asked) -> Said:
+    async def respond(self, asked: StandinRequest) -> StandinResponse:
         if asked.headers.get("authorization") != f"Bearer {self.token}":
-            return Said(401, {"echo": CANARY})
+            return StandinResponse(401, {"echo": CANARY})
         if asked.segments[-1] in self.denied:
-            return Said(401, {"echo": CANARY})
+            return StandinResponse(401, {"echo": CANARY})
         match asked.method, asked.segments:
             case "GET", ("values",):
                 return self._page(asked)
             case "GET", ("values", name) if name in self.values:
                 etag = f'"{hashlib.sha256(self.values[name].encode()).hexdigest()}"'
                 if asked.headers.get("if-none-match") == etag:
-                    return Said(304, headers={"ETag": etag})
-                return Said(200, {"value": self.values[name]}, {"ETag": etag})
+                    return StandinResponse(304, headers={"ETag": etag})
+                return StandinResponse(200, {"value": self.values[name]}, {"ETag": etag})
             case "PUT", ("values", name):
                 self.values[name] = asked.json()["value"]
-                return Said(204)
+                return StandinResponse(204)
             case "POST", ("echo",):
-                return Said(200, {"type": asked.headers.get("content-type", ""), "body": asked.body.decode()})
+                return StandinResponse(
+                    200, {"type": asked.headers.get("content-type", ""), "body": asked.body.decode()}
+                )
             case _:
-                return Said(404, {"echo": CANARY})
+                return StandinResponse(404, {"echo": CANARY})
 
-    def _page(self, asked: Asked) -> Said:
+    def _page(self, asked: StandinRequest) -> StandinResponse:
         page, names = int(asked.query.get("page", "1")), sorted(self.values)
         headers = {}
         if page < len(names):
             headers = {"X-Next-Page": str(page + 1), "Link": f'<{self.url}/values?page={page + 1}>; rel="next"'}
-        return Said(200, [names[page - 1]], headers)
+        return StandinResponse(200, [names[page - 1]], headers)
 
 
 @pytest.fixture(autouse=True)
@@ -162,7 +164,7 @@ async def test_json_and_forms_are_sent_with_their_content_type(rest: Rest) -> No
 async def test_a_status_becomes_a_reason_and_quotes_nothing(
     rest: Rest, shelf: Shelf, status: int, reason: ErrorReason
 ) -> None:
-    shelf.script("GET /values/a", Said(status, {"echo": CANARY}))
+    shelf.script("GET /values/a", StandinResponse(status, {"echo": CANARY}))
 
     error = await error_of(rest.get("values/a", call="GetValue"))
 
@@ -187,7 +189,7 @@ def test_a_missing_key_is_told_without_a_status() -> None:
 
 
 async def test_an_answer_of_another_shape_is_an_error_that_quotes_nothing(rest: Rest, shelf: Shelf) -> None:
-    shelf.script("GET /values/a", Said(200, {"value": [CANARY]}))
+    shelf.script("GET /values/a", StandinResponse(200, {"value": [CANARY]}))
     answer = await rest.get("values/a", call="GetValue")
 
     with pytest.raises(ProviderError) as caught:
@@ -199,7 +201,7 @@ async def test_an_answer_of_another_shape_is_an_error_that_quotes_nothing(rest: 
 async def test_after_429_the_identity_waits_as_long_as_the_backend_says(
     store: Keep, shelf: Shelf, rest: Rest, clock: VirtualClock
 ) -> None:
-    shelf.script("GET /values/a", Said(429, headers={"Retry-After": "30"}))
+    shelf.script("GET /values/a", StandinResponse(429, headers={"Retry-After": "30"}))
     first = await error_of(rest.get("values/a", call="GetValue"))
     neighbour = of(store, shelf)
 
@@ -216,7 +218,9 @@ async def test_after_429_the_identity_waits_as_long_as_the_backend_says(
 
 async def test_a_backend_may_tell_its_limits_in_another_way(store: Keep, shelf: Shelf, clock: VirtualClock) -> None:
     limited = of(store, shelf, limits=lambda answer, _: 20.0 if answer.headers.get("X-Left") == "0" else None)
-    shelf.script("GET /values/a", Said(403, headers={"X-Left": "0"}), Said(403, headers={"X-Left": "7"}))
+    shelf.script(
+        "GET /values/a", StandinResponse(403, headers={"X-Left": "0"}), StandinResponse(403, headers={"X-Left": "7"})
+    )
 
     first, second = [await error_of(limited.get("values/a", call="GetValue")) for _ in range(2)]
     await clock.advance(21)
@@ -344,7 +348,7 @@ async def test_a_list_that_never_ends_is_an_error(rest: Rest) -> None:
 
 async def test_sporadic_failures_are_repeated_up_to_three_times(store: Keep, shelf: Shelf, clock: VirtualClock) -> None:
     rest = of(store, shelf, repeats=lambda answer: answer.status == 403)
-    shelf.script("GET /values/a", Said(403), Said(403))
+    shelf.script("GET /values/a", StandinResponse(403), StandinResponse(403))
 
     reading = asyncio.ensure_future(rest.get("values/a", call="GetValue"))
     while not reading.done():
@@ -520,7 +524,7 @@ async def test_a_missing_answer_counts_only_for_requests_with_the_same_body(shel
 async def test_a_status_in_the_body_counts_like_one_of_the_backend(shelf: Shelf, store: Keep) -> None:
     settings = RestSettings("the shelf", URL(shelf.url), status_of=lambda answer: int(answer.body or b"200"))
     rest = Rest(store, settings, FixedHeaders({"Authorization": "Bearer good"}))
-    shelf.script("GET *", Said(400, b"401"))
+    shelf.script("GET *", StandinResponse(400, b"401"))
 
     reasons = []
     for _ in range(2):
@@ -538,8 +542,8 @@ async def test_credentials_may_be_members_of_the_body_and_a_post_may_only_read(s
     class Desk(StandIn):
         """Accepts a token in bodies; nothing exists."""
 
-        async def answer(self, asked: Asked) -> Said:
-            return Said(404 if asked.json().get("token") == "good" else 401)
+        async def respond(self, asked: StandinRequest) -> StandinResponse:
+            return StandinResponse(404 if asked.json().get("token") == "good" else 401)
 
     with Desk.started() as desk:
         settings = RestSettings("the desk", URL(desk.url), credentials_in_body=True)

@@ -10,7 +10,7 @@ import pytest
 from eso_sdk.accounts import JwksSettings
 from eso_sdk.callauth import CallAuth
 from eso_sdk.jwks import KEEP_SECONDS, PAUSE_SECONDS, REFRESH_SECONDS
-from eso_sdk.outbound import ANSWER_SECONDS, MAX_ANSWER_BYTES
+from eso_sdk.outbound import MAX_RESPONSE_BYTES, RESPONSE_SECONDS
 from eso_sdk.testing import Client, ProviderServer, call_context
 from eso_sdk.testing.issuer import AUDIENCE, ISSUER, Issuer
 from eso_sdk.testing.scripted import SCRIPTED, Script, Scripted
@@ -112,7 +112,7 @@ async def test_known_keys_outlast_an_issuer_that_is_away_but_not_for_ever(issuer
     [
         pytest.param("500 Internal Server Error", b"", id="an error"),
         pytest.param("302 Found\r\nLocation: http://127.0.0.1:1/", b"", id="a redirect"),
-        pytest.param("200 OK", b"x" * (MAX_ANSWER_BYTES + 1), id="far too much"),
+        pytest.param("200 OK", b"x" * (MAX_RESPONSE_BYTES + 1), id="far too much"),
         pytest.param("200 OK", b"no JSON", id="no JSON"),
         pytest.param("200 OK", b'{"keys": []}', id="no keys"),
         pytest.param("200 OK", b'{"keys": [{"kty": "oct", "kid": "first", "k": "AA"}]}', id="a secret"),
@@ -141,7 +141,7 @@ async def test_an_issuer_that_does_not_answer_holds_a_call_up_for_seconds_only(
         failing = group.create_task(refusal(client))
         while not issuer.asked:  # noqa: ASYNC110 - the request arrives over a socket, which sets no event
             await asyncio.sleep(0.01)
-        await clock.advance(ANSWER_SECONDS)
+        await clock.advance(RESPONSE_SECONDS)
         error = await failing
         issuer.open.set()
 

@@ -25,7 +25,7 @@ from eso_sdk.processidentity import ProcessIdentityPolicy
 from eso_sdk.sigv4 import AwsCredentials, Scope, SignableRequest, signed_headers
 from eso_sdk.testing import InMemory
 from eso_sdk.testing.calls import read
-from eso_sdk.testing.standin import Asked, Said, StandIn
+from eso_sdk.testing.standin import StandIn, StandinRequest, StandinResponse
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Context, Token, ValidationState
 from kubebase.testing.clock import VirtualClock
@@ -38,20 +38,24 @@ CLUSTER = {"accessID": "p-k8s", "k8sConfName": "conf"}
 class Clouds(StandIn):
     """The metadata servers of Azure and Google, the Pod Identity agent of AWS, and Entra ID."""
 
-    async def answer(self, asked: Asked) -> Said:
+    async def respond(self, asked: StandinRequest) -> StandinResponse:
         match asked.method, asked.path:
             case "GET", "/metadata/identity/oauth2/token" if asked.headers.get("metadata") == "true":
-                return Said(200, {"access_token": f"azure for {asked.query.get('object_id', 'the machine')}"})
+                return StandinResponse(
+                    200, {"access_token": f"azure for {asked.query.get('object_id', 'the machine')}"}
+                )
             case "GET", "/computeMetadata/v1/instance/service-accounts/default/identity":
-                return Said(200, f"google for {asked.query['audience']}".encode())
+                return StandinResponse(200, f"google for {asked.query['audience']}".encode())
             case "GET", "/pod-identity":
-                return Said(200, {"AccessKeyId": "AKIA", "SecretAccessKey": "aws-secret", "Token": "aws-session"})
+                return StandinResponse(
+                    200, {"AccessKeyId": "AKIA", "SecretAccessKey": "aws-secret", "Token": "aws-session"}
+                )
             case "POST", "/tenant-1/oauth2/v2.0/token" if asked.form()["client_assertion"] == "jwt":
-                return Said(200, {"access_token": f"entra for {asked.form()['client_id']}"})
+                return StandinResponse(200, {"access_token": f"entra for {asked.form()['client_id']}"})
             case "POST", _:
-                return Said(401, {"error": "invalid_client"})
+                return StandinResponse(401, {"error": "invalid_client"})
             case _:
-                return Said(404)
+                return StandinResponse(404)
 
 
 @pytest.fixture

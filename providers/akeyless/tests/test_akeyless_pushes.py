@@ -10,7 +10,7 @@ from eso_provider_akeyless.testing.server import AkeylessServer
 from eso_provider_akeyless.testing.sessions import store
 from eso_sdk.testing import InMemory
 from eso_sdk.testing.calls import delete, exists, push, read
-from eso_sdk.testing.standin import Said
+from eso_sdk.testing.standin import StandinResponse
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import PushOutcome
 
@@ -66,7 +66,7 @@ async def test_an_item_of_others_is_neither_overwritten_nor_deleted(
 
 
 async def test_an_item_that_appears_meanwhile_is_not_overwritten(provider: InMemory, server: AkeylessServer) -> None:
-    server.script("POST /v2/create-secret", Said(409, {"error": CANARY}))
+    server.script("POST /v2/create-secret", StandinResponse(409, {"error": CANARY}))
 
     (pushed,) = await push(provider, store(server.url), ("/a", "", "mine"))
 

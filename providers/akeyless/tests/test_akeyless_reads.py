@@ -11,7 +11,7 @@ from eso_provider_akeyless.testing.server import ACCESS_KEY, AkeylessServer, Ide
 from eso_provider_akeyless.testing.sessions import store
 from eso_sdk.testing import InMemory
 from eso_sdk.testing.calls import exists, found, read, read_map
-from eso_sdk.testing.standin import Said
+from eso_sdk.testing.standin import StandinResponse
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import FindQuery, RemoteRef
 from kubebase.testing.clock import VirtualClock
@@ -63,7 +63,7 @@ async def test_types_are_asked_for_again_after_two_hours(
 
 async def test_keys_may_be_written_without_the_leading_slash(provider: InMemory, server: AkeylessServer) -> None:
     server.put("/a/b", "1")
-    server.script("POST /v2/get-secret-value", Said(200, {"/a/b": "1"}))
+    server.script("POST /v2/get-secret-value", StandinResponse(200, {"/a/b": "1"}))
 
     assert await read(provider, store(server.url), "a/b") == [b"1"]
 
@@ -351,7 +351,7 @@ async def test_the_latest_version_of_a_dynamic_secret_is_new_credentials(
 
 async def test_throttling_pauses_every_store_of_the_identity(provider: InMemory, server: AkeylessServer) -> None:
     server.put("/a", "1")
-    server.script("POST /v2/describe-item", Said(429, {"error": CANARY}, {"Retry-After": "40"}))
+    server.script("POST /v2/describe-item", StandinResponse(429, {"error": CANARY}, {"Retry-After": "40"}))
 
     first, second = [(await read(provider, store(server.url), "/a"))[0] for _ in range(2)]
 
@@ -362,14 +362,19 @@ async def test_throttling_pauses_every_store_of_the_identity(provider: InMemory,
 @pytest.mark.parametrize(
     "said",
     [
-        *(pytest.param(Said(each, {"error": f"not found {CANARY}"}), id=f"{each}") for each in (400, 403, 500, 503)),
-        pytest.param(Said(404, b"<html>default backend - 404</html>"), id="404 of a proxy"),
-        pytest.param(Said(404), id="404 without a body"),
-        pytest.param(Said(404, {"error": "unknown command"}), id="404 of another path"),
-        pytest.param(Said(200, {}), id="an answer without an item"),
+        *(
+            pytest.param(StandinResponse(each, {"error": f"not found {CANARY}"}), id=f"{each}")
+            for each in (400, 403, 500, 503)
+        ),
+        pytest.param(StandinResponse(404, b"<html>default backend - 404</html>"), id="404 of a proxy"),
+        pytest.param(StandinResponse(404), id="404 without a body"),
+        pytest.param(StandinResponse(404, {"error": "unknown command"}), id="404 of another path"),
+        pytest.param(StandinResponse(200, {}), id="an answer without an item"),
     ],
 )
-async def test_no_failure_counts_as_a_missing_key(provider: InMemory, server: AkeylessServer, said: Said) -> None:
+async def test_no_failure_counts_as_a_missing_key(
+    provider: InMemory, server: AkeylessServer, said: StandinResponse
+) -> None:
     server.put("/a", CANARY)
     server.script("POST /v2/describe-item", said)
 

@@ -7,17 +7,17 @@ from typing import Any, Literal
 import pytest
 
 from eso_provider_aws.ownership import decoded
-from eso_sdk.pushmetadata import Told
+from eso_sdk.pushmetadata import MetadataSpec
 from eso_wire.errors import ErrorReason, ProviderError
 
 HEAD = {"apiVersion": "kubernetes.external-secrets.io/v1alpha1", "kind": "PushSecretMetadata"}
 
 
-class Tier(Told, frozen=True, kw_only=True):
+class Tier(MetadataSpec, frozen=True, kw_only=True):
     type: Literal["Standard", "Advanced"] = "Standard"
 
 
-class Spec(Told, frozen=True, kw_only=True):
+class Spec(MetadataSpec, frozen=True, kw_only=True):
     tags: dict[str, str] | None = None
     tier: Tier = Tier()
     push_format: str = ""

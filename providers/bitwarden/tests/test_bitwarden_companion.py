@@ -11,7 +11,7 @@ from eso_provider_bitwarden.testing.server import OTHER, PROJECT, TOKEN, Compani
 from eso_provider_bitwarden.testing.sessions import store
 from eso_sdk.testing import InMemory
 from eso_sdk.testing.calls import delete, exists, found, push, read, read_map
-from eso_sdk.testing.standin import Said
+from eso_sdk.testing.standin import StandinResponse
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import FindQuery, PushOutcome, RemoteRef, ValidationState
 from kubebase.testing.clock import VirtualClock
@@ -355,7 +355,7 @@ async def test_what_bitwarden_answered_decides_and_not_the_status_of_the_compani
     provider: InMemory, server: CompanionServer, status: str, expected: ErrorReason
 ) -> None:
     text = f'failed to get secret: API error: Received error message from server: [{status}] {{"value":"CANARY"}}'
-    server.script("GET *", Said(400, text.encode()))
+    server.script("GET *", StandinResponse(400, text.encode()))
 
     with pytest.raises(ProviderError) as failed:
         await read(provider, store(server), NO_SUCH_ID)

@@ -14,7 +14,7 @@ from eso_api.values import SecretBytes
 from eso_provider_doppler.provider import Doppler
 from eso_provider_doppler.testing.server import TOKEN, DopplerServer
 from eso_sdk.testing import InMemory, call_context
-from eso_sdk.testing.standin import Said
+from eso_sdk.testing.standin import StandinResponse
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import (
     Context,
@@ -81,7 +81,7 @@ async def test_one_download_answers_every_key_of_a_config(client: InMemory, dopp
     results = await client.get(opened(), items)
 
     assert [result.outcome for result in results] == [SecretBytes(str(number).encode()) for number in range(50)]
-    assert len(doppler.asked(DOWNLOADS)) == 1
+    assert len(doppler.requests(DOWNLOADS)) == 1
 
 
 async def test_an_unchanged_config_is_not_sent_again(client: InMemory, doppler: DopplerServer) -> None:
@@ -91,7 +91,7 @@ async def test_an_unchanged_config_is_not_sent_again(client: InMemory, doppler: 
     second = await outcome(client, opened(), "A")
 
     assert first == second == SecretBytes(b"1")
-    assert "if-none-match" in doppler.asked(DOWNLOADS)[1].headers
+    assert "if-none-match" in doppler.requests(DOWNLOADS)[1].headers
 
 
 async def test_the_token_is_the_user_of_basic_authorization(client: InMemory, doppler: DopplerServer) -> None:
@@ -99,7 +99,7 @@ async def test_the_token_is_the_user_of_basic_authorization(client: InMemory, do
 
     await outcome(client, opened(), "A")
 
-    (asked,) = doppler.asked(DOWNLOADS)
+    (asked,) = doppler.requests(DOWNLOADS)
     assert asked.headers["authorization"] == "Basic " + base64.b64encode(f"{TOKEN}:".encode()).decode()
     assert asked.query == {"project": "shop", "config": "prd", "format": "json"}
 
@@ -129,7 +129,7 @@ async def test_a_missing_key_is_not_found_and_costs_one_download_a_minute(
     doppler.configs[SHOP] = {"DB_PASSWORD": CANARY}
 
     reasons = [reason(await outcome(client, opened(), "DB_PASSWORT")) for _ in range(5)]
-    before = len(doppler.asked(DOWNLOADS))
+    before = len(doppler.requests(DOWNLOADS))
     doppler.configs[SHOP]["DB_PASSWORT"] = "typed that way"
     await clock.advance(61)
 
@@ -159,7 +159,7 @@ async def test_a_bad_token_costs_one_call_a_minute(client: InMemory, doppler: Do
 async def test_throttling_pauses_every_store_of_the_token_as_long_as_doppler_says(
     client: InMemory, doppler: DopplerServer
 ) -> None:
-    doppler.script(DOWNLOADS, Said(429, {"messages": [CANARY]}, {"Retry-After": "40"}))
+    doppler.script(DOWNLOADS, StandinResponse(429, {"messages": [CANARY]}, {"Retry-After": "40"}))
 
     first = await outcome(client, opened(), "A")
     second = await outcome(client, opened(config="dev"), "A")
@@ -241,7 +241,7 @@ async def test_a_push_creates_updates_and_leaves_an_equal_value_alone(client: In
 
     assert outcomes == [PushOutcome.CREATED, PushOutcome.UNCHANGED, PushOutcome.UPDATED]
     assert doppler.configs[SHOP] == {"A": "2"}
-    assert len(doppler.asked(UPDATES)) == 2
+    assert len(doppler.requests(UPDATES)) == 2
 
 
 async def test_a_whole_secret_is_pushed_as_json(client: InMemory, doppler: DopplerServer) -> None:
@@ -268,7 +268,7 @@ async def test_a_binary_value_is_refused_without_quoting_it(client: InMemory, do
     refused = await pushed(client, "A", SecretBytes(b"\xff" + CANARY.encode()))
 
     assert reason(refused) is ErrorReason.INVALID_REQUEST
-    assert doppler.asked(UPDATES) == []
+    assert doppler.requests(UPDATES) == []
 
 
 async def test_a_key_is_deleted_once(client: InMemory, doppler: DopplerServer) -> None:
@@ -306,7 +306,7 @@ async def test_a_service_account_logs_in_once_for_all_reads(client: InMemory, do
 
     found = [await outcome(client, oidc(), "A") for _ in range(5)]
 
-    (login,) = doppler.asked("POST /v3/auth/oidc")
+    (login,) = doppler.requests("POST /v3/auth/oidc")
     assert found == [SecretBytes(b"1")] * 5
     assert login.json() == {"identity": "shop-reader", "token": "jwt-of-reader"}
 

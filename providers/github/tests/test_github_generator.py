@@ -80,7 +80,7 @@ async def test_the_state_revokes_the_token_and_does_not_contain_it(provider: InM
     assert github.tokens == {}
     assert set(json.loads(made.state.reveal())) == {"expiresAt", "sealed"}
     assert token_of(made).encode() not in made.state.reveal()
-    assert github.asked("DELETE */installation/token")[0].headers["authorization"] == f"Bearer {token_of(made)}"
+    assert github.requests("DELETE */installation/token")[0].headers["authorization"] == f"Bearer {token_of(made)}"
 
 
 async def test_an_expired_token_needs_no_call(provider: InMemory, github: GitHubServer, clock: VirtualClock) -> None:

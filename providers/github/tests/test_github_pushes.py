@@ -19,7 +19,7 @@ from eso_provider_github.testing.server import (
 )
 from eso_provider_github.testing.sessions import check, delete, push, store
 from eso_sdk.testing import InMemory
-from eso_sdk.testing.standin import Said
+from eso_sdk.testing.standin import StandinResponse
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import PushOutcome, ValidationState
 from kubebase.testing.clock import START, VirtualClock
@@ -58,7 +58,7 @@ async def test_a_value_is_sealed_for_its_place(
 
     assert (first.outcome, second.outcome) == (PushOutcome.CREATED, PushOutcome.UPDATED)
     assert github.values(*place) == {"DB_PASSWORD": bytes(range(256))}
-    asked = github.asked(PUTS)[0]
+    asked = github.requests(PUTS)[0]
     assert asked.raw_path == path
     assert asked.headers["authorization"] == f"Bearer {next(iter(github.tokens))}"
     assert asked.headers["x-github-api-version"] == "2022-11-28"
@@ -104,14 +104,14 @@ async def test_selected_repositories_are_sent_again_from_every_page(provider: In
 
     entry = github.shelves[()].entries["DB"]
     assert (entry.value, entry.visibility, entry.selected) == (b"second", "selected", list(range(1000, 1250)))
-    assert len(github.asked("GET */repositories")) == 3
+    assert len(github.requests("GET */repositories")) == 3
 
 
 async def test_a_list_of_repositories_with_a_gap_is_not_sent(provider: InMemory, github: GitHubServer) -> None:
     call = store(github.url)
     await push(provider, call, "DB", b"first")
     github.shelves[()].entries["DB"].visibility = "selected"
-    github.script("GET */repositories", Said(200, {"total_count": 2, "repositories": [{"id": 7}]}))
+    github.script("GET */repositories", StandinResponse(200, {"total_count": 2, "repositories": [{"id": 7}]}))
 
     with pytest.raises(ProviderError, match="changed while they were listed"):
         await push(provider, call, "DB", b"second")
@@ -139,7 +139,7 @@ async def test_the_version_of_a_push_is_the_time_of_the_update(
 
 
 async def test_a_push_whose_version_cannot_be_read_has_succeeded(provider: InMemory, github: GitHubServer) -> None:
-    github.script("GET */actions/secrets/DB", Said(502))
+    github.script("GET */actions/secrets/DB", StandinResponse(502))
 
     pushed = await push(provider, store(github.url, **OF_REPOSITORY), "DB", b"value")
 
@@ -213,14 +213,14 @@ async def test_all_stores_of_an_identity_share_one_token_which_is_renewed_before
     calls = [store(github.url, namespace=f"team-{number}", **OF_REPOSITORY) for number in range(10)]
     for call in calls:
         await check(provider, call, "DB")
-    assert len(github.asked(TOKENS)) == 1
+    assert len(github.requests(TOKENS)) == 1
 
     for _ in range(12):
         await clock.advance(300)
         await check(provider, calls[0], "DB")
 
-    assert len(github.asked(TOKENS)) == 2
-    assert len(github.asked("GET */secrets/DB")) == 22, "a request was repeated after its token had expired"
+    assert len(github.requests(TOKENS)) == 2
+    assert len(github.requests("GET */secrets/DB")) == 22, "a request was repeated after its token had expired"
 
 
 async def test_a_token_that_github_revoked_is_replaced(provider: InMemory, github: GitHubServer) -> None:
@@ -229,7 +229,7 @@ async def test_a_token_that_github_revoked_is_replaced(provider: InMemory, githu
     github.tokens.clear()
 
     assert (await check(provider, call, "DB")).exists
-    assert len(github.asked(TOKENS)) == 2
+    assert len(github.requests(TOKENS)) == 2
 
 
 async def test_a_wrong_key_costs_one_call_a_minute(
@@ -257,14 +257,16 @@ RESET = {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": str(int(START.timest
 @pytest.mark.parametrize(
     ("said", "seconds"),
     [
-        pytest.param(Said(429, headers={"Retry-After": "30"}), 30, id="429 with a time"),
-        pytest.param(Said(403, headers={"Retry-After": "40"}), 40, id="403 with a time"),
-        pytest.param(Said(403, headers=RESET), 90, id="403 with the time of a reset"),
-        pytest.param(Said(403, {"message": "You have exceeded a secondary rate limit."}), 60, id="403 without a time"),
+        pytest.param(StandinResponse(429, headers={"Retry-After": "30"}), 30, id="429 with a time"),
+        pytest.param(StandinResponse(403, headers={"Retry-After": "40"}), 40, id="403 with a time"),
+        pytest.param(StandinResponse(403, headers=RESET), 90, id="403 with the time of a reset"),
+        pytest.param(
+            StandinResponse(403, {"message": "You have exceeded a secondary rate limit."}), 60, id="403 without a time"
+        ),
     ],
 )
 async def test_a_limit_pauses_all_calls_of_the_identity(
-    said: Said, seconds: int, provider: InMemory, github: GitHubServer, clock: VirtualClock
+    said: StandinResponse, seconds: int, provider: InMemory, github: GitHubServer, clock: VirtualClock
 ) -> None:
     call = store(github.url, **OF_REPOSITORY)
     await push(provider, call, "DB", b"value")
@@ -329,7 +331,7 @@ async def test_what_github_cannot_hold_is_refused_without_a_call(
 
 
 async def test_a_secret_that_github_refuses_is_explained(provider: InMemory, github: GitHubServer) -> None:
-    github.script(PUTS, *[Said(422, {"message": "CANARY"})] * 2)
+    github.script(PUTS, *[StandinResponse(422, {"message": "CANARY"})] * 2)
 
     with pytest.raises(ProviderError) as failed:
         await push(provider, store(github.url, **OF_REPOSITORY), "DB", b"CANARY")
@@ -395,7 +397,7 @@ async def test_the_body_of_a_push_has_what_github_needs_and_no_more(provider: In
     await push(provider, store(github.url, **OF_REPOSITORY), "DB", b"value")
     await push(provider, store(github.url), "DB", b"value")
 
-    assert [set(json.loads(asked.body)) for asked in github.asked(PUTS)] == [
+    assert [set(json.loads(asked.body)) for asked in github.requests(PUTS)] == [
         {"encrypted_value", "key_id"},
         {"encrypted_value", "key_id", "visibility"},
     ]

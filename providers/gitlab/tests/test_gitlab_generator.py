@@ -12,7 +12,7 @@ from eso_api.values import SecretBytes
 from eso_provider_gitlab.testing.server import GUEST, READER, GitLabServer
 from eso_provider_gitlab.testing.sessions import generator
 from eso_sdk.testing import InMemory
-from eso_sdk.testing.standin import Said
+from eso_sdk.testing.standin import StandinResponse
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import CleanupOutcome, CleanupRequest, Context, Generated, GenerateRequest, KindRole
 
@@ -60,7 +60,7 @@ async def test_a_token_is_created_with_the_fields_of_the_spec(
 
 async def test_the_expiry_is_the_one_that_gitlab_tells(provider: InMemory, gitlab: GitLabServer) -> None:
     answer = {"id": 7, "username": "u", "token": "t", "expires_at": "2026-12-24T00:00:00.000Z"}
-    gitlab.script(CREATE, Said(201, answer))
+    gitlab.script(CREATE, StandinResponse(201, answer))
 
     made = await generate(provider, generator(gitlab.url, expiresAt="2027-01-31T12:00:00Z"))
 
@@ -135,12 +135,12 @@ async def test_a_call_whose_answer_was_lost_is_cleaned_up(provider: InMemory, gi
 
 
 async def test_an_answer_without_a_token_leaves_none_behind(provider: InMemory, gitlab: GitLabServer) -> None:
-    gitlab.script(CREATE, Said(201, {"id": 7, "username": "u", "token": ""}))
+    gitlab.script(CREATE, StandinResponse(201, {"id": 7, "username": "u", "token": ""}))
 
     with pytest.raises(ProviderError, match="answered without a deploy token"):
         await generate(provider, generator(gitlab.url))
 
-    assert len(gitlab.asked("DELETE */deploy_tokens/7")) == 1
+    assert len(gitlab.requests("DELETE */deploy_tokens/7")) == 1
 
 
 @pytest.mark.parametrize(
@@ -151,12 +151,22 @@ async def test_an_answer_without_a_token_leaves_none_behind(provider: InMemory, 
         pytest.param("reader", None, ErrorReason.PERMISSION_DENIED, "needs the scope api", id="a reader"),
         pytest.param("stranger", None, ErrorReason.PERMISSION_DENIED, "does not exist, or", id="a stranger"),
         pytest.param(
-            "reader", Said(400, {"message": "CANARY"}), ErrorReason.BACKEND_ERROR, "check name, username", id="400"
+            "reader",
+            StandinResponse(400, {"message": "CANARY"}),
+            ErrorReason.BACKEND_ERROR,
+            "check name, username",
+            id="400",
         ),
     ],
 )
 async def test_a_refusal_names_the_place_and_what_to_do(
-    *, token: str, said: Said | None, reason: ErrorReason, says: str, provider: InMemory, gitlab: GitLabServer
+    *,
+    token: str,
+    said: StandinResponse | None,
+    reason: ErrorReason,
+    says: str,
+    provider: InMemory,
+    gitlab: GitLabServer,
 ) -> None:
     gitlab.access = {"guest": {"shop/app": GUEST}, "reader": {"shop/app": READER}, "stranger": {}}
     if said is not None:

@@ -14,7 +14,7 @@ from eso_provider_gitlab.testing.server import GUEST, READER, TOKEN, GitLabServe
 from eso_provider_gitlab.testing.sessions import AUTH, POINTER, failure, read, store
 from eso_sdk.addresses import AddressPolicy
 from eso_sdk.testing import InMemory, call_context
-from eso_sdk.testing.standin import Said
+from eso_sdk.testing.standin import StandinResponse
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import RemoteRef, Shape, ValidationState
 from kubebase.testing.clock import VirtualClock
@@ -82,9 +82,9 @@ async def test_groups_are_asked_from_last_to_first_and_only_for_keys_that_the_pr
     call = store(gitlab.url, projectID="shop/app", groupIDs=["first", "last"], environment="prod")
 
     assert await read(provider, call, "OWN") == [b"of the project"]
-    assert gitlab.asked(GROUP_LISTS) == []
+    assert gitlab.requests(GROUP_LISTS) == []
     assert await read(provider, call, "OWN", "SHARED", "SCOPED") == [b"of the project", b"of last", b"of last"]
-    assert len(gitlab.asked(GROUP_LISTS)) == 1
+    assert len(gitlab.requests(GROUP_LISTS)) == 1
 
 
 async def test_groups_above_the_project_are_found(provider: InMemory, gitlab: GitLabServer) -> None:
@@ -94,14 +94,14 @@ async def test_groups_above_the_project_are_found(provider: InMemory, gitlab: Gi
     call = store(gitlab.url, projectID="a/b/c/app", inheritFromGroups=True)
 
     assert await read(provider, call, "REGION") == [b"of a/b"]
-    assert len(gitlab.asked("GET */projects/a/b/c/app/groups")) == 1
+    assert len(gitlab.requests("GET */projects/a/b/c/app/groups")) == 1
 
 
 async def test_a_store_may_have_groups_alone(provider: InMemory, gitlab: GitLabServer) -> None:
     gitlab.group("shop").put("REGION", "eu")
 
     assert await read(provider, store(gitlab.url, groupIDs=["shop"]), "REGION") == [b"eu"]
-    assert gitlab.asked(PROJECT_LISTS) == []
+    assert gitlab.requests(PROJECT_LISTS) == []
 
 
 async def test_properties_and_maps(provider: InMemory, gitlab: GitLabServer) -> None:
@@ -187,10 +187,10 @@ async def test_a_list_that_changes_between_its_pages_is_read_again(provider: InM
     for number in range(150):
         gitlab.project().put(f"KEY_{number}", "value")
     others = [{"key": f"KEY_{number}", "value": "value"} for number in range(100)]
-    gitlab.script(PROJECT_LISTS, Said(200, others, {"X-Next-Page": "2", "X-Total": "151"}))
+    gitlab.script(PROJECT_LISTS, StandinResponse(200, others, {"X-Next-Page": "2", "X-Total": "151"}))
 
     assert await read(provider, store(gitlab.url), "KEY_149") == [b"value"]
-    assert len(gitlab.asked(PROJECT_LISTS)) == 4
+    assert len(gitlab.requests(PROJECT_LISTS)) == 4
 
 
 async def test_a_list_that_never_settles_is_no_proof_that_a_variable_is_gone(
@@ -198,7 +198,7 @@ async def test_a_list_that_never_settles_is_no_proof_that_a_variable_is_gone(
 ) -> None:
     for total in range(6):
         page = "2" if total % 2 == 0 else ""
-        gitlab.script(PROJECT_LISTS, Said(200, [], {"X-Next-Page": page, "X-Total": str(total)}))
+        gitlab.script(PROJECT_LISTS, StandinResponse(200, [], {"X-Next-Page": page, "X-Total": str(total)}))
 
     failed = await failure(provider, store(gitlab.url), "DB")
 
@@ -255,8 +255,8 @@ async def test_a_key_that_no_page_of_a_list_had_is_asked_for(provider: InMemory,
     for number in range(150):
         gitlab.project().put(f"KEY_{number}", "value")
     variables = gitlab.project().variables
-    gitlab.script(PROJECT_LISTS, Said(200, variables[:100], {"X-Next-Page": "2", "X-Total": "150"}))
-    gitlab.script(PROJECT_LISTS, Said(200, variables[101:], {"X-Total": "150"}))
+    gitlab.script(PROJECT_LISTS, StandinResponse(200, variables[:100], {"X-Next-Page": "2", "X-Total": "150"}))
+    gitlab.script(PROJECT_LISTS, StandinResponse(200, variables[101:], {"X-Total": "150"}))
 
     assert await read(provider, store(gitlab.url), "KEY_100", "KEY_101", "KEY_102") == [b"value"] * 3
     assert len(gitlab.calls) == 3
@@ -302,7 +302,7 @@ async def test_a_limit_is_kept_for_as_long_as_gitlab_says(
     provider: InMemory, gitlab: GitLabServer, clock: VirtualClock
 ) -> None:
     gitlab.project().put("DB", "value")
-    gitlab.script(PROJECT_LISTS, Said(429, b"Retry later", {"Retry-After": "30"}))
+    gitlab.script(PROJECT_LISTS, StandinResponse(429, b"Retry later", {"Retry-After": "30"}))
     call = store(gitlab.url)
 
     first, second = [await failure(provider, call, "DB") for _ in range(2)]

@@ -7,7 +7,7 @@ import pytest
 from gitlab.exceptions import GitlabAuthenticationError, GitlabCreateError, GitlabGetError
 
 from eso_provider_gitlab.testing.server import GUEST, READER, TOKEN, GitLabServer
-from eso_sdk.testing.standin import Said
+from eso_sdk.testing.standin import StandinResponse
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def test_variables_are_created_listed_changed_and_deleted(client: python_gitlab.
 
     assert len(found) == 249
     assert found["KEY_7"] == "changed"
-    assert len(gitlab.asked("GET */variables")) == 3
+    assert len(gitlab.requests("GET */variables")) == 3
 
 
 def test_a_variable_is_read_in_its_environment_scope(client: python_gitlab.Gitlab) -> None:
@@ -88,7 +88,9 @@ def test_tokens_are_refused_as_gitlab_does(gitlab: GitLabServer) -> None:
 
 
 def test_a_limited_client_waits_as_long_as_the_server_says(client: python_gitlab.Gitlab, gitlab: GitLabServer) -> None:
-    gitlab.script("GET */variables", Said(429, b"Retry later\n", {"Retry-After": "0", "Content-Type": "text/plain"}))
+    gitlab.script(
+        "GET */variables", StandinResponse(429, b"Retry later\n", {"Retry-After": "0", "Content-Type": "text/plain"})
+    )
 
     assert client.projects.get("shop/app", lazy=True).variables.list(get_all=True) == []
-    assert len(gitlab.asked("GET */variables")) == 2
+    assert len(gitlab.requests("GET */variables")) == 2

@@ -32,7 +32,7 @@ from eso_sdk.processidentity import ProcessIdentityPolicy
 from eso_sdk.sigv4 import AwsCredentials, Scope, SignableRequest, signed_headers
 from eso_sdk.testing import InMemory
 from eso_sdk.testing.calls import read
-from eso_sdk.testing.standin import Asked, Said, StandIn
+from eso_sdk.testing.standin import StandIn, StandinRequest, StandinResponse
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Context, ValidationState
 from kubebase.testing.clock import VirtualClock
@@ -53,16 +53,18 @@ SERVICE_ACCOUNT = json.dumps(
 class Clouds(StandIn):
     """The metadata servers of Azure and Google, and AWS STS with the Pod Identity agent."""
 
-    async def answer(self, asked: Asked) -> Said:
+    async def respond(self, asked: StandinRequest) -> StandinResponse:
         match asked.method, asked.path:
             case "GET", "/metadata/identity/oauth2/token" if asked.headers.get("metadata") == "true":
-                return Said(200, {"access_token": f"azure for {asked.query['resource']}"})
+                return StandinResponse(200, {"access_token": f"azure for {asked.query['resource']}"})
             case "GET", "/computeMetadata/v1/instance/service-accounts/default/identity":
-                return Said(200, f"google for {asked.query['audience']}".encode())
+                return StandinResponse(200, f"google for {asked.query['audience']}".encode())
             case "GET", "/pod-identity":
-                return Said(200, {"AccessKeyId": "AKIA", "SecretAccessKey": "aws-secret", "Token": "aws-session"})
+                return StandinResponse(
+                    200, {"AccessKeyId": "AKIA", "SecretAccessKey": "aws-secret", "Token": "aws-session"}
+                )
             case _:
-                return Said(404)
+                return StandinResponse(404)
 
 
 @pytest.fixture
@@ -88,7 +90,7 @@ async def logged_in(provider: InMemory, server: InfisicalServer, call: Context) 
     """Read a value; return the body of the login before it."""
     server.project().put("/A", "1")
     assert await read(provider, call, "A") == [b"1"]
-    (login,) = server.asked(LOGIN)
+    (login,) = server.requests(LOGIN)
     body: dict[str, Any] = login.json()
     return body
 
@@ -131,7 +133,7 @@ async def test_an_access_token_needs_no_login(provider: InMemory, server: Infisi
     call = store(server, {"/auth/tokenAuthCredentials/accessToken": server.token()}, auth=auth)
 
     assert await read(provider, call, "A") == [b"1"]
-    assert server.asked(LOGIN) == []
+    assert server.requests(LOGIN) == []
 
 
 async def test_kubernetes_auth_sends_the_token_of_the_pod(
@@ -376,7 +378,7 @@ async def test_stores_of_one_identity_share_one_login(provider: InMemory, server
     ]
 
     assert values == [[str(number).encode()] for number in range(20)]
-    assert len(server.asked(LOGIN)) == 1
+    assert len(server.requests(LOGIN)) == 1
 
 
 async def test_a_token_is_replaced_before_it_expires(
@@ -388,13 +390,13 @@ async def test_a_token_is_replaced_before_it_expires(
     await read(provider, call, "A")
     await clock.advance(230)
     await read(provider, call, "A")
-    assert len(server.asked(LOGIN)) == 1
+    assert len(server.requests(LOGIN)) == 1
 
     await clock.advance(20)
     await read(provider, call, "A")
 
-    assert len(server.asked(LOGIN)) == 2
-    assert all(asked.headers["authorization"] for asked in server.asked("GET *"))
+    assert len(server.requests(LOGIN)) == 2
+    assert all(asked.headers["authorization"] for asked in server.requests("GET *"))
 
 
 async def test_a_token_that_the_server_forgot_is_replaced_at_once(provider: InMemory, server: InfisicalServer) -> None:
@@ -404,7 +406,7 @@ async def test_a_token_that_the_server_forgot_is_replaced_at_once(provider: InMe
     server.tokens.clear()
 
     assert await read(provider, call, "A") == [b"1"]
-    assert len(server.asked(LOGIN)) == 2
+    assert len(server.requests(LOGIN)) == 2
 
 
 async def test_namespaces_with_different_credentials_never_see_each_others_values(
@@ -443,7 +445,7 @@ async def test_a_throttled_server_is_asked_again_no_sooner_than_it_says(
     call = store(server)
     await read(provider, call, "A")
     server.calls.clear()
-    server.script("GET /api/v[34]/*", Said(429, {"message": "Rate limit exceeded"}, {"Retry-After": "17"}))
+    server.script("GET /api/v[34]/*", StandinResponse(429, {"message": "Rate limit exceeded"}, {"Retry-After": "17"}))
 
     outcomes = [each for _ in range(3) for each in await read(provider, call, "A")]
     throttled = len(server.calls)

@@ -11,7 +11,7 @@ from eso_provider_infisical.testing.server import CLIENT_ID, CLIENT_SECRET, MAIN
 from eso_provider_infisical.testing.sessions import store
 from eso_sdk.testing import InMemory
 from eso_sdk.testing.calls import delete, push, read
-from eso_sdk.testing.standin import Said
+from eso_sdk.testing.standin import StandinResponse
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import PushOutcome
 
@@ -114,7 +114,7 @@ async def test_a_secret_that_the_identity_cannot_see_is_neither_created_nor_repo
 
 
 async def test_a_throttled_batch_is_not_taken_apart(provider: InMemory, server: InfisicalServer) -> None:
-    server.script("POST /api/v[34]/*", *[Said(429, {"message": "slow down"}, {"Retry-After": "9"})] * 3)
+    server.script("POST /api/v[34]/*", *[StandinResponse(429, {"message": "slow down"}, {"Retry-After": "9"})] * 3)
 
     outcomes = await push(provider, store(server), *((name, "", "new") for name in "ABC"))
 
@@ -141,7 +141,7 @@ async def test_a_write_names_the_project_by_its_id_which_is_looked_up_once(
 
     member = "projectId" if server.has_v4 else "workspaceId"
     assert {asked.json()[member] for asked in server.writes()} == {"id-of-shop"}
-    assert len(server.asked("GET /api/v1/projects/slug/shop")) == 1
+    assert len(server.requests("GET /api/v1/projects/slug/shop")) == 1
 
 
 async def test_older_servers_look_projects_up_elsewhere(provider: InMemory, server: InfisicalServer) -> None:
@@ -250,7 +250,7 @@ async def test_a_deletion_that_waits_for_approval_is_requested_once(
     outcomes = [each for _ in range(3) for each in await delete(provider, call, ("A", ""))]
 
     assert {reason(each) for each in outcomes} == {ErrorReason.PERMISSION_DENIED}
-    assert len(server.asked("DELETE *")) == 1
+    assert len(server.requests("DELETE *")) == 1
 
 
 async def test_a_deletion_in_a_project_that_is_gone_is_done(provider: InMemory, server: InfisicalServer) -> None:

@@ -61,7 +61,7 @@ async def test_many_keys_of_one_folder_cost_one_list(provider: InMemory, server:
     values = await read(provider, store(server, secretsPath="/app"), *(f"KEY_{number}" for number in range(50)))
 
     assert values == [f"v{number}".encode() for number in range(50)]
-    assert (len(server.lists()), len(server.singles()), len(server.asked(LOGIN))) == (1, 0, 1)
+    assert (len(server.lists()), len(server.singles()), len(server.requests(LOGIN))) == (1, 0, 1)
 
 
 async def test_an_unchanged_folder_is_not_sent_again(provider: InMemory, server: InfisicalServer) -> None:
@@ -160,7 +160,7 @@ async def test_the_newest_api_of_a_server_is_found_once_for_all_stores(
 
     version = "v4" if server.has_v4 else "v3"
     assert {asked.segments[1] for asked in server.singles()} == {version}
-    assert len([asked for asked in server.asked("GET /api/v4/secrets") if not asked.query]) == 1
+    assert len([asked for asked in server.requests("GET /api/v4/secrets") if not asked.query]) == 1
 
 
 async def test_a_newer_server_is_noticed_within_an_hour(

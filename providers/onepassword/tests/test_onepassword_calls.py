@@ -13,7 +13,7 @@ from eso_provider_onepassword.testing.connect import ConnectServer
 from eso_provider_onepassword.testing.sessions import connect, failure, find, item, pumped, push, read, read_map
 from eso_provider_onepassword.writing import Draft
 from eso_sdk.testing import InMemory
-from eso_sdk.testing.standin import Said
+from eso_sdk.testing.standin import StandinResponse
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Context, GetItem, PushOutcome, RemoteRef, Shape, ValidationState
 from kubebase.testing.clock import VirtualClock
@@ -96,7 +96,7 @@ async def test_the_content_of_an_unchanged_file_is_kept(server: ConnectServer, p
 async def test_many_calls_at_once_get_the_same_values(filled: ConnectServer, provider: InMemory) -> None:
     call = connect(filled)
     found = await asyncio.gather(*(read(provider, call, *REFS) for _ in range(5)))
-    first = len(filled.asked("GET /v1/vaults/*/items"))
+    first = len(filled.requests("GET /v1/vaults/*/items"))
     filled.calls.clear()
 
     again = await asyncio.gather(*(read(provider, call, *REFS) for _ in range(5)))
@@ -152,7 +152,7 @@ async def test_an_item_that_is_listed_but_cannot_be_read_is_not_missing(
 ) -> None:
     """Deletion policies act on "not found": only a listing may say it."""
     call = connect(filled)
-    filled.script("GET /v1/vaults/*/items/*", Said(404))
+    filled.script("GET /v1/vaults/*/items/*", StandinResponse(404))
 
     error = await failure(provider, call, "item-0#field-0")
 
@@ -163,7 +163,7 @@ async def test_an_item_that_is_listed_but_cannot_be_read_is_not_missing(
 async def test_a_server_that_lists_no_items_of_a_full_vault_does_not_make_them_missing(
     filled: ConnectServer, provider: InMemory
 ) -> None:
-    filled.script("GET /v1/vaults/*/items", Said(200, []))
+    filled.script("GET /v1/vaults/*/items", StandinResponse(200, []))
 
     error = await failure(provider, connect(filled), "item-0#field-0")
 
@@ -216,7 +216,7 @@ async def test_two_sporadic_refusals_of_three_are_not_seen(
 
 
 async def test_a_refusal_that_stays_is_reported(filled: ConnectServer, timed: InMemory, clock: VirtualClock) -> None:
-    refusal = Said(403, {"status": 403, "message": "Authorization: CANARY"})
+    refusal = StandinResponse(403, {"status": 403, "message": "Authorization: CANARY"})
     filled.script("GET /v1/vaults", *[refusal] * 4)
 
     error = await pumped(clock, failure(timed, connect(filled), "item-0"))
@@ -229,15 +229,15 @@ async def test_a_refusal_that_stays_is_reported(filled: ConnectServer, timed: In
 @pytest.mark.parametrize(
     ("said", "reason"),
     [
-        pytest.param(Said(429, {"m": "CANARY"}, {"Retry-After": "7"}), ErrorReason.RATE_LIMITED, id="429"),
-        pytest.param(Said(500, {"m": "CANARY"}), ErrorReason.BACKEND_UNAVAILABLE, id="500"),
-        pytest.param(Said(200, b"CANARY"), ErrorReason.BACKEND_ERROR, id="no JSON"),
-        pytest.param(Said(200, {"id": "CANARY"}), ErrorReason.BACKEND_ERROR, id="other JSON"),
-        pytest.param(Said(403, {"m": "CANARY"}), ErrorReason.PERMISSION_DENIED, id="403 without the word"),
+        pytest.param(StandinResponse(429, {"m": "CANARY"}, {"Retry-After": "7"}), ErrorReason.RATE_LIMITED, id="429"),
+        pytest.param(StandinResponse(500, {"m": "CANARY"}), ErrorReason.BACKEND_UNAVAILABLE, id="500"),
+        pytest.param(StandinResponse(200, b"CANARY"), ErrorReason.BACKEND_ERROR, id="no JSON"),
+        pytest.param(StandinResponse(200, {"id": "CANARY"}), ErrorReason.BACKEND_ERROR, id="other JSON"),
+        pytest.param(StandinResponse(403, {"m": "CANARY"}), ErrorReason.PERMISSION_DENIED, id="403 without the word"),
     ],
 )
 async def test_failures_of_the_server_have_their_reason_and_quote_nothing(
-    said: Said, reason: ErrorReason, filled: ConnectServer, provider: InMemory
+    said: StandinResponse, reason: ErrorReason, filled: ConnectServer, provider: InMemory
 ) -> None:
     filled.script("GET /v1/vaults", said)
 

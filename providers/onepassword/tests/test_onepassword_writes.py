@@ -10,7 +10,7 @@ import pytest
 from eso_provider_onepassword.testing.connect import TOKEN, ConnectServer
 from eso_provider_onepassword.testing.sessions import connect, delete, envelope, item, pumped, push, read
 from eso_sdk.testing import InMemory
-from eso_sdk.testing.standin import Said
+from eso_sdk.testing.standin import StandinResponse
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import PushOutcome
 from kubebase.testing.clock import VirtualClock
@@ -20,7 +20,7 @@ WRITES = ("POST *", "PUT *", "DELETE *")
 
 
 def written(server: ConnectServer) -> list[str]:
-    return [call.method for pattern in WRITES for call in server.asked(pattern)]
+    return [call.method for pattern in WRITES for call in server.requests(pattern)]
 
 
 def stored(server: ConnectServer, title: str, vault: str = "team") -> dict[str, Any]:
@@ -54,7 +54,7 @@ async def test_a_new_field_has_an_id_of_its_own(server: ConnectServer, provider:
     await push(provider, call, item("app", b"3", "three"))
 
     sent = [
-        each for pattern in ("POST *", "PUT *") for asked in server.asked(pattern) for each in asked.json()["fields"]
+        each for pattern in ("POST *", "PUT *") for asked in server.requests(pattern) for each in asked.json()["fields"]
     ]
     ids = {each["label"]: each["id"] for each in sent}
     assert len(set(ids.values())) == len(ids) == 3
@@ -66,7 +66,7 @@ async def test_a_vault_without_write_access_denies_the_push_and_no_read(
     server: ConnectServer, provider: InMemory
 ) -> None:
     server.vault("team").put("app", {"password": "old"})
-    server.script("PUT *", Said(401, {"status": 401, "message": "the token may not write to the vault"}))
+    server.script("PUT *", StandinResponse(401, {"status": 401, "message": "the token may not write to the vault"}))
     call = connect(server)
 
     (outcome,) = await push(provider, call, item("app", b"new"))
@@ -257,7 +257,7 @@ async def test_an_item_that_the_server_shows_late_is_not_created_twice(
     outcomes.append((await pumped(clock, push(timed, call, item("app", b"newer"))))[0])
 
     assert [isinstance(each, ProviderError) for each in outcomes] == [True, True, False]
-    assert len(server.asked("POST *")) == 1
+    assert len(server.requests("POST *")) == 1
     assert server.vault("team").values("app") == {"password": "newer"}
 
 
@@ -270,12 +270,12 @@ async def test_a_token_that_may_only_read_is_told_what_it_lacks(server: ConnectS
     assert isinstance(outcome, ProviderError)
     assert outcome.reason is ErrorReason.PERMISSION_DENIED
     assert "grant the token write access" in outcome.message
-    assert len(server.asked("PUT *")) == 1
+    assert len(server.requests("PUT *")) == 1
 
 
 async def test_a_write_refused_as_invalid_quotes_nothing(server: ConnectServer, provider: InMemory) -> None:
     server.vault("team").put("app", {"password": "old"})
-    server.script("PUT *", Said(400, {"message": "CANARY"}))
+    server.script("PUT *", StandinResponse(400, {"message": "CANARY"}))
 
     (outcome,) = await push(provider, connect(server), item("app", b"new"))
 

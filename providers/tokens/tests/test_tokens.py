@@ -26,7 +26,7 @@ from eso_provider_tokens.testing.servers import (
 )
 from eso_sdk.addresses import AddressPolicy
 from eso_sdk.testing import InMemory, call_context
-from eso_sdk.testing.standin import Said
+from eso_sdk.testing.standin import StandinResponse
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import CleanupOutcome, CleanupRequest, Context, Generated, GenerateRequest, Token
 from kubebase.clock import SystemClock
@@ -133,7 +133,7 @@ async def test_quay_says_that_the_robot_does_not_trust_the_account(client: InMem
 
 @pytest.mark.parametrize("said", [{"token": CANARY}, {"token": "e30.e30.x"}, {"nothing": CANARY}])
 async def test_quay_refuses_a_token_without_an_expiry(client: InMemory, quay: QuayServer, said: Any) -> None:
-    quay.script("GET *", Said(200, said))
+    quay.script("GET *", StandinResponse(200, said))
 
     assert (await failure(client.generate(quay_context(quay.url)))).reason is ErrorReason.BACKEND_ERROR
 
@@ -171,7 +171,7 @@ async def test_cloudsmith_exchanges_the_token_of_the_account_for_a_login(
 
 
 async def test_cloudsmith_accepts_only_a_created_token(client: InMemory, smith: CloudsmithServer) -> None:
-    smith.script("POST *", Said(200, {"token": signed("x", 4102444800)}))
+    smith.script("POST *", StandinResponse(200, {"token": signed("x", 4102444800)}))
 
     assert "HTTP 200" in (await failure(client.generate(smith_context(smith.url)))).message
 
@@ -241,9 +241,11 @@ async def test_grafana_takes_a_user_and_a_password(client: InMemory, grafana: Gr
 
 
 async def test_a_grafana_below_a_path_is_asked_there(client: InMemory, grafana: GrafanaServer) -> None:
-    grafana.script("GET /grafana/api/serviceaccounts/search", Said(200, {"serviceAccounts": []}))
-    grafana.script("POST /grafana/api/serviceaccounts", Said(201, {"id": 7, "name": "ci", "login": "sa-ci"}))
-    grafana.script("POST /grafana/api/serviceaccounts/7/tokens", Said(200, {"id": 8, "name": "n", "key": "glsa_8"}))
+    grafana.script("GET /grafana/api/serviceaccounts/search", StandinResponse(200, {"serviceAccounts": []}))
+    grafana.script("POST /grafana/api/serviceaccounts", StandinResponse(201, {"id": 7, "name": "ci", "login": "sa-ci"}))
+    grafana.script(
+        "POST /grafana/api/serviceaccounts/7/tokens", StandinResponse(200, {"id": 8, "name": "n", "key": "glsa_8"})
+    )
 
     made = await client.generate(grafana_context(grafana, url=f"{grafana.url}/grafana/"))
 
@@ -327,6 +329,6 @@ async def test_an_expiry_that_is_no_moment_is_an_error(
     client: InMemory, beyondtrust: BeyondtrustServer, expiration: str
 ) -> None:
     made = {"accessKeyId": "a", "secretAccessKey": "s", "leaseId": "l", "expiration": expiration}
-    beyondtrust.script("POST *", Said(201, {"secret": made}))
+    beyondtrust.script("POST *", StandinResponse(201, {"secret": made}))
 
     assert (await failure(client.generate(beyondtrust_context(beyondtrust)))).reason is ErrorReason.BACKEND_ERROR

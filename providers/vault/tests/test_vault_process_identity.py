@@ -10,7 +10,7 @@ import pytest
 
 from eso_provider_vault.testing.sessions import opened
 from eso_sdk.processidentity import ProcessIdentityPolicy
-from eso_sdk.testing.standin import Asked, Said, StandIn
+from eso_sdk.testing.standin import StandIn, StandinRequest, StandinResponse
 from eso_wire.errors import ErrorReason, ProviderError
 
 FORMS = [
@@ -24,9 +24,9 @@ FORMS = [
 class Recorder(StandIn):
     """A server of a tenant, and the metadata services of the machine."""
 
-    async def answer(self, asked: Asked) -> Said:
+    async def respond(self, asked: StandinRequest) -> StandinResponse:
         del asked
-        return Said(200, {"auth": {"client_token": "t", "lease_duration": 60}})
+        return StandinResponse(200, {"auth": {"client_token": "t", "lease_duration": 60}})
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from eso_api.values import SecretBytes
 from eso_provider_webhook.generator import WebhookGenerator
 from eso_provider_webhook.provider import PROVIDER
 from eso_provider_webhook.store import WebhookStore
-from eso_sdk.http import MAX_ANSWER
+from eso_sdk.http import MAX_RESPONSE
 from eso_sdk.kinds import served_kind
 from eso_sdk.testing import InMemory, call_context
 from eso_sdk.testing.certificates import Authority
@@ -105,12 +105,12 @@ async def test_a_private_authority_is_trusted_if_the_store_names_it(
 
 
 async def test_an_answer_that_is_too_large_is_cut_off(client: InMemory, endpoint: Any) -> None:
-    endpoint.json("x" * MAX_ANSWER)
+    endpoint.json("x" * MAX_RESPONSE)
     whole = await outcome(client, {"url": endpoint.url})
-    endpoint.json("x" * (MAX_ANSWER + 1))
+    endpoint.json("x" * (MAX_RESPONSE + 1))
     error = await outcome(client, {"url": endpoint.url})
 
-    assert len(whole) == MAX_ANSWER
+    assert len(whole) == MAX_RESPONSE
     assert error.reason is ErrorReason.BACKEND_ERROR
     assert "larger than" in error.message
 

@@ -12,7 +12,7 @@ from aiohttp import web
 from eso_api.values import SecretBytes
 from eso_provider_webhook.endpoint import MAX_REDIRECTS
 from eso_provider_webhook.generator import WebhookGenerator
-from eso_sdk.http import MAX_ANSWER
+from eso_sdk.http import MAX_RESPONSE
 from eso_sdk.kinds import served_kind
 from eso_sdk.testing import InMemory, call_context
 from eso_sdk.testing.certificates import Authority
@@ -163,10 +163,10 @@ async def test_answers_that_are_no_values(client: InMemory, endpoint: Any, answe
 
 async def test_the_largest_answer_and_one_more_byte(client: InMemory, endpoint: Any) -> None:
     empty = len('{"a":""}')
-    endpoint.json('{"a":"' + "x" * (MAX_ANSWER - empty) + '"}')
+    endpoint.json('{"a":"' + "x" * (MAX_RESPONSE - empty) + '"}')
     await generated(client, spec_of(endpoint))
 
-    endpoint.json('{"a":"' + "x" * (MAX_ANSWER - empty + 1) + '"}')
+    endpoint.json('{"a":"' + "x" * (MAX_RESPONSE - empty + 1) + '"}')
     error = await refused(client, spec_of(endpoint))
 
     assert error.reason is ErrorReason.BACKEND_ERROR

@@ -74,22 +74,22 @@ from eso_wire.values import (
 
 if TYPE_CHECKING:
     from eso_sdk.authorization import FixedHeaders, LoginHeaders, basic, bearer
-    from eso_sdk.http import HttpAnswer, HttpClient, HttpRequest, status_error
+    from eso_sdk.http import HttpClient, HttpRequest, HttpResponse, status_error
     from eso_sdk.logins import Grant, Login, join_login
     from eso_sdk.matching import Matcher
-    from eso_sdk.rest import Rest, RestAnswer, RestRequest, RestSettings, next_link, next_page, segments
+    from eso_sdk.rest import Rest, RestRequest, RestResponse, RestSettings, next_link, next_page, segments
 
 _LOADED_LATER: Final = {
     "FixedHeaders": "eso_sdk.authorization",
     "Grant": "eso_sdk.logins",
-    "HttpAnswer": "eso_sdk.http",
+    "HttpResponse": "eso_sdk.http",
     "HttpClient": "eso_sdk.http",
     "HttpRequest": "eso_sdk.http",
     "Login": "eso_sdk.logins",
     "LoginHeaders": "eso_sdk.authorization",
     "Matcher": "eso_sdk.matching",
     "Rest": "eso_sdk.rest",
-    "RestAnswer": "eso_sdk.rest",
+    "RestResponse": "eso_sdk.rest",
     "RestRequest": "eso_sdk.rest",
     "RestSettings": "eso_sdk.rest",
     "basic": "eso_sdk.authorization",
@@ -123,9 +123,9 @@ __all__ = [
     "Generator",
     "Grant",
     "Heartbeat",
-    "HttpAnswer",
     "HttpClient",
     "HttpRequest",
+    "HttpResponse",
     "Limits",
     "Login",
     "LoginHeaders",
@@ -140,8 +140,8 @@ __all__ = [
     "Pushed",
     "RemoteRef",
     "Rest",
-    "RestAnswer",
     "RestRequest",
+    "RestResponse",
     "RestSettings",
     "SecretBytes",
     "SecretKeySelector",

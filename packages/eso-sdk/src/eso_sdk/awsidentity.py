@@ -21,9 +21,8 @@ from yarl import URL
 
 from eso_api.values import SecretBytes
 from eso_sdk.authorization import digest
-from eso_sdk.cloudservices import ask_cloud
 from eso_sdk.errors import backend_error, credentials_not_found, rejected
-from eso_sdk.http import HttpRequest, status_error
+from eso_sdk.http import HttpRequest, call_cloud, status_error
 from eso_sdk.sigv4 import AwsCredentials, Scope, SignableRequest, signed_headers
 from kubebase.clock import Clock
 
@@ -53,7 +52,7 @@ class Sts:
     clock: Clock
     session_name: str
     """The name of sessions of assumed roles, as AWS logs it."""
-    place: str
+    field: str
     """The field of the configuration that leads here, for messages."""
 
     async def assume_role(self, credentials: AwsCredentials, role: str, external_id: str) -> AwsCredentials:
@@ -72,11 +71,11 @@ class Sts:
         return await self._credentials(_FORM, body, action, role)
 
     async def _credentials(self, headers: Mapping[str, str], body: bytes, action: str, role: str) -> AwsCredentials:
-        answer = await ask_cloud(HttpRequest("POST", self.url, headers, body), "AWS STS", self.clock)
+        answer = await call_cloud(HttpRequest("POST", self.url, headers, body), "AWS STS", self.clock)
         if answer.status in (400, 401, 403):
             raise rejected(
                 f'AWS STS refuses {action} of role "{role}" ({_code(answer.body)});'
-                f" check the role, its trust policy and the credentials of {self.place}",
+                f" check the role, its trust policy and the credentials of {self.field}",
                 backend_code=_code(answer.body),
             )
         if problem := status_error(answer, "AWS STS", self.clock):
@@ -118,7 +117,7 @@ def _of_pod_identity(environment: Mapping[str, str], clock: Clock) -> Credential
         token = await asyncio.to_thread(_file, Path(path)) if path else ""
         subject = "the Pod Identity agent"
         headers = {"Authorization": token} if token else {}
-        answer = await ask_cloud(HttpRequest("GET", url, headers), subject, clock)
+        answer = await call_cloud(HttpRequest("GET", url, headers), subject, clock)
         if problem := status_error(answer, subject, clock):
             raise problem
         try:

@@ -22,7 +22,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class NotAnsweredError(ProviderError):
+class NoResultError(ProviderError):
     """The call ran out of time before the backend answered.
 
     The message does not contain the time limit: it differs between calls, and conditions would change with every retry.
@@ -36,7 +36,7 @@ async def side_by_side(
     items: Sequence[T],
     work: Callable[[T], Awaitable[R]],
     *,
-    late: Callable[[T, NotAnsweredError], R],
+    late: Callable[[T, NoResultError], R],
     gate: asyncio.Semaphore,
     clock: Clock,
 ) -> tuple[R, ...]:
@@ -54,7 +54,7 @@ async def side_by_side(
             async with Deadline(clock, seconds):
                 return (await gated(items[0]),)
         except TimeoutError:
-            return (late(items[0], NotAnsweredError()),)
+            return (late(items[0], NoResultError()),)
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(gated(item)) for item in items]
         try:
@@ -64,11 +64,11 @@ async def side_by_side(
             for task in tasks:
                 task.cancel()
     results = zip(items, tasks, strict=True)
-    return tuple(late(item, NotAnsweredError()) if task.cancelled() else task.result() for item, task in results)
+    return tuple(late(item, NoResultError()) if task.cancelled() else task.result() for item, task in results)
 
 
 def answered(outcomes: Sequence[object]) -> None:
     """Raise if no item was answered in time: then the backend hangs, and the whole call fails."""
-    late = [outcome for outcome in outcomes if isinstance(outcome, NotAnsweredError)]
+    late = [outcome for outcome in outcomes if isinstance(outcome, NoResultError)]
     if late and len(late) == len(outcomes):
         raise late[0]

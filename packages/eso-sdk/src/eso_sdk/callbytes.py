@@ -25,7 +25,7 @@ MAX_BYTES: Final = 32 * 1024 * 1024
 """For a memory limit of 256 MiB: of each byte, several copies exist while it is decoded, encoded and sent."""
 SMALL: Final = 256 * 1024
 """The part of a backend's answer that is always read."""
-LARGEST_ANSWER: Final = 24 * 1024 * 1024
+LARGEST_RESPONSE: Final = 24 * 1024 * 1024
 """The largest answer of a backend. It is less than one namespace may hold: a refused answer can be retried."""
 RETRY_SECONDS: Final = 1.0
 

@@ -16,7 +16,7 @@ from eso_wire.pointers import stands_for
 from eso_wire.values import Context, KindRole
 from eso_wire.versions import ProtocolVersion
 
-KEEPS_CALLERS_APART: Final = ProtocolVersion(2, 2)
+SEPARATES_CALLERS: Final = ProtocolVersion(2, 2)
 """The first protocol version in which operators do not share reads between namespaces if a kind forbids it."""
 
 _PATH = re.compile(r" - at `([^`]*)`$")
@@ -60,7 +60,7 @@ def depends_on_caller(served: ServedKind, context: Context) -> bool:
 def check_caller(served: ServedKind, context: Context) -> None:
     """Refuse calls of an older operator that would share the reads of a cluster-scoped store between namespaces."""
     cluster_scoped = not context.store.namespace
-    if cluster_scoped and context.protocol < KEEPS_CALLERS_APART and depends_on_caller(served, context):
+    if cluster_scoped and context.protocol < SEPARATES_CALLERS and depends_on_caller(served, context):
         raise ProviderError(
             ErrorReason.PROTOCOL_INCOMPATIBLE,
             "what this configuration gives depends on the namespace of its user, and this operator"

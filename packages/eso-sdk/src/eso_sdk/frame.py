@@ -21,7 +21,7 @@ from structlog.contextvars import bound_contextvars
 
 from eso_sdk.accounts import ServiceAccount, TokenGate, check_account
 from eso_sdk.backend import CURRENT_CALL, Call
-from eso_sdk.batches import NotAnsweredError
+from eso_sdk.batches import NoResultError
 from eso_sdk.callbytes import CURRENT_BYTES, CallBytes, bytes_of_call
 from eso_sdk.credentials import check_scope
 from eso_sdk.errors import invalid_request
@@ -238,7 +238,7 @@ class Frame:
                 await self._before(record.method, context)
                 yield
         except TimeoutError:
-            raise NotAnsweredError from None
+            raise NoResultError from None
 
     def _hold(self, rpc: Rpc, context: Context, size: int) -> CallBytes:
         """Count the bytes of a call until its answer is sent. Raises ProviderError while the process holds too much."""

@@ -28,8 +28,8 @@ from aiohttp.helpers import get_env_proxy_for_url
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from eso_sdk.addresses import AddressPolicy, ForbiddenAddressError
-from eso_sdk.callbytes import CURRENT_BYTES, LARGEST_ANSWER, SMALL
+from eso_sdk.addresses import LINK_LOCAL, LOOPBACK, AddressPolicy, ForbiddenAddressError
+from eso_sdk.callbytes import CURRENT_BYTES, LARGEST_RESPONSE, SMALL
 from eso_sdk.errors import backend_error, error_for_status, invalid_config, timed_out, unavailable
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.tls import in_memory_file
@@ -38,7 +38,7 @@ from kubebase.bounded import BoundedDict
 from kubebase.clock import Clock
 from kubebase.deadline import Deadline
 
-MAX_ANSWER: Final = 4 * 1024 * 1024
+MAX_RESPONSE: Final = 4 * 1024 * 1024
 MAX_RETRY_AFTER: Final = 3600.0
 REQUEST_SECONDS: Final = 30.0
 REACH_SECONDS: Final = 15.0
@@ -70,7 +70,7 @@ class HttpRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class HttpAnswer:
+class HttpResponse:
     """An answer with any status."""
 
     status: int
@@ -78,8 +78,8 @@ class HttpAnswer:
     body: bytes = field(repr=False)
 
 
-Send = Callable[[HttpRequest], Awaitable[HttpAnswer]]
-Login = Callable[[HttpRequest, HttpAnswer, Send], Awaitable[HttpAnswer]]
+Send = Callable[[HttpRequest], Awaitable[HttpResponse]]
+Login = Callable[[HttpRequest, HttpResponse, Send], Awaitable[HttpResponse]]
 """Receives a request, its answer with status 401 and a function to send more; returns the answer to use."""
 
 
@@ -92,7 +92,7 @@ class HttpSettings:
     tls: ssl.SSLContext | None = None
     """None trusts the system's authorities."""
     connections: int = CONNECTIONS
-    max_answer: int = MAX_ANSWER
+    max_response: int = MAX_RESPONSE
     redirects: int = 0
     """How many redirects to the same host are followed."""
     seconds: float = REQUEST_SECONDS
@@ -114,7 +114,7 @@ class HttpClient:
         self._session: aiohttp.ClientSession | None = None
         self._proxies: BoundedDict[tuple[str, str | None], URL | None] = BoundedDict(_MAX_HOSTS)
 
-    async def send(self, request: HttpRequest, *, seconds: float | None = None) -> HttpAnswer:
+    async def send(self, request: HttpRequest, *, seconds: float | None = None) -> HttpResponse:
         """Return the answer whatever its status is; raise a `ProviderError` if there is none."""
         with self._own_words(seconds or self._settings.seconds):
             async with Deadline(self._clock, seconds or self._settings.seconds):
@@ -138,7 +138,7 @@ class HttpClient:
                     url,
                     headers=headers,
                     heartbeat=heartbeat,
-                    max_msg_size=self._settings.max_answer,
+                    max_msg_size=self._settings.max_response,
                     autoping=True,
                     proxy=self._checked_proxy(url),
                 )
@@ -213,7 +213,7 @@ class HttpClient:
             f"{self._settings.subject} cannot be reached; check {self._settings.field}, and that it runs"
         ) from None
 
-    async def _followed(self, request: HttpRequest) -> HttpAnswer:
+    async def _followed(self, request: HttpRequest) -> HttpResponse:
         for _ in range(self._settings.redirects + 1):
             answer = await self._sent(request)
             if answer.status == 401 and self._settings.login is not None:
@@ -243,7 +243,7 @@ class HttpClient:
             raise forbidden_address(self._settings.field, problem) from None
         return proxy
 
-    async def _sent(self, request: HttpRequest) -> HttpAnswer:
+    async def _sent(self, request: HttpRequest) -> HttpResponse:
         async with self._opened().request(
             request.method,
             request.url,
@@ -252,10 +252,10 @@ class HttpClient:
             allow_redirects=False,
             proxy=self._checked_proxy(request.url),
         ) as response:
-            return HttpAnswer(response.status, response.headers, await self._body(response.content))
+            return HttpResponse(response.status, response.headers, await self._body(response.content))
 
     async def _body(self, content: aiohttp.StreamReader) -> bytes:
-        held, limit = CURRENT_BYTES.get(), min(self._settings.max_answer, LARGEST_ANSWER)
+        held, limit = CURRENT_BYTES.get(), min(self._settings.max_response, LARGEST_RESPONSE)
         body = bytearray()
         async for chunk in content.iter_chunked(_CHUNK):
             body += chunk
@@ -285,7 +285,7 @@ class HttpClient:
     @contextmanager
     def _own_words(self, seconds: float) -> Iterator[None]:
         """Turn the library's exceptions into errors that quote nothing."""
-        subject, place = self._settings.subject, self._settings.field
+        subject, field = self._settings.subject, self._settings.field
         try:
             yield
         except TimeoutError:
@@ -293,15 +293,15 @@ class HttpClient:
         except aiohttp.WSServerHandshakeError as exc:
             raise HttpStatusError(exc.status, subject) from None
         except aiohttp.ClientConnectorDNSError:
-            raise unavailable(unresolved(subject, place)) from None
+            raise unavailable(unresolved(subject, field)) from None
         except (aiohttp.ClientSSLError, ssl.SSLError) as exc:
-            raise unavailable(tls_problem(exc, subject, place)) from None
+            raise unavailable(tls_problem(exc, subject, field)) from None
         except aiohttp.ClientConnectorError as exc:
             if isinstance(exc.os_error, ForbiddenAddressError):
-                raise forbidden_address(place, exc.os_error) from None
-            raise unavailable(f"{subject} cannot be reached; check {place}, and that it runs") from None
+                raise forbidden_address(field, exc.os_error) from None
+            raise unavailable(f"{subject} cannot be reached; check {field}, and that it runs") from None
         except aiohttp.InvalidURL:
-            raise invalid_config(place, "is not an http or https URL with a host") from None
+            raise invalid_config(field, "is not an http or https URL with a host") from None
         except (aiohttp.ClientError, OSError):
             raise unavailable(f"the connection to {subject} broke, or it does not speak HTTP") from None
 
@@ -319,12 +319,12 @@ def is_unresolved(failed: BaseException) -> bool:
     return isinstance(failed, aiohttp.ClientConnectorDNSError)
 
 
-def unresolved(subject: str, place: str) -> str:
+def unresolved(subject: str, field: str) -> str:
     """Return the message for a host name without an address."""
-    return f"the host name of {subject} does not resolve; check {place}, and the DNS where the provider runs"
+    return f"the host name of {subject} does not resolve; check {field}, and the DNS where the provider runs"
 
 
-def tls_problem(failed: BaseException, subject: str, place: str, authorities: str = "caBundle or caProvider") -> str:
+def tls_problem(failed: BaseException, subject: str, field: str, authorities: str = "caBundle or caProvider") -> str:
     """Return the message for a failed TLS handshake, with its remedy. `authorities` names the setting that trusts one.
 
     `failed` is an error of the library, or of OpenSSL itself.
@@ -333,7 +333,7 @@ def tls_problem(failed: BaseException, subject: str, place: str, authorities: st
     code = getattr(error, "verify_code", 0) if isinstance(error, ssl.SSLCertVerificationError) else 0
     if code in _OTHER_HOST:
         return (
-            f"the certificate of {subject} is for another host name; correct the host in {place}, or give the server a"
+            f"the certificate of {subject} is for another host name; correct the host in {field}, or give the server a"
             " certificate with this name"
         )
     if code in _NOT_VALID_NOW:
@@ -344,8 +344,8 @@ def tls_problem(failed: BaseException, subject: str, place: str, authorities: st
             " certificate of that authority"
         )
     if getattr(error, "reason", "") in _NO_TLS:
-        return f"{subject} does not speak TLS at this port; use http:// or the port for TLS in {place}"
-    return f"{subject} refuses the TLS connection; check {place}, and whether it asks for a client certificate"
+        return f"{subject} does not speak TLS at this port; use http:// or the port for TLS in {field}"
+    return f"{subject} refuses the TLS connection; check {field}, and whether it asks for a client certificate"
 
 
 def _proxy_for(url: URL) -> URL | None:
@@ -375,7 +375,7 @@ def url_of(text: str) -> URL:
     return URL(text, encoded=_PLAIN_URL.fullmatch(text) is not None)
 
 
-def status_error(answer: HttpAnswer, subject: str, clock: Clock) -> ProviderError | None:
+def status_error(answer: HttpResponse, subject: str, clock: Clock) -> ProviderError | None:
     """Return the usual error for the status of an answer (`errors.error_for_status`); None for 2xx."""
     return error_for_status(answer.status, subject, retry_after=retry_after(answer.headers, clock.now()))
 
@@ -428,10 +428,10 @@ def _no_password() -> str:
     raise ValueError("the client key is encrypted")
 
 
-def forbidden_address(place: str, problem: ForbiddenAddressError) -> ProviderError:
+def forbidden_address(field: str, problem: ForbiddenAddressError) -> ProviderError:
     """Return the error for a field with a forbidden address."""
     return invalid_config(
-        place,
+        field,
         f"{problem}, which stores may not reach; use another address, or let the administrator start the provider with"
         " --allow-address",
     )
@@ -440,3 +440,18 @@ def forbidden_address(place: str, problem: ForbiddenAddressError) -> ProviderErr
 def _date(text: str) -> datetime:
     found = parsedate_to_datetime(text)
     return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+SECONDS: Final = 10.0
+_MAX_ANSWER: Final = 256 * 1024
+_POLICY: Final = AddressPolicy.parse((LOOPBACK, LINK_LOCAL))
+"""Metadata servers and the Pod Identity agent are link-local."""
+
+
+async def call_cloud(request: HttpRequest, subject: str, clock: Clock) -> HttpResponse:
+    """Send one request. A login needs one or two of them, so no connection is kept."""
+    client = HttpClient(HttpSettings(subject, seconds=SECONDS, max_response=_MAX_ANSWER), policy=_POLICY, clock=clock)
+    try:
+        return await client.send(request)
+    finally:
+        await client.close()

@@ -18,7 +18,7 @@ import msgspec
 import structlog
 
 from eso_sdk.accounts import JwksSettings, ServiceAccount, account_of, refused, undecided
-from eso_sdk.outbound import MAX_ANSWER_BYTES, Outbound, UnreachedError
+from eso_sdk.outbound import MAX_RESPONSE_BYTES, Outbound, UnreachedError
 from kubebase.clock import Clock
 
 if TYPE_CHECKING:
@@ -148,11 +148,11 @@ def _reader(settings: JwksSettings, clock: Clock) -> ReadKeys:
 def _file(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            raw = file.read(MAX_ANSWER_BYTES + 1)
+            raw = file.read(MAX_RESPONSE_BYTES + 1)
     except OSError as exc:
         raise UnreachedError(f"{path} cannot be read: {exc.strerror}") from None
-    if len(raw) > MAX_ANSWER_BYTES:
-        raise UnreachedError(f"{path} has more than {MAX_ANSWER_BYTES} bytes")
+    if len(raw) > MAX_RESPONSE_BYTES:
+        raise UnreachedError(f"{path} has more than {MAX_RESPONSE_BYTES} bytes")
     return raw
 
 

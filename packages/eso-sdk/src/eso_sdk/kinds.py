@@ -81,8 +81,8 @@ class ServedKind:
     def own_spec(self, block: Mapping[str, Any]) -> dict[str, Any]:
         """Return a v1 block as the spec of this kind: without the member that chose the kind, renamed where needed."""
         chosen_by = self.v1_when.pointer.removeprefix("/") if self.v1_when is not None else ""
-        kept = {self.v1_renames.get(name, name): value for name, value in block.items() if name != chosen_by}
-        return {name: value for name, value in kept.items() if name}
+        cached = {self.v1_renames.get(name, name): value for name, value in block.items() if name != chosen_by}
+        return {name: value for name, value in cached.items() if name}
 
 
 ALWAYS: Final = CallerDependence()

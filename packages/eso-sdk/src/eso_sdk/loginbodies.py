@@ -23,22 +23,22 @@ class Keyring(Protocol):
     def secret(self, reference: SecretKeySelector, /) -> SecretBytes: ...
 
 
-def text(keyring: Keyring, reference: SecretKeySelector | None, place: str) -> str:
+def text(keyring: Keyring, reference: SecretKeySelector | None, field: str) -> str:
     """Return a part of the credentials, without the line break that editors leave at its end."""
     if reference is None or not reference.name:
-        raise invalid_config(place, "is needed: name the Secret and the key")
+        raise invalid_config(field, "is needed: name the Secret and the key")
     try:
         found = keyring.secret(reference).reveal().decode().rstrip("\r\n")
     except UnicodeDecodeError:
-        raise invalid_config(place, "names a value that is not UTF-8 text") from None
+        raise invalid_config(field, "names a value that is not UTF-8 text") from None
     if not found:
-        raise invalid_config(place, "names an empty value")
+        raise invalid_config(field, "names an empty value")
     return found
 
 
-def optional_text(keyring: Keyring, reference: SecretKeySelector | None, place: str) -> str:
+def optional_text(keyring: Keyring, reference: SecretKeySelector | None, field: str) -> str:
     """Return a part of the credentials as `text` does, and an empty text if none is named."""
-    return text(keyring, reference, place) if reference is not None and reference.name else ""
+    return text(keyring, reference, field) if reference is not None and reference.name else ""
 
 
 def fixed(body: Body) -> MakeBody:

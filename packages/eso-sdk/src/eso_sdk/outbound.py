@@ -21,8 +21,8 @@ from kubebase.deadline import Deadline
 if TYPE_CHECKING:
     import aiohttp
 
-MAX_ANSWER_BYTES: Final = 1024 * 1024
-ANSWER_SECONDS: Final = 5.0
+MAX_RESPONSE_BYTES: Final = 1024 * 1024
+RESPONSE_SECONDS: Final = 5.0
 _CHUNK: Final = 64 * 1024
 
 
@@ -55,7 +55,7 @@ class Outbound:
 
         host = urlsplit(url).hostname or ""
         try:
-            async with Deadline(self.clock, ANSWER_SECONDS):
+            async with Deadline(self.clock, RESPONSE_SECONDS):
                 trust = await asyncio.to_thread(self._trust) if url.startswith("https:") else False
                 # Not force_close: aiohttp would forget the connection during its TLS shutdown instead of closing it.
                 connector = aiohttp.TCPConnector(ssl=trust, limit=1)
@@ -65,7 +65,7 @@ class Outbound:
                 ):
                     return Answer(response.status, await _bounded(response))
         except TimeoutError:
-            raise UnreachedError(f"{host} did not answer within {ANSWER_SECONDS:.0f} seconds") from None
+            raise UnreachedError(f"{host} did not answer within {RESPONSE_SECONDS:.0f} seconds") from None
         except aiohttp.ClientConnectorCertificateError:
             raise UnreachedError(f"the certificate of {host} is not trusted") from None
         except (aiohttp.ClientError, OSError, ValueError) as exc:
@@ -98,6 +98,6 @@ async def _bounded(response: aiohttp.ClientResponse) -> bytes:
     body = bytearray()
     async for chunk in response.content.iter_chunked(_CHUNK):
         body += chunk
-        if len(body) > MAX_ANSWER_BYTES:
-            raise UnreachedError(f"{response.url.host} answered with more than {MAX_ANSWER_BYTES} bytes")
+        if len(body) > MAX_RESPONSE_BYTES:
+            raise UnreachedError(f"{response.url.host} answered with more than {MAX_RESPONSE_BYTES} bytes")
     return bytes(body)

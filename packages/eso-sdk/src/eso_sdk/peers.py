@@ -9,16 +9,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from eso_sdk.etags import ETagCache
 from eso_sdk.http import HttpClient
 from eso_sdk.processwide import shared_table
 from eso_sdk.refusals import Refusals
 from eso_sdk.throttle import Throttle
-from eso_sdk.unchanged import Unchanged
 from kubebase.bounded import ExpiringDict
 from kubebase.clock import Clock
 
 MAX_MISSING: Final = 4096
-KEPT_BYTES: Final = 1024 * 1024
+ETAG_CACHE_BYTES: Final = 1024 * 1024
 MAX_ACCEPTED: Final = 4096
 
 
@@ -30,7 +30,7 @@ class Peer:
     throttle: Throttle
     missing: ExpiringDict[str, None]
     """Names that the backend lately reported as absent."""
-    unchanged: Unchanged = field(default_factory=lambda: Unchanged(size=KEPT_BYTES))
+    unchanged: ETagCache = field(default_factory=lambda: ETagCache(size=ETAG_CACHE_BYTES))
     users: int = 0
 
     @classmethod

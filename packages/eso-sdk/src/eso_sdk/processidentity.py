@@ -84,7 +84,7 @@ class ProcessIdentity:
     holder: ObjectRef
     """The store or generator, which decides whether an administrator or a tenant wrote the configuration."""
 
-    def use(self, own: str, *, place: str, instead: str) -> None:
+    def use(self, own: str, *, field: str, instead: str) -> None:
         """Refuse a namespaced store or generator. Call this before anything is done with the identity.
 
         `own` names the identity ("AWS role"), `place` is the field that could name other credentials, and `instead`
@@ -92,13 +92,13 @@ class ProcessIdentity:
         """
         if self.holder.namespace and self.policy.scope is AmbientIdentity.CLUSTER:
             raise invalid_config(
-                place,
+                field,
                 f"this {self.holder.kind or 'object'} would use the {own} of the provider itself, which serves"
                 f" cluster-scoped objects only; {instead}, or let the administrator start the provider with"
                 f" --ambient-identity={AmbientIdentity.NAMESPACED.value}",
             )
 
-    def prove(self, own: str, to: URL, *, place: str, vendor: Collection[str] = ()) -> None:
+    def prove(self, own: str, to: URL, *, field: str, vendor: Collection[str] = ()) -> None:
         """Refuse to send a proof of the identity to a server that neither the vendor nor the administrator names.
 
         `place` is the field that names the server. Entries of `vendor` are hosts, or suffixes that begin with a dot.
@@ -110,48 +110,48 @@ class ProcessIdentity:
             known = f"http://{host}" in self.policy.hosts
         if not known:
             raise invalid_config(
-                place,
+                field,
                 f'would send a proof of the {own} of the provider itself to "{host}", which its administrator does not'
                 " list; let the store name credentials or a service account, or let the administrator start the"
                 f" provider with --identity-host={host if to.scheme == 'https' else f'http://{host}'}",
             )
 
-    def check_file(self, path: str, *, place: str, own: str = "") -> None:
+    def check_file(self, path: str, *, field: str, own: str = "") -> None:
         """Refuse a file of the container that the administrator does not list. `place` is the field with its path.
 
         `own` is a file that belongs to the identity itself, and needs no entry.
         """
-        self.use("files", place=place, instead="use another form of authentication")
+        self.use("files", field=field, instead="use another form of authentication")
         if path != own and path not in self.policy.files:
             raise invalid_config(
-                place,
+                field,
                 "names a file that specs may not use; let the administrator start the provider with --identity-file and"
                 " its path",
             )
 
-    def read_file(self, path: str, *, place: str, own: str = "") -> SecretBytes:
+    def read_file(self, path: str, *, field: str, own: str = "") -> SecretBytes:
         """Return the content of such a file. It blocks: call it in a thread.
 
         Devices, pipes and large files are refused: the author of a store chooses the path.
         """
-        self.check_file(path, place=place, own=own)
-        return _content(path, place)
+        self.check_file(path, field=field, own=own)
+        return _content(path, field)
 
 
-def _content(path: str, place: str) -> SecretBytes:
+def _content(path: str, field: str) -> SecretBytes:
     try:
         # Non-blocking, because opening a pipe would wait for its writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         raise credentials_not_found(
-            f"the file of {place} cannot be read in the provider's container; check that it is mounted there"
+            f"the file of {field} cannot be read in the provider's container; check that it is mounted there"
         ) from None
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise invalid_config(place, "names something that is not a regular file")
+            raise invalid_config(field, "names something that is not a regular file")
         content = file.read(MAX_FILE + 1)
     if len(content) > MAX_FILE:
-        raise invalid_config(place, f"names a file that is larger than {MAX_FILE} bytes")
+        raise invalid_config(field, f"names a file that is larger than {MAX_FILE} bytes")
     return SecretBytes(content)
 
 

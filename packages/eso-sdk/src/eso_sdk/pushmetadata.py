@@ -1,6 +1,6 @@
 """`metadata` of a PushSecret entry: the envelope around the settings of a provider, decoded strictly.
 
-class ParameterMetadata(Told, frozen=True, kw_only=True):
+class ParameterMetadata(MetadataSpec, frozen=True, kw_only=True):
     description: str = ""
 
 decoded(item.provider_metadata, ParameterMetadata, item.remote.key).description
@@ -22,11 +22,11 @@ KIND: Final = "PushSecretMetadata"
 _QUOTED: Final = re.compile(r"""['"].*['"]""", re.DOTALL)
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class MetadataSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """Base of the `spec` of an envelope, and of its parts: an unknown field is refused."""
 
 
-T = TypeVar("T", bound=Told)
+T = TypeVar("T", bound=MetadataSpec)
 
 
 class Envelope(msgspec.Struct, Generic[T], frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):

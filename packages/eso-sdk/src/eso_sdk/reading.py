@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 from eso_api.values import SecretBytes
-from eso_sdk.answers import Value, answers, check_of, found_of, secrets, stream_of, value
 from eso_sdk.batches import side_by_side
 from eso_sdk.callbytes import counted_apart
 from eso_sdk.considered import CONSIDERED, Considered
 from eso_sdk.errors import CutStream, MissingPathError, too_large, unsupported
 from eso_sdk.redaction import Redactor
+from eso_sdk.results import Value, answers, check_of, found_of, secrets, stream_of, value
 from eso_sdk.store import Answer, Store, makes_maps, members_of, reads_batches
 from eso_sdk.tracebacks import FAILURES
 from eso_wire.bounds import MAX_PAGE_ITEMS

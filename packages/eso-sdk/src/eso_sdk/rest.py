@@ -42,10 +42,10 @@ from yarl import URL
 from eso_sdk.authorization import Authorization, FixedHeaders, digest
 from eso_sdk.backend import Backend
 from eso_sdk.errors import backend_error, invalid_config, invalid_request, rejected, throttled
-from eso_sdk.http import MAX_ANSWER, REQUEST_SECONDS, HttpAnswer, HttpRequest, status_error, tls_context, url_of
+from eso_sdk.etags import conditional
+from eso_sdk.http import MAX_RESPONSE, REQUEST_SECONDS, HttpRequest, HttpResponse, status_error, tls_context, url_of
 from eso_sdk.logins import REFUSED
 from eso_sdk.peers import Peer, join_peer, leave_peer, shared_accepted, shared_refusals
-from eso_sdk.unchanged import conditional
 from eso_wire.errors import ErrorReason, ProviderError
 
 MISSING_SECONDS: Final = 60.0
@@ -78,15 +78,15 @@ class RestSettings:
     field: str = "/url"
     etags: bool = False
     """Whether unchanged answers are kept, in at most 1 MiB for each identity."""
-    repeats: Callable[[HttpAnswer], bool] | None = None
+    repeats: Callable[[HttpResponse], bool] | None = None
     """Tells answers of reads that a repetition mends: for backends that fail now and then without a reason."""
-    limits: Callable[[HttpAnswer, datetime], float | None] | None = None
+    limits: Callable[[HttpResponse, datetime], float | None] | None = None
     """Returns the seconds to wait if an answer means a limit although its status does not say so; None otherwise."""
-    status_of: Callable[[HttpAnswer], int] | None = None
+    status_of: Callable[[HttpResponse], int] | None = None
     """Returns the status that an answer means: for servers that put the status of another server into a body."""
     credentials_in_body: bool = False
     """Whether the authorization's texts are members of JSON bodies instead of headers."""
-    max_answer: int = MAX_ANSWER
+    max_response: int = MAX_RESPONSE
     seconds: float = REQUEST_SECONDS
 
 
@@ -110,7 +110,7 @@ class RestRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class RestAnswer:
+class RestResponse:
     """An answer with a 2xx status, or one that the request allows."""
 
     status: int
@@ -138,7 +138,7 @@ class _RejectedError(Exception):
     """The backend does not accept the credentials of a request."""
 
 
-Following = Callable[[RestAnswer, RestRequest], RestRequest | None]
+Following = Callable[[RestResponse, RestRequest], RestRequest | None]
 """Returns the request for the page after an answer; None after the last."""
 
 
@@ -167,19 +167,19 @@ class Rest:
         call: str,
         query: Mapping[str, str] | Sequence[tuple[str, str]] = (),
         allowed: Collection[int] = (),
-    ) -> RestAnswer:
+    ) -> RestResponse:
         return await self.send(RestRequest("GET", path, call, query, allowed=allowed))
 
-    async def post(self, path: str, json: Any, *, call: str, allowed: Collection[int] = ()) -> RestAnswer:
+    async def post(self, path: str, json: Any, *, call: str, allowed: Collection[int] = ()) -> RestResponse:
         return await self.send(RestRequest("POST", path, call, json=json, allowed=allowed))
 
-    async def put(self, path: str, json: Any, *, call: str, allowed: Collection[int] = ()) -> RestAnswer:
+    async def put(self, path: str, json: Any, *, call: str, allowed: Collection[int] = ()) -> RestResponse:
         return await self.send(RestRequest("PUT", path, call, json=json, allowed=allowed))
 
-    async def delete(self, path: str, *, call: str, allowed: Collection[int] = ()) -> RestAnswer:
+    async def delete(self, path: str, *, call: str, allowed: Collection[int] = ()) -> RestResponse:
         return await self.send(RestRequest("DELETE", path, call, allowed=allowed))
 
-    async def send(self, request: RestRequest) -> RestAnswer:
+    async def send(self, request: RestRequest) -> RestResponse:
         """Return the answer; raise a `ProviderError` for any other status than 2xx and those that are allowed."""
         peer, subject = self._open_peer(), request.subject or self.settings.subject
         self._refusals.check(self._key, self.clock.monotonic())
@@ -188,15 +188,15 @@ class Rest:
         remembers = (request.reads or request.method == "GET") and _MISSING in request.allowed
         name = target if request.json is _NOTHING else f"{target} {digest(msgspec.json.encode(request.json)).hex()}"
         if remembers and name in peer.missing:
-            return RestAnswer(_MISSING, {}, b"", subject)
+            return RestResponse(_MISSING, {}, b"", subject)
         answer = await self._authorized(peer, request, target)
         if not reads:
             self._forget_missing()
         elif remembers and answer.status == _MISSING:
             peer.missing.put(name, None, MISSING_SECONDS)
-        return RestAnswer(answer.status, answer.headers, answer.body, subject)
+        return RestResponse(answer.status, answer.headers, answer.body, subject)
 
-    async def pages(self, request: RestRequest, following: Following) -> AsyncIterator[RestAnswer]:
+    async def pages(self, request: RestRequest, following: Following) -> AsyncIterator[RestResponse]:
         """Yield every page. `next_link`, `next_page` and functions of the provider tell which one follows."""
         following_request: RestRequest | None = request
         for _ in range(MAX_PAGES):
@@ -238,7 +238,7 @@ class Rest:
             settings.subject,
             field=settings.field,
             tls=_trust(settings),
-            max_answer=settings.max_answer,
+            max_response=settings.max_response,
             seconds=settings.seconds,
         )
         return Peer.of(http, settings.subject, self.clock)
@@ -252,7 +252,7 @@ class Rest:
         tail = f"?{urlencode(request.query)}" if request.query else ""
         return f"{str(self.settings.base).rstrip('/')}/{request.path.lstrip('/')}{tail}"
 
-    async def _authorized(self, peer: Peer, request: RestRequest, target: str) -> HttpAnswer:
+    async def _authorized(self, peer: Peer, request: RestRequest, target: str) -> HttpResponse:
         """Send a request; if its credentials are rejected and can be replaced, send it once more."""
         headers = await self._authorization.headers()
         try:
@@ -291,7 +291,7 @@ class Rest:
             body = urlencode(request.form).encode()
         return HttpRequest(request.method, url_of(target), headers, body)
 
-    async def _counted(self, peer: Peer, request: RestRequest, encoded: HttpRequest) -> HttpAnswer:
+    async def _counted(self, peer: Peer, request: RestRequest, encoded: HttpRequest) -> HttpResponse:
         """Send a request within the throttle; raise for statuses that neither the caller nor a login handles."""
         async with peer.throttle.turn():
             with self._backend.observe(request.call):
@@ -305,19 +305,19 @@ class Rest:
                     raise _RejectedError
                 raise self._error(answer, request)
 
-    async def _sent(self, peer: Peer, encoded: HttpRequest) -> HttpAnswer:
-        kept = peer.unchanged.find(encoded) if self.settings.etags else None
-        asked = encoded if kept is None else conditional(encoded, kept)
+    async def _sent(self, peer: Peer, encoded: HttpRequest) -> HttpResponse:
+        cached = peer.unchanged.find(encoded) if self.settings.etags else None
+        asked = encoded if cached is None else conditional(encoded, cached)
         answer = await self._repeated(peer, asked)
         if self.settings.status_of is not None:
             answer = replace(answer, status=self.settings.status_of(answer))
-        if answer.status == _NOT_MODIFIED and kept is not None:
-            return replace(answer, status=200, body=kept.body)
+        if answer.status == _NOT_MODIFIED and cached is not None:
+            return replace(answer, status=200, body=cached.body)
         if self.settings.etags and answer.status == 200:
             peer.unchanged.keep(encoded, answer)
         return answer
 
-    async def _repeated(self, peer: Peer, asked: HttpRequest) -> HttpAnswer:
+    async def _repeated(self, peer: Peer, asked: HttpRequest) -> HttpResponse:
         answer = await peer.http.send(asked)
         repeats = self.settings.repeats
         for _ in range(ATTEMPTS - 1):
@@ -327,7 +327,7 @@ class Rest:
             answer = await peer.http.send(asked)
         return answer
 
-    def _error(self, answer: HttpAnswer, request: RestRequest) -> ProviderError:
+    def _error(self, answer: HttpResponse, request: RestRequest) -> ProviderError:
         subject, limits = request.subject or self.settings.subject, self.settings.limits
         if limits is not None and (wait := limits(answer, self.clock.now())) is not None:
             return throttled(wait, backend_code=str(answer.status), subject=subject)
@@ -343,7 +343,7 @@ def segments(*parts: str) -> str:
     return "/".join(quote(part, safe="") for part in parts)
 
 
-def next_link(answer: RestAnswer, request: RestRequest) -> RestRequest | None:
+def next_link(answer: RestResponse, request: RestRequest) -> RestRequest | None:
     """Follow `Link: <...>; rel="next"`, with the query of that address on the path of the request."""
     for entry in answer.headers.get("Link", "").split(","):
         address, _, relation = entry.partition(";")
@@ -353,7 +353,7 @@ def next_link(answer: RestAnswer, request: RestRequest) -> RestRequest | None:
     return None
 
 
-def next_page(answer: RestAnswer, request: RestRequest) -> RestRequest | None:
+def next_page(answer: RestResponse, request: RestRequest) -> RestRequest | None:
     """Follow the header `X-Next-Page`, which holds the number of the next page."""
     number = answer.headers.get("X-Next-Page", "")
     if not number.isdecimal():

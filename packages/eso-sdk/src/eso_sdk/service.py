@@ -16,7 +16,6 @@ from typing import Any, cast
 
 from eso_api.values import SecretBytes
 from eso_sdk.addresses import ORDINARY, AddressPolicy
-from eso_sdk.answers import generated_of, validation_of
 from eso_sdk.backend import CURRENT_CALL, ApiCalls, Opening
 from eso_sdk.batches import answered
 from eso_sdk.configuration import check_caller, decoded, depends_on_caller, kind_of
@@ -29,6 +28,7 @@ from eso_sdk.processidentity import STRICT, ProcessIdentityPolicy
 from eso_sdk.provider import Provider
 from eso_sdk.reading import Reading, find_operations, missing
 from eso_sdk.redaction import Redactor, secrets_of
+from eso_sdk.results import generated_of, validation_of
 from eso_sdk.session import Session, Sessions
 from eso_sdk.store import Store
 from eso_sdk.subscription import Beat, Emit, Subscription

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeVar
 
 from eso_api.values import SecretBytes
-from eso_sdk.answers import Check, Pushed, Value, answers, value
 from eso_sdk.backend import Backend, C
 from eso_sdk.errors import not_json, unsupported
 from eso_sdk.extract import NotAnObjectError, json_map
+from eso_sdk.results import Check, Pushed, Value, answers, value
 from eso_wire.errors import ProviderError
 from eso_wire.values import (
     ChangeEvent,
@@ -179,10 +179,10 @@ def _overrides(store: type[Store[Any]], method: str) -> bool:
     return getattr(store, method) is not getattr(Store, method)
 
 
-def _marks(operations: set[Operation], kept: frozenset[str] = frozenset()) -> Callable[[F], F]:
+def _marks(operations: set[Operation], cached: frozenset[str] = frozenset()) -> Callable[[F], F]:
     def mark(method: F) -> F:
         setattr(method, _OPERATIONS, frozenset(operations))
-        setattr(method, _PROMISES, kept)
+        setattr(method, _PROMISES, cached)
         return method
 
     return mark

@@ -14,10 +14,10 @@ from typing import Any, Final, assert_never
 
 import structlog
 
-from eso_sdk.answers import stream_of
 from eso_sdk.errors import invalid_request
 from eso_sdk.reading import closing
 from eso_sdk.redaction import Redactor
+from eso_sdk.results import stream_of
 from eso_sdk.store import Store
 from eso_sdk.tracebacks import FAILURES, seat
 from eso_wire.bounds import MAX_WATCHES

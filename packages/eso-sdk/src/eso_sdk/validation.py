@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Final
 
-from eso_sdk.answers import warnings_of
 from eso_sdk.configuration import decoded
 from eso_sdk.kinds import ServedKind
 from eso_sdk.redaction import Redactor
+from eso_sdk.results import warnings_of
 from eso_sdk.tracebacks import FAILURES
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import ConditionReport, Context, Validation, ValidationState

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from eso_api.values import SecretBytes
-from eso_sdk.answers import answers, existed_of, push_of
 from eso_sdk.batches import side_by_side
 from eso_sdk.errors import unsupported
 from eso_sdk.reading import missing
 from eso_sdk.redaction import Redactor
+from eso_sdk.results import answers, existed_of, push_of
 from eso_sdk.store import Store, deletes_groups, promises, writes_groups
 from eso_sdk.tracebacks import FAILURES
 from eso_wire.errors import ProviderError

@@ -16,7 +16,7 @@ import msgspec
 from yarl import URL
 
 from eso_sdk.errors import backend_error, invalid_config
-from eso_sdk.http import HttpAnswer
+from eso_sdk.http import HttpResponse
 
 DEFAULT_URL: Final = "https://api.akeyless.io"
 FIELD: Final = "/akeylessGWApiURL"
@@ -56,10 +56,10 @@ class _Refusal(msgspec.Struct, frozen=True):
     error: str
 
 
-def status_of(subject: str) -> Callable[[HttpAnswer], int]:
+def status_of(subject: str) -> Callable[[HttpResponse], int]:
     """Return the check that a 404 is Akeyless's own: one of a proxy must never look like a missing item."""
 
-    def check(answer: HttpAnswer) -> int:
+    def check(answer: HttpResponse) -> int:
         if answer.status == 404 and not _is_of_an_item(answer.body):
             raise backend_error(
                 f"{subject} answers with a status 404 that does not come from Akeyless's API; check {FIELD} and the"

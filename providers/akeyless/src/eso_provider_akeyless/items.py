@@ -13,7 +13,7 @@ import msgspec
 
 from eso_provider_akeyless.auth.session import Session
 from eso_sdk.errors import already_exists, backend_error
-from eso_sdk.rest import Rest, RestAnswer, RestRequest
+from eso_sdk.rest import Rest, RestRequest, RestResponse
 
 STATIC: Final = "STATIC_SECRET"
 DYNAMIC: Final = "DYNAMIC_SECRET"
@@ -122,20 +122,20 @@ class Items:
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
-    async def _read(self, command: str, call: str, body: Mapping[str, Any], name: str) -> RestAnswer | None:
+    async def _read(self, command: str, call: str, body: Mapping[str, Any], name: str) -> RestResponse | None:
         """Send a request that changes nothing. If the item is missing, that is remembered for a minute."""
         return await self._sent(RestRequest("POST", command, call, json=body, reads=True), name)
 
-    async def _write(self, command: str, call: str, body: Mapping[str, Any], name: str) -> RestAnswer | None:
+    async def _write(self, command: str, call: str, body: Mapping[str, Any], name: str) -> RestResponse | None:
         return await self._sent(RestRequest("POST", command, call, json=body), name)
 
-    async def _sent(self, request: RestRequest, name: str) -> RestAnswer | None:
+    async def _sent(self, request: RestRequest, name: str) -> RestResponse | None:
         path = f"{await self._session.prefix()}{request.path}"
         allowed = (_MISSING, _CONFLICT) if request.path == "create-secret" else (_MISSING,)
         answer = await self._rest.send(replace(request, path=path, allowed=allowed, subject=self._subject(name)))
         return None if answer.status == _MISSING else answer
 
-    def _existing(self, answer: RestAnswer | None, name: str) -> None:
+    def _existing(self, answer: RestResponse | None, name: str) -> None:
         if answer is None:
             raise backend_error(f"{self._subject(name)} answers with HTTP 404", backend_code="404")
 
@@ -147,14 +147,14 @@ def _version(version: str) -> dict[str, int]:
     return {"version": int(version)} if version else {}
 
 
-def _following(answer: RestAnswer, request: RestRequest) -> RestRequest | None:
+def _following(answer: RestResponse, request: RestRequest) -> RestRequest | None:
     token = answer.read(_Listed).next_page
     if not token or token == request.json.get("pagination-token"):
         return None
     return replace(request, json={**request.json, "pagination-token": token})
 
 
-def _object(answer: RestAnswer) -> bytes:
+def _object(answer: RestResponse) -> bytes:
     """Return an answer as it is, after a check that it is a JSON object."""
     answer.read(dict[str, msgspec.Raw])
     return answer.body

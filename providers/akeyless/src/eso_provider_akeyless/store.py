@@ -41,7 +41,7 @@ from eso_wire.values import (
     ValidationState,
 )
 
-MAX_ANSWER: Final = 16 * 1024 * 1024
+MAX_RESPONSE: Final = 16 * 1024 * 1024
 """One answer has the values of all static secrets of a call."""
 FIND_CHUNK: Final = 100
 
@@ -136,7 +136,7 @@ class AkeylessStore(Store[AkeylessProvider]):
             field=FIELD,
             status_of=status_of(subject),
             credentials_in_body=True,
-            max_answer=MAX_ANSWER,
+            max_response=MAX_RESPONSE,
         )
 
 

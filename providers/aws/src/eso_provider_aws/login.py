@@ -50,7 +50,7 @@ def log_in(
         login = Login(_by_keys(backend, runtime, keys))
     else:
         backend.process_identity.use(
-            "AWS identity", place="/auth", instead="set auth.secretRef or auth.jwt.serviceAccountRef"
+            "AWS identity", field="/auth", instead="set auth.secretRef or auth.jwt.serviceAccountRef"
         )
         login = Login(runtime.identities.own)
     for role in roles:

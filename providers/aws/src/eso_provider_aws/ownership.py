@@ -43,7 +43,7 @@ def foreign(what: str) -> ProviderError:
     )
 
 
-T = TypeVar("T", bound=pushmetadata.Told)
+T = TypeVar("T", bound=pushmetadata.MetadataSpec)
 
 
 def decoded(metadata: Mapping[str, Any] | None, spec: type[T], key: str) -> T:

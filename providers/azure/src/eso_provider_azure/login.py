@@ -111,8 +111,8 @@ class _Where:
 
     def _use_process_identity(self, own: str, to: Receiver) -> None:
         instead = "use a service principal or a serviceAccountRef"
-        self._backend.process_identity.use(own, place=to.auth, instead=instead)
-        self._backend.process_identity.prove(own, URL(to.url), place=to.field, vendor=to.vendor)
+        self._backend.process_identity.use(own, field=to.auth, instead=instead)
+        self._backend.process_identity.prove(own, URL(to.url), field=to.field, vendor=to.vendor)
 
     def principal(self, tenant: str, client: str, named: AzureSecretRef) -> Identity:
         """Return an application with a credential of its own."""
@@ -150,7 +150,7 @@ class _Where:
         own = "workload identity"
         self._use_process_identity(own, to)
         # The token file goes to the authority, and its receiver could log in with it.
-        self._backend.process_identity.prove(own, URL(self._authority), place=self._entra.field, vendor=AUTHORITY_HOSTS)
+        self._backend.process_identity.prove(own, URL(self._authority), field=self._entra.field, vendor=AUTHORITY_HOSTS)
         client, own_tenant, path = (os.environ.get(name, "") for name in _ENVIRONMENT)
         if not client or not path or not (tenant or own_tenant):
             raise credentials_not_found(

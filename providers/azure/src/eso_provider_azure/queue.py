@@ -22,7 +22,7 @@ from yarl import URL
 from eso_provider_azure.clouds import CLOUDS
 from eso_provider_azure.identities import BoundIdentity
 from eso_sdk.errors import invalid_config
-from eso_sdk.http import HttpAnswer, HttpClient, HttpRequest, status_error
+from eso_sdk.http import HttpClient, HttpRequest, HttpResponse, status_error
 from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.clock import Clock
 
@@ -108,7 +108,7 @@ class Bell:
             self._held = [*self._held, *found][-_MAX_HELD:]
             self.rung_at = self._clock.now()
 
-    async def _sent(self, method: str, url: URL) -> HttpAnswer:
+    async def _sent(self, method: str, url: URL) -> HttpResponse:
         token = await self._credential.token()
         headers = {
             "Authorization": f"Bearer {token.token}",
@@ -117,7 +117,7 @@ class Bell:
         }
         return await self._client.send(HttpRequest(method, url, headers))
 
-    def _error(self, answer: HttpAnswer) -> ProviderError | None:
+    def _error(self, answer: HttpResponse) -> ProviderError | None:
         subject = f"queue {self._url}"
         if answer.status in (401, 403):
             words = f'{subject} is denied; grant the role "Storage Queue Data Message Processor"'

@@ -17,14 +17,14 @@ from azure.core.pipeline.transport import AsyncHttpTransport
 from azure.core.rest import AsyncHttpResponse, HttpRequest
 from multidict import CIMultiDict
 
-from eso_sdk.http import HttpAnswer, HttpClient, url_of
+from eso_sdk.http import HttpClient, HttpResponse, url_of
 from eso_sdk.http import HttpRequest as KitRequest
 
 
 class Answer(AsyncHttpResponse):
     """An answer that was received completely."""
 
-    def __init__(self, request: HttpRequest, answer: HttpAnswer) -> None:
+    def __init__(self, request: HttpRequest, answer: HttpResponse) -> None:
         self._request = request
         self._answer = answer
         self._headers: MutableMapping[str, str] = CIMultiDict(answer.headers)

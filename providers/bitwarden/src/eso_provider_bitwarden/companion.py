@@ -15,7 +15,7 @@ from eso_api.stores.bitwardensecretsmanager import BitwardenProvider
 from eso_provider_bitwarden.failures import MISSING, failure_of
 from eso_provider_bitwarden.warden import Draft, Entry, Listed
 from eso_sdk.errors import backend_error, not_found
-from eso_sdk.rest import Rest, RestAnswer, RestRequest
+from eso_sdk.rest import Rest, RestRequest, RestResponse
 
 AT_ONCE: Final = 8
 
@@ -103,7 +103,7 @@ class Companion:
         if await self._asked(method, _ONE, call, body) is None:
             raise not_found(draft.key)
 
-    async def _asked(self, method: str, path: str, call: str, body: Any) -> RestAnswer | None:
+    async def _asked(self, method: str, path: str, call: str, body: Any) -> RestResponse | None:
         """Send a request; return None if Bitwarden answers 404."""
         answer = await self._rest.send(RestRequest(method, path, call, json=body, allowed=(MISSING,)))
         if answer.status == MISSING and _NO_PATH in answer.body:

@@ -9,7 +9,7 @@ import re
 from typing import Final
 
 from eso_sdk.errors import backend_error, error_for_status
-from eso_sdk.http import HttpAnswer
+from eso_sdk.http import HttpResponse
 from eso_wire.errors import ProviderError
 
 MISSING: Final = 404
@@ -37,7 +37,7 @@ def meaning(text: str, *, login: bool = False) -> int:
     return status or UNCLEAR
 
 
-def status_of(answer: HttpAnswer) -> int:
+def status_of(answer: HttpResponse) -> int:
     """Return the status of Bitwarden behind an answer of the companion server."""
     if answer.status not in _TOLD:
         return answer.status

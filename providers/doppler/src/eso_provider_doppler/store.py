@@ -25,7 +25,7 @@ from eso_sdk.extract import property_in
 from eso_sdk.matching import Matcher
 from eso_sdk.namespaces import require_namespaces
 from eso_sdk.provider import Check, Store, finds, pushes, reads
-from eso_sdk.rest import Rest, RestAnswer, RestRequest, RestSettings
+from eso_sdk.rest import Rest, RestRequest, RestResponse, RestSettings
 from eso_wire.errors import ProviderError
 from eso_wire.values import (
     DeleteItem,
@@ -150,7 +150,7 @@ class DopplerStore(Store[DopplerProvider]):
             return {WHOLE_FILE: answer.body}
         return {name: text.encode() for name, text in answer.read(dict[str, str]).items()}
 
-    async def _download(self, query: Mapping[str, str]) -> RestAnswer:
+    async def _download(self, query: Mapping[str, str]) -> RestResponse:
         answer = await self._rest.send(
             RestRequest(
                 "GET", _DOWNLOAD, "DownloadSecrets", {**self._place(), **query}, allowed=(404,), subject=self._subject()
@@ -163,7 +163,7 @@ class DopplerStore(Store[DopplerProvider]):
         request = RestRequest("POST", _UPDATE, "UpdateSecrets", json=body, allowed=(404,), subject=self._subject())
         self._present(await self._rest.send(request))
 
-    def _present(self, answer: RestAnswer) -> RestAnswer:
+    def _present(self, answer: RestResponse) -> RestResponse:
         """Raise if the config itself is missing: that is not a missing key, and nothing may be deleted for it."""
         if answer.status == 404:
             raise backend_error(f"{self._subject()} does not exist; check project and config", backend_code="404")

@@ -27,7 +27,7 @@ from eso_provider_gcp.reading import UNREADABLE, Reader, SecretValue, number_of
 from eso_sdk.drafts import Draft, payload_of, removed
 from eso_sdk.errors import invalid_request
 from eso_sdk.provider import Pushed
-from eso_sdk.pushmetadata import Told, decoded
+from eso_sdk.pushmetadata import MetadataSpec, decoded
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import DeleteItem, PushItem, PushOutcome, PushPrecondition
 
@@ -36,7 +36,7 @@ OWNER: Final = "external-secrets"
 """The label of secrets that External Secrets may overwrite and delete."""
 
 
-class SecretMetadata(Told, frozen=True, kw_only=True):
+class SecretMetadata(MetadataSpec, frozen=True, kw_only=True):
     """`spec` of the metadata."""
 
     annotations: dict[str, str] = msgspec.field(default_factory=dict)

@@ -8,7 +8,7 @@ from typing import Final
 from yarl import URL
 
 from eso_sdk.errors import invalid_config
-from eso_sdk.http import MAX_RETRY_AFTER, HttpAnswer, retry_after
+from eso_sdk.http import MAX_RETRY_AFTER, HttpResponse, retry_after
 from eso_sdk.rest import RestSettings
 
 API: Final = "https://api.github.com"
@@ -44,7 +44,7 @@ def settings_of(base: URL) -> RestSettings:
     return RestSettings(f"GitHub {base.origin()}", base, headers=_HEADERS, limits=limited)
 
 
-def limited(answer: HttpAnswer, now: datetime) -> float | None:
+def limited(answer: HttpResponse, now: datetime) -> float | None:
     """Return the seconds to wait if a limit is reached: GitHub answers 403 or 429, with one of two headers or none."""
     if answer.status not in (403, 429):
         return None

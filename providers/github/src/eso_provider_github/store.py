@@ -24,7 +24,7 @@ from eso_sdk.authorization import LoginHeaders, bearer, digest
 from eso_sdk.errors import invalid_config, unavailable
 from eso_sdk.logins import Grant, join_login
 from eso_sdk.provider import Check, Pushed, Store, pushes, store_kind
-from eso_sdk.rest import Rest, RestAnswer, RestRequest, next_link
+from eso_sdk.rest import Rest, RestRequest, RestResponse, next_link
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import DeleteItem, PushItem, PushOutcome, RemoteRef, SourceSecret, Validation, ValidationState
 
@@ -147,7 +147,7 @@ class ActionsStore(Store[GithubProvider]):
             return ""
         return "" if found is None else found.updated_at
 
-    async def _put(self, name: str, value: bytes, access: Mapping[str, Any]) -> RestAnswer:
+    async def _put(self, name: str, value: bytes, access: Mapping[str, Any]) -> RestResponse:
         key = await self._key()
         body = {"encrypted_value": key.seal(value), "key_id": key.key_id, **access}
         path = self._scope.path(name)
@@ -184,7 +184,7 @@ class ActionsStore(Store[GithubProvider]):
             self._published = (answer.read(PublishedKey), now)
         return self._published[0]
 
-    async def _send(self, request: RestRequest) -> RestAnswer:
+    async def _send(self, request: RestRequest) -> RestResponse:
         try:
             return await self._rest.send(request)
         except ProviderError as failed:

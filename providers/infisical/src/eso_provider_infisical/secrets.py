@@ -30,7 +30,7 @@ from eso_sdk.errors import (
     version_not_found,
 )
 from eso_sdk.processwide import shared_table
-from eso_sdk.rest import Rest, RestAnswer, RestRequest, segments
+from eso_sdk.rest import Rest, RestRequest, RestResponse, segments
 from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.bounded import ExpiringDict
 
@@ -255,7 +255,7 @@ class Secrets:
             raise backend_error(f'Infisical does not say whether "{first.key}" was changed')
         return not ("approval" in told and "secret" not in told and "secrets" not in told)
 
-    async def _sent(self, batch: list[Change]) -> RestAnswer:
+    async def _sent(self, batch: list[Change]) -> RestResponse:
         """Send changes: with v4 all together, with v3 one."""
         first, api = batch[0], await self._api()
         body: dict[str, Any] = {"environment": self._scope.environment_slug, "secretPath": first.place.folder}
@@ -292,7 +292,7 @@ class Secrets:
             self._apis.put(server, api, V4_SECONDS if api is _V4 else V3_SECONDS)
             return api
 
-    def _is_without_route(self, answer: RestAnswer) -> bool:
+    def _is_without_route(self, answer: RestResponse) -> bool:
         """Return whether the server has no v4 any more, because an older one replaced it. Then v3 is used."""
         if answer.status != 404 or not _names_route(answer):
             return False
@@ -308,7 +308,7 @@ class Secrets:
             "expandSecretReferences": _flag(on=expand),
         }
 
-    async def _list(self, folder: str, *, recursive: bool, stored: bool = False) -> RestAnswer:
+    async def _list(self, folder: str, *, recursive: bool, stored: bool = False) -> RestResponse:
         expand = self._scope.expand_secret_references and not stored
         answer = await self._read("", folder, {"recursive": _flag(on=recursive)}, imports=not stored, expand=expand)
         if answer.status == 200:
@@ -317,7 +317,7 @@ class Secrets:
 
     async def _asked(
         self, place: Place, key: str, query: Mapping[str, str], *, imports: bool, expand: bool
-    ) -> RestAnswer | None:
+    ) -> RestResponse | None:
         answer = await self._read(place.name, place.folder, {**query, "type": "shared"}, imports=imports, expand=expand)
         if answer.status == 403:
             raise denied(key, backend_code="403")
@@ -328,7 +328,7 @@ class Secrets:
 
     async def _read(
         self, name: str, folder: str, query: Mapping[str, str], *, imports: bool, expand: bool
-    ) -> RestAnswer:
+    ) -> RestResponse:
         """Read one secret, or the whole folder if no name is given."""
         api = await self._api()
         path, call = (f"{api.path}/{segments(name)}", "GetSecretByKey") if name else (api.path, "GetSecrets")
@@ -406,7 +406,7 @@ def _batches(changes: Sequence[Change]) -> Iterator[list[Change]]:
         yield batch
 
 
-def _names_route(answer: RestAnswer) -> bool:
+def _names_route(answer: RestResponse) -> bool:
     """Return whether a 404 is about the path of the API and not about a project, folder or secret."""
     try:
         told = msgspec.json.decode(answer.body)

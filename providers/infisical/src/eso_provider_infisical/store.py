@@ -30,7 +30,7 @@ from eso_wire.values import (
     ValidationState,
 )
 
-MAX_ANSWER: Final = 16 * 1024 * 1024
+MAX_RESPONSE: Final = 16 * 1024 * 1024
 """A list has all values of a folder, and with `recursive` those of the folders below it."""
 
 
@@ -109,4 +109,4 @@ class InfisicalStore(Store[InfisicalProvider]):
             bundle = self.ca(config.ca_provider)
         base = api_url(config.host_api)
         subject = f"Infisical {base.host}"
-        return RestSettings(subject, base, ca=bundle, field="/hostAPI", etags=True, max_answer=MAX_ANSWER)
+        return RestSettings(subject, base, ca=bundle, field="/hostAPI", etags=True, max_response=MAX_RESPONSE)

@@ -9,14 +9,14 @@ import msgspec
 from msgspec import Meta
 
 from eso_sdk.errors import invalid_request
-from eso_sdk.pushmetadata import Told, decoded
+from eso_sdk.pushmetadata import MetadataSpec, decoded
 
 MARK: Final = "reconcile.external-secrets.io/managed-by"
 """The label of Secrets that a push created. Only the provider sets it."""
 OWNER: Final = "external-secrets"
 
 
-class PushMetadata(Told, frozen=True, kw_only=True):
+class PushMetadata(MetadataSpec, frozen=True, kw_only=True):
     """The metadata of a PushSecret for the Secret that it writes."""
 
     source_merge_policy: Literal["", "Merge", "Replace"] = "Merge"

@@ -14,8 +14,8 @@ from eso_provider_onepassword.items import Field, File, Item, Overview, Vault
 from eso_provider_onepassword.writing import Draft
 from eso_sdk.batches import side_by_side
 from eso_sdk.errors import backend_error, invalid_request, not_found, timed_out
-from eso_sdk.http import HttpAnswer
-from eso_sdk.rest import ATTEMPT_PAUSE, ATTEMPTS, Rest, RestAnswer, RestRequest, segments
+from eso_sdk.http import HttpResponse
+from eso_sdk.rest import ATTEMPT_PAUSE, ATTEMPTS, Rest, RestRequest, RestResponse, segments
 from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.bounded import ExpiringDict
 
@@ -82,7 +82,7 @@ class ConnectItem(msgspec.Struct, frozen=True):
     trashed: bool = False
 
 
-def is_sporadic(answer: HttpAnswer | RestAnswer) -> bool:
+def is_sporadic(answer: HttpResponse | RestResponse) -> bool:
     """Return whether an answer is the 403 that Connect servers give now and then to tokens that are in order."""
     return answer.status == 403 and b"Authorization" in answer.body
 
@@ -174,7 +174,7 @@ class Connect:
         path = _path(item.overview.vault, item.overview.id)
         await self._write(RestRequest("DELETE", path, "DeleteItem", allowed=(404,)))
 
-    async def _shown(self, answer: RestAnswer, vault: str) -> Item:
+    async def _shown(self, answer: RestResponse, vault: str) -> Item:
         """Wait until the server shows what it accepted: until then a read may return the former value."""
         written, clock = _item(answer, vault), self._rest.clock
         until = clock.monotonic() + SHOWN_SECONDS
@@ -190,7 +190,7 @@ class Connect:
         subject = self._rest.settings.subject
         return timed_out(f'{subject} accepted item "{title}", but does not show it yet; tried again later')
 
-    async def _write(self, request: RestRequest) -> RestAnswer:
+    async def _write(self, request: RestRequest) -> RestResponse:
         """Send a write. A sporadic 403 is repeated: the server did nothing."""
         allowed = {*request.allowed, 400, 403, 409}
         for _ in range(ATTEMPTS):
@@ -228,7 +228,7 @@ def _overview(told: ConnectItem, vault: str) -> Overview:
     return Overview(told.id, vault, told.title, str(told.version), tuple(told.tags or ()))
 
 
-def _item(answer: RestAnswer, vault: str) -> Item:
+def _item(answer: RestResponse, vault: str) -> Item:
     told: ConnectItem = answer.read(ConnectItem)
     origin = answer.json()
     if not isinstance(origin, dict):

@@ -33,7 +33,7 @@ from eso_wire.values import (
 )
 
 API_NAME: Final = "1Password/Connect"
-MAX_ANSWER: Final = 32 * 1024 * 1024
+MAX_RESPONSE: Final = 32 * 1024 * 1024
 """The items of a vault come in one answer, about 500 bytes each; files can be larger than values usually are."""
 _TOKEN: Final = "/auth/secretRef/connectTokenSecretRef"  # noqa: S105 - a pointer
 
@@ -59,7 +59,7 @@ class ConnectStore(Store[OnePasswordProvider]):
         address = _address(config.connect_host)
         subject = f"1Password Connect at {address.origin()}"
         settings = RestSettings(
-            subject, address / "v1", field="/connectHost", repeats=is_sporadic, max_answer=MAX_ANSWER
+            subject, address / "v1", field="/connectHost", repeats=is_sporadic, max_response=MAX_RESPONSE
         )
         self._rest = Rest(self, settings, FixedHeaders(bearer(self.secret(reference), _TOKEN)))
         connect = Connect(self._rest)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, TypeVar
 
-from eso_sdk.pushmetadata import Told, decoded
+from eso_sdk.pushmetadata import MetadataSpec, decoded
 from eso_wire.values import DeleteItem, PushItem
 
 FieldType = Literal["", "text", "concealed", "email", "url", "phone", "date", "monthyear"]
 
 
-class ConnectMetadata(Told, frozen=True, kw_only=True):
+class ConnectMetadata(MetadataSpec, frozen=True, kw_only=True):
     """`spec` of the metadata, for a Connect server."""
 
     tags: list[str] | None = None
@@ -20,7 +20,7 @@ class ConnectMetadata(Told, frozen=True, kw_only=True):
     """Vault of the item: one of the store's; absent searches all, and creates the item in the first one."""
 
 
-class SDKMetadata(Told, frozen=True, kw_only=True):
+class SDKMetadata(MetadataSpec, frozen=True, kw_only=True):
     """`spec` of the metadata, with a service account."""
 
     tags: list[str] | None = None

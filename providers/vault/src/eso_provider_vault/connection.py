@@ -26,7 +26,7 @@ from eso_provider_vault.replies import Endpoint, Reply, shown
 from eso_provider_vault.settings import Settings, settings_of
 from eso_sdk.backend import Backend
 from eso_sdk.errors import invalid_config
-from eso_sdk.http import HttpAnswer, HttpClient, HttpRequest, ca_bundle, tls_context, url_of
+from eso_sdk.http import HttpClient, HttpRequest, HttpResponse, ca_bundle, tls_context, url_of
 from eso_wire.errors import ErrorReason, ProviderError
 
 MAX_RESPONSE: Final = 32 * 1024 * 1024
@@ -74,7 +74,7 @@ class Connection:
             self._index = newer(self._index, response.headers.get(_INDEX, ""))
         return _reply(response.status, {name.lower(): value for name, value in response.headers.items()}, response.body)
 
-    async def _send(self, request: HttpRequest) -> HttpAnswer:
+    async def _send(self, request: HttpRequest) -> HttpResponse:
         """Send a request. A standby node names the active one (307): that is followed once, as Vault's clients do."""
         response = await self._http.send(request)
         if response.status != _TEMPORARY_REDIRECT:
@@ -137,7 +137,7 @@ def connect(
         f"server {shown(settings.server)}",
         field="/server",
         tls=tls,
-        max_answer=MAX_RESPONSE,
+        max_response=MAX_RESPONSE,
         seconds=REQUEST_SECONDS,
     )
     return Connection(http, settings)

@@ -17,7 +17,7 @@ from eso_provider_webhook.filling import Secrets
 from eso_provider_webhook.templates import is_template, url_in
 from eso_sdk.backend import Backend
 from eso_sdk.errors import invalid_config
-from eso_sdk.http import HttpAnswer, HttpRequest, Login, Send, ca_bundle, tls_context
+from eso_sdk.http import HttpRequest, HttpResponse, Login, Send, ca_bundle, tls_context
 from kubebase.clock import Clock
 
 DEFAULT_TIMEOUT: Final = 30.0
@@ -79,7 +79,7 @@ class Endpoint:
             for secret in config.secrets
         }
 
-    async def send(self, request: HttpRequest) -> HttpAnswer:
+    async def send(self, request: HttpRequest) -> HttpResponse:
         """Return the answer whatever its status is; raise a `ProviderError` if there is none."""
         with self._backend.observe("HTTPRequest"):
             if self._login is None:
@@ -117,8 +117,8 @@ class Endpoint:
 
 
 async def _logged_in(
-    login: ntlm.Login, clock: Clock, request: HttpRequest, refusal: HttpAnswer, send: Send
-) -> HttpAnswer:
+    login: ntlm.Login, clock: Clock, request: HttpRequest, refusal: HttpResponse, send: Send
+) -> HttpResponse:
     """Return the answer after an NTLM login; the refusal itself if the endpoint does not offer NTLM."""
     scheme = ntlm.scheme_of(refusal.headers.getall("WWW-Authenticate", []))
     if scheme is None:

@@ -30,10 +30,10 @@ from eso_provider_webhook.offloop import computed
 from eso_provider_webhook.templates import REMOTE_REF, Variables, is_template, rendered, request_of, url_in
 from eso_provider_webhook.webhook import WEBHOOK
 from eso_sdk.errors import backend_error, invalid_config, invalid_request, not_found
-from eso_sdk.http import HttpAnswer, HttpRequest, status_error
+from eso_sdk.etags import ETagCache, conditional, fingerprint
+from eso_sdk.http import HttpRequest, HttpResponse, status_error
 from eso_sdk.namespaces import Reference, require_namespaces
 from eso_sdk.provider import ALWAYS, Check, Store, Value, pushes, reads, store_kind
-from eso_sdk.unchanged import Unchanged, conditional, fingerprint
 from eso_wire.errors import ProviderError
 from eso_wire.values import (
     DeleteItem,
@@ -79,7 +79,7 @@ class WebhookStore(Store[WebhookProvider]):
     async def open(self) -> None:
         self._check_namespaces()
         self._endpoint = Endpoint(self, self.config)
-        self._unchanged = Unchanged()
+        self._etags = ETagCache()
 
     async def close(self) -> None:
         if hasattr(self, "_endpoint"):
@@ -123,7 +123,7 @@ class WebhookStore(Store[WebhookProvider]):
     async def _read(self, ref: RemoteRef, variables: Variables) -> _Read:
         """Return a successful answer, which may be an earlier one that the endpoint says is still good."""
         asked = await self._request(variables, self.config.method or "GET")
-        kept = self._unchanged.find(asked)
+        kept = self._etags.find(asked)
         answer = await self._endpoint.send(asked if kept is None else conditional(asked, kept))
         if answer.status == _NOT_MODIFIED:
             if kept is None:
@@ -135,7 +135,7 @@ class WebhookStore(Store[WebhookProvider]):
         if answer.status == _FOUND_NOTHING:
             raise not_found(ref.key)
         self._check_status(answer)
-        self._unchanged.keep(asked, answer)
+        self._etags.keep(asked, answer)
         return _Read(answer.body, self._version(asked, answer.headers.get("ETag", "")))
 
     def _version(self, asked: HttpRequest, etag: str) -> str:
@@ -193,7 +193,7 @@ class WebhookStore(Store[WebhookProvider]):
         always = {"namespace": self.call.caller.namespace.encode(), "property": ref.property.encode()}
         return Variables(self._endpoint.secrets, {**dict.fromkeys(_NAMES, b""), **always, **known})
 
-    def _check_status(self, answer: HttpAnswer) -> None:
+    def _check_status(self, answer: HttpResponse) -> None:
         if problem := status_error(answer, SUBJECT, self.clock):
             raise problem
 

@@ -1,12 +1,12 @@
 """The base of servers that stand in for a backend in tests: real sockets in a thread, a log of requests, faults.
 
     class Keep(StandIn):
-        async def answer(self, asked: Asked) -> Said:
+        async def respond(self, asked: StandinRequest) -> StandinResponse:
             ...
 
     with Keep.started() as keep:
-        keep.script("GET /v1/values/*", Said(429, headers={"Retry-After": "7"}))
-        assert len(keep.asked("GET /v1/values/*")) == 1
+        keep.script("GET /v1/values/*", StandinResponse(429, headers={"Retry-After": "7"}))
+        assert len(keep.requests("GET /v1/values/*")) == 1
 
 A test that runs the provider in its own process and one that runs it in memory use the same server. The server computes
 with the system's clock plus `skew`, so that a test can let its tokens expire.
@@ -35,7 +35,7 @@ from kubebase.clock import SystemClock
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class StandinRequest:
     """One request, as it arrived. Names of headers are in lower case."""
 
     method: str
@@ -63,7 +63,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class StandinResponse:
     """One answer. A body that is not bytes is sent as JSON; None sends nothing."""
 
     status: int = 200
@@ -81,8 +81,8 @@ class StandIn:
     """A server in a thread of its own; subclasses override `answer`."""
 
     url: str = ""
-    calls: list[Asked] = field(default_factory=list)
-    scripted: list[tuple[str, Said]] = field(default_factory=list)
+    calls: list[StandinRequest] = field(default_factory=list)
+    scripted: list[tuple[str, StandinResponse]] = field(default_factory=list)
     """Answers for the next calls whose `METHOD PATH` fits a pattern."""
     skew: float = 0.0
     """Seconds by which the clock of the server is ahead."""
@@ -97,7 +97,7 @@ class StandIn:
     _stop: Callable[[], object] = field(default=lambda: None, repr=False)
     _connections: WeakSet[asyncio.Transport] = field(default_factory=WeakSet, repr=False)
 
-    async def answer(self, asked: Asked) -> Said:
+    async def respond(self, asked: StandinRequest) -> StandinResponse:
         """Return the answer to a request."""
         raise NotImplementedError(asked.line)
 
@@ -117,11 +117,11 @@ class StandIn:
             server._stop()
             thread.join(timeout=30)
 
-    def asked(self, pattern: str = "*") -> list[Asked]:
+    def requests(self, pattern: str = "*") -> list[StandinRequest]:
         """Return the calls so far whose `METHOD PATH` fits a pattern."""
         return [call for call in self.calls if fnmatchcase(call.line, pattern)]
 
-    def script(self, pattern: str, *said: Said) -> None:
+    def script(self, pattern: str, *said: StandinResponse) -> None:
         """Answer the next calls that fit the pattern with these, one call each."""
         self.scripted += [(pattern, each) for each in said]
 
@@ -161,7 +161,7 @@ class StandIn:
     async def _handled(self, request: web.Request) -> web.Response:
         if request.transport is not None:
             self._connections.add(request.transport)
-        asked = Asked(
+        asked = StandinRequest(
             request.method,
             request.path,
             request.raw_path,
@@ -173,12 +173,12 @@ class StandIn:
         if self.delay:
             await SystemClock().sleep(self.delay)
         scripted = self._scripted(asked)
-        said = scripted or await self.answer(asked)
+        said = scripted or await self.respond(asked)
         self._compare(asked, said, is_own=scripted is None)
         headers = {"Content-Type": "application/json", **said.headers}
         return web.Response(status=said.status, body=said.raw(), headers=headers)
 
-    def _compare(self, asked: Asked, said: Said, *, is_own: bool) -> None:
+    def _compare(self, asked: StandinRequest, said: StandinResponse, *, is_own: bool) -> None:
         if self.contract is None:
             return
         self.violations += self.contract.request_problems(
@@ -187,7 +187,7 @@ class StandIn:
         if is_own:
             self.violations += self.contract.answer_problems(asked.method, asked.segments, said.status, said.raw())
 
-    def _scripted(self, asked: Asked) -> Said | None:
+    def _scripted(self, asked: StandinRequest) -> StandinResponse | None:
         for entry in self.scripted:
             if fnmatchcase(asked.line, entry[0]):
                 self.scripted.remove(entry)

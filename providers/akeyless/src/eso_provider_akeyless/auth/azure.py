@@ -23,9 +23,8 @@ from yarl import URL
 from eso_api.references import ServiceAccountSelector
 from eso_provider_akeyless.auth.cloud import Cloud, asked
 from eso_provider_akeyless.auth.form import Form
-from eso_sdk.cloudservices import ask_cloud
 from eso_sdk.errors import backend_error, credentials_not_found, invalid_config, rejected
-from eso_sdk.http import HttpRequest, status_error
+from eso_sdk.http import HttpRequest, call_cloud, status_error
 from eso_sdk.loginbodies import Body
 from kubebase.clock import Clock
 
@@ -85,7 +84,7 @@ class _Federated:
         url = self.authority / self.tenant / "oauth2/v2.0/token"
         headers = {"Content-Type": "application/x-www-form-urlencoded"}
         body = str(URL().with_query(form).raw_query_string).encode()
-        answer = await ask_cloud(HttpRequest("POST", url, headers, body), "Entra ID", clock)
+        answer = await call_cloud(HttpRequest("POST", url, headers, body), "Entra ID", clock)
         if answer.status in (400, 401, 403):
             raise rejected(
                 f"Entra ID refuses the token of {self.place}: HTTP {answer.status}; check client id, tenant id and"

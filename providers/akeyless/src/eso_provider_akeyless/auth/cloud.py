@@ -18,9 +18,8 @@ from yarl import URL
 from eso_provider_akeyless.auth.form import Form, Opened
 from eso_provider_akeyless.gateways import OWN_HOSTS, api_url
 from eso_sdk.awsidentity import CALLER_IDENTITY, Sts, process_source, sts_url
-from eso_sdk.cloudservices import ask_cloud
 from eso_sdk.errors import credentials_not_found, invalid_config
-from eso_sdk.http import HttpRequest, status_error
+from eso_sdk.http import HttpRequest, call_cloud, status_error
 from eso_sdk.loginbodies import Body
 from eso_sdk.sigv4 import Scope, SignableRequest, signed_headers
 from kubebase.clock import Clock
@@ -47,8 +46,8 @@ class Cloud:
     def use_own_identity(self, own: str) -> None:
         """Refuse a proof of the provider's own identity, unless its administrator allows it for this gateway."""
         identity, url = self.store.process_identity, api_url(self.store.config.akeyless_gw_api_url)
-        identity.use(own, place=_PLACE, instead="use an access key or kubernetesAuth")
-        identity.prove(own, url, place="/akeylessGWApiURL", vendor=OWN_HOSTS)
+        identity.use(own, field=_PLACE, instead="use an access key or kubernetesAuth")
+        identity.prove(own, url, field="/akeylessGWApiURL", vendor=OWN_HOSTS)
 
     def body(self, access_type: str, cloud_id: bytes) -> Body:
         return {
@@ -121,7 +120,7 @@ def google(cloud: Cloud) -> Form:
 
 async def asked(request: HttpRequest, subject: str, clock: Clock) -> bytes:
     """Return the answer of a metadata server."""
-    answer = await ask_cloud(request, subject, clock)
+    answer = await call_cloud(request, subject, clock)
     if answer.status in (400, 404):
         raise credentials_not_found(
             f"{subject} has no identity for the provider; assign one to its machine or pod, or use another access type"

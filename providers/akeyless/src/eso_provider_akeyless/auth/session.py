@@ -15,7 +15,7 @@ from eso_sdk.authorization import Authorization, FixedHeaders, LoginHeaders, dig
 from eso_sdk.errors import backend_error, rejected
 from eso_sdk.logins import Grant, join_login
 from eso_sdk.processwide import shared_table
-from eso_sdk.rest import Rest, RestAnswer, RestRequest, RestSettings
+from eso_sdk.rest import Rest, RestRequest, RestResponse, RestSettings
 from kubebase.bounded import BoundedDict
 
 UNKNOWN_LIFE: Final = 15 * 60.0
@@ -106,6 +106,6 @@ def seconds_left(expiration: str | int | None, now: datetime) -> float:
     return UNKNOWN_LIFE
 
 
-def _is_absent(answer: RestAnswer) -> bool:
+def _is_absent(answer: RestResponse) -> bool:
     """Return whether no API is at the path."""
     return answer.status in _ABSENT or (answer.status == 400 and UNKNOWN_PATH.encode() in answer.body)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from eso_sdk.testing.standin import Asked, Said, StandIn
+from eso_sdk.testing.standin import StandIn, StandinRequest, StandinResponse
 
 ACCESS_ID: Final = "p-of-the-tests"
 ACCESS_KEY: Final = "key-of-the-tests"
@@ -51,7 +51,7 @@ class Stored:
 class _RefusedError(Exception):
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
-        self.said = Said(status, {"error": message})
+        self.said = StandinResponse(status, {"error": message})
 
 
 @dataclass(slots=True)
@@ -74,27 +74,31 @@ class AkeylessServer(StandIn):
     def value(self, name: str) -> Any:
         return self.items[name].versions[-1]
 
-    def commands(self, command: str = "*") -> list[Asked]:
+    def commands(self, command: str = "*") -> list[StandinRequest]:
         """Return the calls of one command; of all commands except logins without a name."""
-        return [each for each in self.asked(f"POST {self.root}/{command}") if command != "*" or not _is_login(each)]
+        return [each for each in self.requests(f"POST {self.root}/{command}") if command != "*" or not _is_login(each)]
 
-    async def answer(self, asked: Asked) -> Said:
+    async def respond(self, asked: StandinRequest) -> StandinResponse:
         command = asked.path.removeprefix(f"{self.root}/")
         if asked.method != "POST" or not asked.path.startswith(f"{self.root}/") or "/" in command:
-            return Said(404, {"error": "unknown command"})
+            return StandinResponse(404, {"error": "unknown command"})
         body = asked.json()
         try:
             if command == "auth":
                 return self._login(body)
             identity = self._identity(body)
             handler = getattr(self, f"_{command.replace('-', '_')}", None)
-            return Said(404, {"error": "unknown command"}) if handler is None else Said(200, handler(body, identity))
+            return (
+                StandinResponse(404, {"error": "unknown command"})
+                if handler is None
+                else StandinResponse(200, handler(body, identity))
+            )
         except _RefusedError as refused:
             return refused.said
 
     # --- commands ----------------------------------------------------------------------------------------------------
 
-    def _login(self, body: dict[str, Any]) -> Said:
+    def _login(self, body: dict[str, Any]) -> StandinResponse:
         identity = self.identities.get(body["access-id"])
         kind = body.get("access-type", "api_key")
         shown = {
@@ -103,10 +107,10 @@ class AkeylessServer(StandIn):
             "access_key": body.get("access-key", ""),
         }.get(kind, _decoded(body.get("cloud-id", "")))
         if identity is None or identity.access_type != kind or identity.proof not in shown:
-            return Said(401, {"error": "Unauthorized"})
+            return StandinResponse(401, {"error": "Unauthorized"})
         token, ends = f"{identity.token_prefix}{len(self.tokens)}", self.now() + TOKEN_SECONDS
         self.tokens[token] = (identity, ends)
-        return Said(200, {"token": token, "expiration": self.expiration(ends)})
+        return StandinResponse(200, {"token": token, "expiration": self.expiration(ends)})
 
     def _describe_item(self, body: dict[str, Any], identity: Identity) -> Any:
         return _description(body["name"], self._item(body["name"], identity))
@@ -202,7 +206,7 @@ def _version(body: dict[str, Any]) -> int:
     return int(body.get("version") or 0)
 
 
-def _is_login(asked: Asked) -> bool:
+def _is_login(asked: StandinRequest) -> bool:
     return asked.path.endswith("/auth")
 
 

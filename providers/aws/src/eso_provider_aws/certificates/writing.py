@@ -18,7 +18,7 @@ from eso_provider_aws.certificates.pem import Bundle, NotPemError, bundle_of, ce
 from eso_provider_aws.ownership import MARK, decoded, foreign, listed, owner_of, tags_of
 from eso_sdk.errors import backend_error, invalid_request
 from eso_sdk.provider import Pushed
-from eso_sdk.pushmetadata import Told
+from eso_sdk.pushmetadata import MetadataSpec
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import DeleteItem, PushItem, PushOutcome, RemoteRef
 from kubebase.bounded import BoundedDict
@@ -27,7 +27,7 @@ REMOTE_KEY: Final = "external-secrets-remote-key"
 """Tag with the remote key of a certificate, by which it is found again."""
 
 
-class CertificateMetadata(Told, frozen=True, kw_only=True):
+class CertificateMetadata(MetadataSpec, frozen=True, kw_only=True):
     """The tags of a certificate."""
 
     tags: dict[str, str] | None = None

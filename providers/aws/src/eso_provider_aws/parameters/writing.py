@@ -32,12 +32,12 @@ from eso_provider_aws.parameters.reading import KIND, ParameterReader, about, na
 from eso_sdk.drafts import Draft, removed, text_of
 from eso_sdk.errors import invalid_request
 from eso_sdk.provider import Pushed
-from eso_sdk.pushmetadata import Told
+from eso_sdk.pushmetadata import MetadataSpec
 from eso_wire.errors import ErrorReason, ProviderError, RetryClass
 from eso_wire.values import DeleteItem, PushItem, PushOutcome, PushPrecondition
 
 
-class Tier(Told, frozen=True, kw_only=True):
+class Tier(MetadataSpec, frozen=True, kw_only=True):
     """The tier of the parameter."""
 
     type: Literal["Standard", "Advanced", "Intelligent-Tiering"] = "Standard"
@@ -45,7 +45,7 @@ class Tier(Told, frozen=True, kw_only=True):
     """Expiration and notifications, as Parameter Store writes them."""
 
 
-class ParameterMetadata(Told, frozen=True, kw_only=True):
+class ParameterMetadata(MetadataSpec, frozen=True, kw_only=True):
     """`spec` of the metadata."""
 
     secret_type: Literal["String", "StringList", "SecureString"] | None = None

@@ -15,7 +15,7 @@ from eso_api.references import ObjectKeySelector
 from eso_api.values import SecretBytes
 from eso_provider_aws.ownership import decoded
 from eso_sdk.errors import credentials_not_found, invalid_request
-from eso_sdk.pushmetadata import Envelope, Told
+from eso_sdk.pushmetadata import Envelope, MetadataSpec
 from eso_wire.values import PushItem
 
 POLICY_MARK: Final = "external-secrets-resource-policy"
@@ -25,7 +25,7 @@ _POLICY: Final = "/spec/resourcePolicy/policySourceRef"
 _REFERENCE: Final = frozenset({"kind", "name", "key", "namespace"})
 
 
-class ResourcePolicy(Told, frozen=True, kw_only=True):
+class ResourcePolicy(MetadataSpec, frozen=True, kw_only=True):
     """The resource policy of the secret."""
 
     block_public_policy: bool | None = None
@@ -34,7 +34,7 @@ class ResourcePolicy(Told, frozen=True, kw_only=True):
     """Key of a ConfigMap or Secret that holds the policy."""
 
 
-class SecretMetadata(Told, frozen=True, kw_only=True):
+class SecretMetadata(MetadataSpec, frozen=True, kw_only=True):
     """`spec` of the metadata."""
 
     tags: dict[str, str] | None = None

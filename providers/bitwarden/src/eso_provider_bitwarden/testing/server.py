@@ -6,7 +6,7 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from eso_sdk.testing.standin import Asked, Said, StandIn
+from eso_sdk.testing.standin import StandIn, StandinRequest, StandinResponse
 
 TOKEN: Final = "0.4bdb2ab9-5d0f-4d2a-9d0c-0b1a8b1fa8d9.token-canary:c2lnbmVk"  # noqa: S105 - of a test server
 ORGANIZATION: Final = "7c0d21ec-10d9-4972-bdf8-ec52df99cc86"
@@ -21,7 +21,7 @@ class RefusedError(Exception):
 
     def __init__(self, text: str, status: int = 400) -> None:
         super().__init__(text)
-        self.said = Said(status, text.encode())
+        self.said = StandinResponse(status, text.encode())
 
 
 def told(status: str, message: str) -> RefusedError:
@@ -57,13 +57,13 @@ class CompanionServer(StandIn):
         """Return the values of all secrets of a name."""
         return [entry["value"] for entry in self.entries.values() if entry["key"] == key]
 
-    async def answer(self, asked: Asked) -> Said:
+    async def respond(self, asked: StandinRequest) -> StandinResponse:
         try:
             return self._answered(asked)
         except RefusedError as refused:
             return refused.said
 
-    def _answered(self, asked: Asked) -> Said:
+    def _answered(self, asked: StandinRequest) -> StandinResponse:
         token = asked.headers.get("warden-access-token", "")
         if not token:
             raise RefusedError("Missing Warden access token", 401)
@@ -73,15 +73,15 @@ class CompanionServer(StandIn):
         seen = {at: entry for at, entry in self.entries.items() if entry["projectId"] in self.tokens[token]}
         match (asked.method, *asked.segments):
             case ("GET", *path, "secret") if tuple(path) == _API:
-                return Said(200, self.one(seen, asked.json()["id"]))
+                return StandinResponse(200, self.one(seen, asked.json()["id"]))
             case ("GET", *path, "secrets") if tuple(path) == _API:
-                return Said(200, {"data": self.listed(seen, asked.json()["organizationID"])})
+                return StandinResponse(200, {"data": self.listed(seen, asked.json()["organizationID"])})
             case ("GET", *path, "secrets-by-ids") if tuple(path) == _API and not self.old:
-                return Said(200, {"data": [self.one(seen, at) for at in asked.json()["ids"]]})
+                return StandinResponse(200, {"data": [self.one(seen, at) for at in asked.json()["ids"]]})
             case ("POST" | "PUT", *path, "secret") if tuple(path) == _API:
-                return Said(200, self._written(seen, asked))
+                return StandinResponse(200, self._written(seen, asked))
             case ("DELETE", *path, "secret") if tuple(path) == _API:
-                return Said(200, {"data": [self.deleted(seen, at) for at in asked.json()["ids"]]})
+                return StandinResponse(200, {"data": [self.deleted(seen, at) for at in asked.json()["ids"]]})
             case _:
                 raise RefusedError("404 page not found", 404)
 
@@ -99,7 +99,7 @@ class CompanionServer(StandIn):
             for entry in seen.values()
         ]
 
-    def _written(self, seen: dict[str, dict[str, Any]], asked: Asked) -> dict[str, Any]:
+    def _written(self, seen: dict[str, dict[str, Any]], asked: StandinRequest) -> dict[str, Any]:
         body = asked.json()
         (project,) = body["projectIds"]
         if asked.method == "PUT":

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from eso_sdk.testing.standin import Asked, Said, StandIn
+from eso_sdk.testing.standin import StandIn, StandinRequest, StandinResponse
 
 TOKEN: Final = "dp.st.prd.of-the-tests"  # noqa: S105 - of the test server alone
 TOKEN_SECONDS: Final = 3600.0
@@ -28,7 +28,7 @@ class DopplerServer(StandIn):
     identities: dict[str, str] = field(default_factory=dict)
     """Identities of OIDC logins, and the text that their tokens must contain."""
 
-    async def answer(self, asked: Asked) -> Said:
+    async def respond(self, asked: StandinRequest) -> StandinResponse:
         if asked.line == "POST /v3/auth/oidc":
             return self._login(asked)
         token = _user(asked)
@@ -36,7 +36,7 @@ class DopplerServer(StandIn):
             return _failure(401, "Invalid Auth token")
         match asked.line:
             case "GET /v3/projects":
-                return Said(200, {"projects": [{"name": project} for project, _ in self.configs]})
+                return StandinResponse(200, {"projects": [{"name": project} for project, _ in self.configs]})
             case "GET /v3/configs/config/secrets/download":
                 return self._download(asked, self._config(dict(asked.query), token))
             case "POST /v3/configs/config/secrets":
@@ -48,17 +48,17 @@ class DopplerServer(StandIn):
         bound = self.tokens[token]
         return self.configs.get(bound or (place.get("project", ""), place.get("config", "")))
 
-    def _download(self, asked: Asked, config: dict[str, str] | None) -> Said:
+    def _download(self, asked: StandinRequest, config: dict[str, str] | None) -> StandinResponse:
         if config is None:
             return _failure(404, "Could not find requested config")
         values = {transformed(name, asked.query.get("name_transformer", "")): text for name, text in config.items()}
         body = written(values, asked.query.get("format", "json"))
         etag = f'W/"{hashlib.sha256(body).hexdigest()}"'
         if asked.headers.get("if-none-match") == etag:
-            return Said(304, headers={"ETag": etag})
-        return Said(200, body, {"ETag": etag})
+            return StandinResponse(304, headers={"ETag": etag})
+        return StandinResponse(200, body, {"ETag": etag})
 
-    def _update(self, body: dict[str, Any], token: str) -> Said:
+    def _update(self, body: dict[str, Any], token: str) -> StandinResponse:
         config = self._config(body, token)
         if config is None:
             return _failure(404, "Could not find requested config")
@@ -66,16 +66,18 @@ class DopplerServer(StandIn):
         for change in body.get("change_requests", []):
             if change.get("shouldDelete"):
                 config.pop(change["originalName"], None)
-        return Said(200, {"secrets": {name: {"raw": text, "computed": text} for name, text in config.items()}})
+        return StandinResponse(
+            200, {"secrets": {name: {"raw": text, "computed": text} for name, text in config.items()}}
+        )
 
-    def _login(self, asked: Asked) -> Said:
+    def _login(self, asked: StandinRequest) -> StandinResponse:
         body = asked.json()
         if self.identities.get(body["identity"], "\0") not in body["token"]:
             return _failure(401, "Invalid token")
         token = f"dp.said.{len(self.tokens)}"
         self.tokens[token] = None
         expires = datetime.fromtimestamp(self.now() + TOKEN_SECONDS, UTC)
-        return Said(200, {"success": True, "token": token, "expires_at": expires.isoformat()})
+        return StandinResponse(200, {"success": True, "token": token, "expires_at": expires.isoformat()})
 
 
 def transformed(name: str, transformer: str) -> str:
@@ -108,7 +110,7 @@ def written(values: dict[str, str], form: str) -> bytes:
     return json.dumps(values, sort_keys=True).encode()
 
 
-def _user(asked: Asked) -> str:
+def _user(asked: StandinRequest) -> str:
     """Return the user of basic authorization, which is the token."""
     scheme, _, text = asked.headers.get("authorization", "").partition(" ")
     try:
@@ -117,5 +119,5 @@ def _user(asked: Asked) -> str:
         return ""
 
 
-def _failure(status: int, message: str) -> Said:
-    return Said(status, {"messages": [message], "success": False})
+def _failure(status: int, message: str) -> StandinResponse:
+    return StandinResponse(status, {"messages": [message], "success": False})

@@ -52,7 +52,7 @@ def source_of(backend: Backend[Any], auth: GcpAuth | None, project: str) -> Sour
     if auth is not None and auth.workload_identity_federation is not None:
         return federation.federated(backend, auth.workload_identity_federation, client)
     backend.process_identity.use(
-        "Google identity", place="/auth", instead="set auth.secretRef, workloadIdentity or workloadIdentityFederation"
+        "Google identity", field="/auth", instead="set auth.secretRef, workloadIdentity or workloadIdentityFederation"
     )
     return _own(replace(client, policy=OWN, field="/auth"))
 

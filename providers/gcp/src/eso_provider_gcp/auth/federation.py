@@ -161,7 +161,7 @@ def _by_config(
         del info["credential_source"]
         info["subject_token_supplier"] = _FileToken(backend.process_identity, path, source.get("format"))
     elif _is_aws(source):
-        backend.process_identity.use("AWS identity", place=pointer, instead="use awsSecurityCredentials")
+        backend.process_identity.use("AWS identity", field=pointer, instead="use awsSecurityCredentials")
     vendor = _AWS if _is_aws(source) and not path else _POOL
 
     def make(_: Bridge) -> Any:
@@ -233,11 +233,11 @@ class _FileToken(identity_pool.SubjectTokenSupplier):
         self._identity = identity
         self._path = path
         self._member = str(options.get("subject_token_field_name", "")) if options.get("type") == "json" else ""
-        identity.check_file(path, place=_FILE)
+        identity.check_file(path, field=_FILE)
 
     def get_subject_token(self, context: Any, request: Any) -> str:
         del context, request
-        content = self._identity.read_file(self._path, place=_FILE).reveal()
+        content = self._identity.read_file(self._path, field=_FILE).reveal()
         try:
             found = json.loads(content)[self._member] if self._member else content.decode()
         except (ValueError, KeyError, TypeError):

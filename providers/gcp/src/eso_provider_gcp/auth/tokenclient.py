@@ -19,7 +19,7 @@ from yarl import URL
 from eso_provider_gcp.endpoints import IAM_CREDENTIALS, SECURE_TOKEN, STS, base_of, metadata_url
 from eso_sdk.addresses import LINK_LOCAL, LOOPBACK, AddressPolicy
 from eso_sdk.errors import invalid_config
-from eso_sdk.http import HttpAnswer, HttpClient, HttpRequest, HttpSettings, url_of
+from eso_sdk.http import HttpClient, HttpRequest, HttpResponse, HttpSettings, url_of
 from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.clock import Clock
 
@@ -39,10 +39,10 @@ class TokenClient:
     field: str
     """The field of the spec that leads to those addresses."""
 
-    async def send(self, request: HttpRequest, *, seconds: float = SECONDS) -> HttpAnswer:
+    async def send(self, request: HttpRequest, *, seconds: float = SECONDS) -> HttpResponse:
         own = _is_own(request.url)
         settings = HttpSettings(
-            request.url.host or "the token service", field=self.field, seconds=seconds, max_answer=_MAX_RESPONSE
+            request.url.host or "the token service", field=self.field, seconds=seconds, max_response=_MAX_RESPONSE
         )
         client = HttpClient(settings, policy=OWN if own else self.policy, clock=self.clock)
         try:
@@ -58,7 +58,7 @@ def _is_own(url: URL) -> bool:
 class _GoogleResponse(Response):
     """A response as google-auth reads it."""
 
-    def __init__(self, response: HttpAnswer) -> None:
+    def __init__(self, response: HttpResponse) -> None:
         self._response = response
 
     @property

@@ -14,7 +14,7 @@ from eso_provider_gcp.auth.tokenclient import OWN
 from eso_provider_gcp.endpoints import PUBSUB, base_of
 from eso_provider_gcp.identities import Identity
 from eso_sdk.errors import invalid_config
-from eso_sdk.http import HttpAnswer, HttpClient, HttpRequest, HttpSettings, status_error
+from eso_sdk.http import HttpClient, HttpRequest, HttpResponse, HttpSettings, status_error
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import ChangeType
 from kubebase.clock import Clock
@@ -92,7 +92,7 @@ class Subscription:
     def __str__(self) -> str:
         return f'subscription "{self.name}"'
 
-    async def _call(self, verb: str, body: Any, seconds: float) -> HttpAnswer:
+    async def _call(self, verb: str, body: Any, seconds: float) -> HttpResponse:
         url = URL(f"{base_of(PUBSUB)}/v1/{self.name}:{verb}")
         content = json.dumps(body).encode()
         for _ in range(2):
@@ -111,7 +111,7 @@ class Subscription:
             raise problem
         return response
 
-    async def _sent(self, verb: str, request: HttpRequest, seconds: float) -> HttpAnswer:
+    async def _sent(self, verb: str, request: HttpRequest, seconds: float) -> HttpResponse:
         if self.observe is None:
             return await self._http.send(request, seconds=seconds)
         with self.observe("Pull" if verb == "pull" else "Acknowledge"):

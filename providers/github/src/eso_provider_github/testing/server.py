@@ -18,7 +18,7 @@ from nacl.exceptions import CryptoError
 from nacl.public import PrivateKey, SealedBox
 
 from eso_provider_github.testing.contract import LINKS
-from eso_sdk.testing.standin import Asked, Said, StandIn
+from eso_sdk.testing.standin import StandIn, StandinRequest, StandinResponse
 from kubebase.clock import Clock
 
 APP: Final = 1234
@@ -94,7 +94,7 @@ class GitHubServer(StandIn):
     def now(self) -> float:
         return StandIn.now(self) if self.clock is None else self.clock.now().timestamp() + self.skew
 
-    async def answer(self, asked: Asked) -> Said:
+    async def respond(self, asked: StandinRequest) -> StandinResponse:
         parts = asked.segments
         if parts[:2] != PREFIX:
             return _missing()
@@ -103,12 +103,12 @@ class GitHubServer(StandIn):
             case (method, "app", "installations", number, *rest):
                 return self._as_app(asked, token) or self._installation(asked, method, number, rest)
             case _ if self.tokens.get(token, 0.0) <= self.now():
-                return Said(401, {"message": "Bad credentials"})
+                return StandinResponse(401, {"message": "Bad credentials"})
             case ("DELETE", "installation", "token"):
                 del self.tokens[token]
-                return Said(204)
+                return StandinResponse(204)
             case ("GET", "orgs", organization) if organization == ORGANIZATION:
-                return Said(200, {"login": organization, "url": f"{self.url}/api/v3/orgs/{organization}"})
+                return StandinResponse(200, {"login": organization, "url": f"{self.url}/api/v3/orgs/{organization}"})
             case (_, "orgs", organization, "actions", "secrets", *rest) if organization == ORGANIZATION:
                 return self._secrets(asked, (), tuple(rest), "organization_secrets")
             case (_, "repos", organization, repository, *rest) if organization == ORGANIZATION:
@@ -118,7 +118,7 @@ class GitHubServer(StandIn):
 
     # --- the App -----------------------------------------------------------------------------------------------------
 
-    def _as_app(self, asked: Asked, token: str) -> Said | None:
+    def _as_app(self, asked: StandinRequest, token: str) -> StandinResponse | None:
         """Return the refusal of a JWT; None if it is good."""
         del asked
         try:
@@ -129,29 +129,29 @@ class GitHubServer(StandIn):
                 options={"verify_exp": False, "verify_iat": False, "require": ["iat", "exp", "iss"]},
             )
         except jwt.PyJWTError:
-            return Said(401, {"message": "A JSON web token could not be decoded"})
+            return StandinResponse(401, {"message": "A JSON web token could not be decoded"})
         now = self.now()
         if str(claims["iss"]) != str(APP) or claims["iat"] > now or claims["exp"] <= now:
-            return Said(401, {"message": "A JSON web token could not be decoded"})
+            return StandinResponse(401, {"message": "A JSON web token could not be decoded"})
         if claims["exp"] - now > 600:
-            return Said(401, {"message": "'Expiration time' claim ('exp') is too far in the future"})
+            return StandinResponse(401, {"message": "'Expiration time' claim ('exp') is too far in the future"})
         return None
 
-    def _installation(self, asked: Asked, method: str, number: str, rest: list[str]) -> Said:
+    def _installation(self, asked: StandinRequest, method: str, number: str, rest: list[str]) -> StandinResponse:
         if number != str(INSTALLATION):
             return _missing()
         if not rest and method == "GET":
-            return Said(200, self._described())
+            return StandinResponse(200, self._described())
         if rest != ["access_tokens"] or method != "POST":
             return _missing()
         body = asked.json() if asked.body else {}
         rights = body.get("permissions") or self.rights
         if not rights.items() <= self.rights.items() or not set(body.get("repositories", ())) <= set(self.repositories):
-            return Said(422, {"message": "The permissions or repositories requested are not granted"})
+            return StandinResponse(422, {"message": "The permissions or repositories requested are not granted"})
         token = f"ghs_CANARY{next(self._ids)}"
         self.tokens[token] = self.now() + HOUR
         said = {"token": token, "expires_at": _time(self.now() + HOUR), "permissions": rights}
-        return Said(201, said | {"repository_selection": "selected" if body.get("repositories") else "all"})
+        return StandinResponse(201, said | {"repository_selection": "selected" if body.get("repositories") else "all"})
 
     def _described(self) -> dict[str, Any]:
         """Return the installation, as GitHub describes it."""
@@ -165,34 +165,36 @@ class GitHubServer(StandIn):
 
     # --- secrets -----------------------------------------------------------------------------------------------------
 
-    def _repository(self, asked: Asked, name: str, rest: tuple[str, ...]) -> Said:
+    def _repository(self, asked: StandinRequest, name: str, rest: tuple[str, ...]) -> StandinResponse:
         if name not in self.repositories:
             return _missing()
         match rest:
             case ():
                 address = f"{self.url}/api/v3/repos/{ORGANIZATION}/{name}"
-                return Said(200, {"id": self.repositories[name], "name": name, "url": address})
+                return StandinResponse(200, {"id": self.repositories[name], "name": name, "url": address})
             case ("actions", "secrets", *more):
                 return self._secrets(asked, (name,), tuple(more), "secrets")
             case ("environments", environment) if (name, environment) in self.shelves:
                 encoded = environment.replace("/", "%2F")
                 address = f"{self.url}/api/v3/repos/{ORGANIZATION}/{name}/environments/{encoded}"
-                return Said(200, {"id": 1, "name": environment, "url": address})
+                return StandinResponse(200, {"id": 1, "name": environment, "url": address})
             case ("environments", environment, "secrets", *more) if (name, environment) in self.shelves:
                 return self._secrets(asked, (name, environment), tuple(more), "environments")
             case _:
                 return _missing()
 
-    def _secrets(self, asked: Asked, place: tuple[str, ...], rest: tuple[str, ...], right: str) -> Said:
+    def _secrets(
+        self, asked: StandinRequest, place: tuple[str, ...], rest: tuple[str, ...], right: str
+    ) -> StandinResponse:
         shelf, granted = self.shelves[place], self.rights.get(right, "")
         if not granted or (asked.method != "GET" and granted != "write"):
-            return Said(403, {"message": "Resource not accessible by integration"})
+            return StandinResponse(403, {"message": "Resource not accessible by integration"})
         match (asked.method, *rest):
             case ("GET",):
                 told = [_told(name, entry) for name, entry in shelf.entries.items()]
-                return Said(200, {"total_count": len(told), "secrets": told})
+                return StandinResponse(200, {"total_count": len(told), "secrets": told})
             case ("GET", "public-key"):
-                return Said(
+                return StandinResponse(
                     200, {"key_id": shelf.key_id, "key": base64.b64encode(bytes(shelf.key.public_key)).decode()}
                 )
             case ("PUT", name):
@@ -200,29 +202,29 @@ class GitHubServer(StandIn):
             case (_, name, *_) if name.upper() not in shelf.entries:
                 return _missing()
             case ("GET", name):
-                return Said(200, _told(name.upper(), shelf.entries[name.upper()]))
+                return StandinResponse(200, _told(name.upper(), shelf.entries[name.upper()]))
             case ("DELETE", name):
                 del shelf.entries[name.upper()]
-                return Said(204)
+                return StandinResponse(204)
             case ("GET", name, "repositories") if not place:
                 return self._selected(asked, shelf.entries[name.upper()])
             case _:
                 return _missing()
 
-    def _put(self, asked: Asked, shelf: Shelf, name: str, *, of_organization: bool) -> Said:
+    def _put(self, asked: StandinRequest, shelf: Shelf, name: str, *, of_organization: bool) -> StandinResponse:
         body = asked.json()
         value, visibility = shelf.opened(body), body.get("visibility", "")
         if value is None or not _NAME.fullmatch(name):
-            return Said(422, {"message": "Bad request - key_id, encrypted_value or name"})
+            return StandinResponse(422, {"message": "Bad request - key_id, encrypted_value or name"})
         if of_organization and visibility not in ("all", "private", "selected"):
-            return Said(422, {"message": "visibility is missing"})
+            return StandinResponse(422, {"message": "visibility is missing"})
         now, former = _time(self.now()), shelf.entries.get(name)
         created = now if former is None else former.created_at
         # Repositories that a push leaves out lose access.
         shelf.entries[name] = Entry(value, created, now, visibility, body.get("selected_repository_ids", []))
-        return Said(201, {}) if former is None else Said(204)
+        return StandinResponse(201, {}) if former is None else StandinResponse(204)
 
-    def _selected(self, asked: Asked, entry: Entry) -> Said:
+    def _selected(self, asked: StandinRequest, entry: Entry) -> StandinResponse:
         size, page = int(asked.query.get("per_page", 30)), int(asked.query.get("page", 1))
         ids = entry.selected[(page - 1) * size : page * size]
         headers = {}
@@ -230,7 +232,7 @@ class GitHubServer(StandIn):
             path = asked.raw_path.partition("?")[0]
             headers["Link"] = f'<{self.url}{path}?per_page={size}&page={page + 1}>; rel="next"'
         repositories = [_repository(each, self.url) for each in ids]
-        return Said(200, {"total_count": len(entry.selected), "repositories": repositories}, headers)
+        return StandinResponse(200, {"total_count": len(entry.selected), "repositories": repositories}, headers)
 
 
 def _repository(number: int, url: str) -> dict[str, Any]:
@@ -260,8 +262,8 @@ def _told(name: str, entry: Entry) -> dict[str, Any]:
     return told | ({"visibility": entry.visibility} if entry.visibility else {})
 
 
-def _missing() -> Said:
-    return Said(404, {"message": "Not Found", "status": "404"})
+def _missing() -> StandinResponse:
+    return StandinResponse(404, {"message": "Not Found", "status": "404"})
 
 
 def _time(seconds: float) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from eso_sdk.testing.standin import Asked, Said, StandIn
+from eso_sdk.testing.standin import StandIn, StandinRequest, StandinResponse
 
 TOKEN: Final = "glpat-of-the-tests"  # noqa: S105 - of no real server
 READER, EDITOR, GUEST = "read_api", "api", "guest"
@@ -64,23 +64,23 @@ class GitLabServer(StandIn):
             made.clear()
         self.delay = self.skew = 0.0
 
-    async def answer(self, asked: Asked) -> Said:
+    async def respond(self, asked: StandinRequest) -> StandinResponse:
         parts = asked.segments
         if parts[:2] != PREFIX:
-            return Said(404, {"error": "404 Not Found"})
+            return StandinResponse(404, {"error": "404 Not Found"})
         token = asked.headers.get("private-token") or asked.headers.get("authorization", "").removeprefix("Bearer ")
         if token != TOKEN and token not in self.access:
-            return Said(401, {"message": "401 Unauthorized"})
+            return StandinResponse(401, {"message": "401 Unauthorized"})
         match parts[2:]:
             case ("projects" | "groups" as collection, name, *rest):
                 owner = self._owner(collection, name)
                 right = READER if owner is None else self._right(token, owner)
                 missing = f"404 {collection.removesuffix('s').capitalize()} Not Found"
                 if owner is None or not right:
-                    return Said(404, {"message": missing})
+                    return StandinResponse(404, {"message": missing})
                 return self._of_owner(asked, owner, right, tuple(rest))
             case _:
-                return Said(404, {"error": "404 Not Found"})
+                return StandinResponse(404, {"error": "404 Not Found"})
 
     def _owner(self, collection: str, name: str) -> Owner | None:
         among = self.projects if collection == "projects" else self.groups
@@ -89,13 +89,13 @@ class GitLabServer(StandIn):
     def _right(self, token: str, owner: Owner) -> str:
         return EDITOR if token == TOKEN else self.access[token].get(owner.path, "")
 
-    def _of_owner(self, asked: Asked, owner: Owner, right: str, rest: tuple[str, ...]) -> Said:
+    def _of_owner(self, asked: StandinRequest, owner: Owner, right: str, rest: tuple[str, ...]) -> StandinResponse:
         if rest == ():
-            return Said(200, {"id": owner.id, "path_with_namespace": owner.path, "full_path": owner.path})
+            return StandinResponse(200, {"id": owner.id, "path_with_namespace": owner.path, "full_path": owner.path})
         if right == GUEST:
-            return Said(403, {"message": "403 Forbidden"})
+            return StandinResponse(403, {"message": "403 Forbidden"})
         if asked.method != "GET" and right != EDITOR:
-            return Said(403, {"error": "insufficient_scope", "scope": "api"})
+            return StandinResponse(403, {"error": "insufficient_scope", "scope": "api"})
         match rest:
             case ("groups",):
                 above = [self.groups[path] for path in owner.groups]
@@ -111,20 +111,20 @@ class GitLabServer(StandIn):
             case ("deploy_tokens", number):
                 return _of_token(asked, owner, number)
             case _:
-                return Said(404, {"error": "404 Not Found"})
+                return StandinResponse(404, {"error": "404 Not Found"})
 
-    def _create(self, asked: Asked, owner: Owner) -> Said:
+    def _create(self, asked: StandinRequest, owner: Owner) -> StandinResponse:
         made = _variable(_given(asked))
         if any(_is(one, made["key"], made["environment_scope"]) for one in owner.variables):
-            return Said(400, {"message": {"key": [f"({made['key']}) has already been taken"]}})
+            return StandinResponse(400, {"message": {"key": [f"({made['key']}) has already been taken"]}})
         owner.variables.append(made)
-        return Said(201, made)
+        return StandinResponse(201, made)
 
-    def _issue(self, asked: Asked, owner: Owner) -> Said:
+    def _issue(self, asked: StandinRequest, owner: Owner) -> StandinResponse:
         given = _given(asked)
         scopes = given.get("scopes", [])
         if not given.get("name") or not scopes or not set(scopes) <= _SCOPES:
-            return Said(400, {"message": {"scopes": ["can't be blank"]}})
+            return StandinResponse(400, {"message": {"scopes": ["can't be blank"]}})
         number = next(self._ids)
         made = {
             "id": number,
@@ -137,10 +137,10 @@ class GitLabServer(StandIn):
             "token": f"gldt-CANARY-{number}",
         }
         owner.tokens[number] = made
-        return Said(201, made)
+        return StandinResponse(201, made)
 
 
-def paged(asked: Asked, entries: list[dict[str, Any]]) -> Said:
+def paged(asked: StandinRequest, entries: list[dict[str, Any]]) -> StandinResponse:
     """Answer with one page, and the headers that tell about the others."""
     size = min(int(asked.query.get("per_page", DEFAULT_PAGE)), MOST)
     page = int(asked.query.get("page", 1))
@@ -156,33 +156,33 @@ def paged(asked: Asked, entries: list[dict[str, Any]]) -> Said:
     if page < pages:
         host, path = asked.headers["host"], asked.raw_path.partition("?")[0]
         headers["Link"] = f'<http://{host}{path}?page={page + 1}&per_page={size}>; rel="next"'
-    return Said(200, entries[(page - 1) * size : page * size], headers)
+    return StandinResponse(200, entries[(page - 1) * size : page * size], headers)
 
 
-def _of_variable(asked: Asked, owner: Owner, key: str) -> Said:
+def _of_variable(asked: StandinRequest, owner: Owner, key: str) -> StandinResponse:
     scope = asked.query.get("filter[environment_scope]")
     found = [one for one in owner.variables if one["key"] == key and scope in (None, one["environment_scope"])]
     if not found:
-        return Said(404, {"message": "404 Variable Not Found"})
+        return StandinResponse(404, {"message": "404 Variable Not Found"})
     if len(found) > 1:
-        return Said(409, {"message": "There are multiple variables with provided parameters"})
+        return StandinResponse(409, {"message": "There are multiple variables with provided parameters"})
     match asked.method:
         case "DELETE":
             owner.variables.remove(found[0])
-            return Said(204)
+            return StandinResponse(204)
         case "PUT":
             found[0].update(_given(asked))
-    return Said(200, found[0])
+    return StandinResponse(200, found[0])
 
 
-def _of_token(asked: Asked, owner: Owner, number: str) -> Said:
+def _of_token(asked: StandinRequest, owner: Owner, number: str) -> StandinResponse:
     made = owner.tokens.get(int(number))
     if made is None:
-        return Said(404, {"message": "404 Deploy Token Not Found"})
+        return StandinResponse(404, {"message": "404 Deploy Token Not Found"})
     if asked.method == "DELETE":
         del owner.tokens[int(number)]
-        return Said(204)
-    return Said(200, _without_token(made))
+        return StandinResponse(204)
+    return StandinResponse(200, _without_token(made))
 
 
 def _without_token(made: dict[str, Any]) -> dict[str, Any]:
@@ -190,7 +190,7 @@ def _without_token(made: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in made.items() if name != "token"}
 
 
-def _given(asked: Asked) -> dict[str, Any]:
+def _given(asked: StandinRequest) -> dict[str, Any]:
     given: dict[str, Any] = asked.json() if asked.body[:1] == b"{" else asked.form()
     return given
 

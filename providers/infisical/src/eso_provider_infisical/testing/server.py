@@ -16,7 +16,7 @@ from eso_provider_infisical.testing.model import (
     described,
     etag_of,
 )
-from eso_sdk.testing.standin import Asked, Said, StandIn
+from eso_sdk.testing.standin import StandIn, StandinRequest, StandinResponse
 
 CLIENT_ID: Final = "11111111-1111-4111-8111-111111111111"
 CLIENT_SECRET: Final = "client-secret-canary"  # noqa: S105 - of a test server
@@ -31,7 +31,9 @@ class RefusedError(Exception):
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
-        self.said = Said(status, {"statusCode": status, "message": message, "error": "Error", "reqId": "req-1"})
+        self.said = StandinResponse(
+            status, {"statusCode": status, "message": message, "error": "Error", "reqId": "req-1"}
+        )
 
 
 @dataclass(slots=True)
@@ -62,19 +64,19 @@ class InfisicalServer(StandIn):
         self.tokens[made] = (identity or Identity("identity-token", frozenset({MAIN})), float("inf"))
         return made
 
-    def lists(self) -> list[Asked]:
+    def lists(self) -> list[StandinRequest]:
         """Return the lists of folders so far."""
-        return [each for each in self.asked("GET *") if each.segments in (_RAW, _V4) and each.query]
+        return [each for each in self.requests("GET *") if each.segments in (_RAW, _V4) and each.query]
 
-    def singles(self) -> list[Asked]:
+    def singles(self) -> list[StandinRequest]:
         """Return the reads of single secrets so far."""
-        return [each for each in self.asked("GET *") if each.segments[:-1] in (_RAW, _V4)]
+        return [each for each in self.requests("GET *") if each.segments[:-1] in (_RAW, _V4)]
 
-    def writes(self) -> list[Asked]:
+    def writes(self) -> list[StandinRequest]:
         """Return the changes of secrets so far."""
         return [each for each in self.calls if each.method != "GET" and each.segments[:-1] in (_RAW, _V4)]
 
-    async def answer(self, asked: Asked) -> Said:
+    async def respond(self, asked: StandinRequest) -> StandinResponse:
         try:
             return self._answered(asked)
         except RefusedError as refused:
@@ -82,7 +84,7 @@ class InfisicalServer(StandIn):
 
     # --- logins ------------------------------------------------------------------------------------------------------
 
-    def _answered(self, asked: Asked) -> Said:
+    def _answered(self, asked: StandinRequest) -> StandinResponse:
         match (asked.method, *asked.segments):
             case ("POST", "api", "v1", "auth", method, "login"):
                 return self._login(method, asked.json())
@@ -100,13 +102,13 @@ class InfisicalServer(StandIn):
                 return self._change(asked, method, name)
             case _:
                 message = f"Route {asked.method}:{asked.path} not found"
-                return Said(404, {"message": message, "error": "Not Found", "statusCode": 404})
+                return StandinResponse(404, {"message": message, "error": "Not Found", "statusCode": 404})
 
     def _is_api(self, path: Sequence[str]) -> bool:
         """Return whether a path is the one of the secrets, in a version of the API that the server has."""
         return tuple(path) == _RAW or (self.has_v4 and tuple(path) == _V4)
 
-    def _login(self, method: str, body: Mapping[str, Any]) -> Said:
+    def _login(self, method: str, body: Mapping[str, Any]) -> StandinResponse:
         proof = f"{method}:{body.get('identityId')}"
         if method == "universal-auth":
             proof = f"{body.get('clientId')}:{body.get('clientSecret')}"
@@ -120,9 +122,9 @@ class InfisicalServer(StandIn):
             "accessTokenMaxTTL": 10 * self.token_seconds,
             "tokenType": "Bearer",
         }
-        return Said(200, answer)
+        return StandinResponse(200, answer)
 
-    def _identity(self, asked: Asked) -> Identity:
+    def _identity(self, asked: StandinRequest) -> Identity:
         token = asked.headers.get("authorization", "").removeprefix("Bearer ")
         identity, ends = self.tokens.get(token, (None, 0.0))
         if identity is None or ends <= self.now():
@@ -131,11 +133,11 @@ class InfisicalServer(StandIn):
 
     # --- reads -------------------------------------------------------------------------------------------------------
 
-    def _lookup(self, asked: Asked, slug: str) -> Said:
+    def _lookup(self, asked: StandinRequest, slug: str) -> StandinResponse:
         project = self._project(asked, self._identity(asked), slug)
-        return Said(200, {"id": project.id, "_id": project.id, "slug": project.slug, "environments": []})
+        return StandinResponse(200, {"id": project.id, "_id": project.id, "slug": project.slug, "environments": []})
 
-    def _asked_project(self, asked: Asked, identity: Identity) -> Project:
+    def _asked_project(self, asked: StandinRequest, identity: Identity) -> Project:
         """Return the project of a read: v4 takes only its id, v3 its slug."""
         query, known = asked.query, {project.id: slug for slug, project in self.projects.items()}
         if asked.segments[1] == "v3":
@@ -144,7 +146,7 @@ class InfisicalServer(StandIn):
             raise RefusedError(400, "Missing project id or environment")
         return self._project(asked, identity, known.get(query["projectId"], ""))
 
-    def _project(self, asked: Asked, identity: Identity, slug: str) -> Project:
+    def _project(self, asked: StandinRequest, identity: Identity, slug: str) -> Project:
         if slug not in self.projects:
             raise RefusedError(404, f"No project found with slug {slug}")
         if slug not in identity.projects:
@@ -157,7 +159,7 @@ class InfisicalServer(StandIn):
             raise RefusedError(404, f"Folder with path '{path}' in environment '{environment}' was not found.")
         return project.folders[environment, path]
 
-    def _list(self, asked: Asked) -> Said:
+    def _list(self, asked: StandinRequest) -> StandinResponse:
         identity, query = self._identity(asked), asked.query
         project = self._asked_project(asked, identity)
         environment, path = query["environment"], query.get("secretPath", "/")
@@ -182,8 +184,8 @@ class InfisicalServer(StandIn):
             ]
         etag = etag_of(body)
         if asked.headers.get("if-none-match") == etag:
-            return Said(304, None, {"ETag": etag})
-        return Said(200, body, {"ETag": etag})
+            return StandinResponse(304, None, {"ETag": etag})
+        return StandinResponse(200, body, {"ETag": etag})
 
     def _shown(
         self, identity: Identity, project: Project, query: Mapping[str, str], environment: str, path: str
@@ -213,7 +215,7 @@ class InfisicalServer(StandIn):
             value = HIDDEN
         return described(project, environment, path, secret, value)
 
-    def _get(self, asked: Asked, name: str) -> Said:
+    def _get(self, asked: StandinRequest, name: str) -> StandinResponse:
         identity, query = self._identity(asked), asked.query
         project = self._asked_project(asked, identity)
         environment, path = query["environment"], query.get("secretPath", "/")
@@ -227,22 +229,22 @@ class InfisicalServer(StandIn):
             secret = project.folders[environment, place].secrets.get(name)
             if secret is not None and int(query.get("version") or 1) <= len(secret.versions):
                 shown = self._described(identity, project, query, environment, place, secret=secret)
-                return Said(200, {"secret": shown})
+                return StandinResponse(200, {"secret": shown})
         raise RefusedError(404, f"Secret with name '{name}' not found")
 
     # --- writes ------------------------------------------------------------------------------------------------------
 
-    def _change(self, asked: Asked, method: str, name: str) -> Said:
+    def _change(self, asked: StandinRequest, method: str, name: str) -> StandinResponse:
         identity, body = self._identity(asked), asked.json()
         slugs = {project.id: slug for slug, project in self.projects.items()}
         slug = slugs.get(body.get("workspaceId", "")) or body.get("projectSlug", "")
         project = self._project(asked, identity, slug)
         self._check(project, method, name, body, identity)
         if project.protected:
-            return Said(200, {"approval": {"id": "approval-1", "status": "open"}})
-        return Said(200, {"secret": self._changed(project, method, name, body, body.get("secretValue", ""))})
+            return StandinResponse(200, {"approval": {"id": "approval-1", "status": "open"}})
+        return StandinResponse(200, {"secret": self._changed(project, method, name, body, body.get("secretValue", ""))})
 
-    def _change_all(self, asked: Asked, method: str) -> Said:
+    def _change_all(self, asked: StandinRequest, method: str) -> StandinResponse:
         """Make all changes of a batch, or none."""
         identity, body = self._identity(asked), asked.json()
         slugs = {project.id: slug for slug, project in self.projects.items()}
@@ -253,12 +255,12 @@ class InfisicalServer(StandIn):
         for name in names:
             self._check(project, method, name, body, identity)
         if project.protected:
-            return Said(200, {"approval": {"id": "approval-1", "status": "open"}})
+            return StandinResponse(200, {"approval": {"id": "approval-1", "status": "open"}})
         made = [
             self._changed(project, method, each["secretKey"], body, each.get("secretValue", ""))
             for each in body["secrets"]
         ]
-        return Said(200, {"secrets": made})
+        return StandinResponse(200, {"secrets": made})
 
     def _check(self, project: Project, method: str, name: str, body: Mapping[str, Any], identity: Identity) -> None:
         held = self._folder(project, body["environment"], body.get("secretPath", "/")).secrets
@@ -280,7 +282,7 @@ class InfisicalServer(StandIn):
         return described(project, environment, path, secret, secret.value)
 
 
-def _includes_imports(asked: Asked) -> bool:
+def _includes_imports(asked: StandinRequest) -> bool:
     """Return whether a read wants imported secrets: in v4 it does unless it says otherwise."""
     if asked.segments[1] == "v4":
         return asked.query.get("includeImports", "true") == "true"

@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from eso_sdk.testing.standin import Asked, Said, StandIn
+from eso_sdk.testing.standin import StandIn, StandinRequest, StandinResponse
 
 TOKEN: Final = "connect-token"  # noqa: S105 - of the test server
 _FILTER: Final = re.compile(r'(name|title|tag) eq "(.*)"')
@@ -120,7 +120,7 @@ class ConnectServer(StandIn):
             self.vaults[found.id] = found
         return found
 
-    async def answer(self, asked: Asked) -> Said:
+    async def respond(self, asked: StandinRequest) -> StandinResponse:
         token = asked.headers.get("authorization", "").removeprefix("Bearer ")
         if token not in self.tokens:
             return _error(401, "Invalid token signature")
@@ -131,12 +131,16 @@ class ConnectServer(StandIn):
         seen = {key: each for key, each in self.vaults.items() if allowed is None or each.name in allowed}
         match asked.segments:
             case ("v1", "vaults"):
-                return Said(200, [each.described() for each in seen.values() if _fits(each.described(), asked)])
+                return StandinResponse(
+                    200, [each.described() for each in seen.values() if _fits(each.described(), asked)]
+                )
             case ("v1", "vaults", vault, *rest):
                 return self._of_vault(asked, vault, rest, seen)
         return _error(404, "not found")
 
-    def _of_vault(self, asked: Asked, vault: str, rest: list[str], seen: dict[str, StoredVault]) -> Said:
+    def _of_vault(
+        self, asked: StandinRequest, vault: str, rest: list[str], seen: dict[str, StoredVault]
+    ) -> StandinResponse:
         if not _ID.fullmatch(vault):
             return _error(400, "Invalid Vault UUID")
         if vault not in self.vaults:
@@ -149,25 +153,25 @@ class ConnectServer(StandIn):
         found = self.vaults[vault]
         match asked.method, rest:
             case "GET", []:
-                return Said(200, found.described())
+                return StandinResponse(200, found.described())
             case "GET", ["items"]:
                 listed = [each for stored in found.items.values() if (each := stored.shown) and _fits(each, asked)]
-                return Said(200, [{k: v for k, v in each.items() if k not in _SUMMARY} for each in listed])
+                return StandinResponse(200, [{k: v for k, v in each.items() if k not in _SUMMARY} for each in listed])
             case "POST", ["items"]:
                 return self._create(found, asked.json())
             case _, ["items", item, *more] if item in found.items:
                 return self._of_item(asked, found, item, more)
         return _error(404, "item not found")
 
-    def _create(self, vault: StoredVault, told: dict[str, Any]) -> Said:
+    def _create(self, vault: StoredVault, told: dict[str, Any]) -> StandinResponse:
         if not told.get("category") or told.get("vault", {}).get("id") != vault.id:
             return _error(400, "Invalid item: category and vault are required")
         made = _described(told, vault.id)
         vault.items[made["id"]] = StoredItem(None, made, self.lag) if self.lag else StoredItem(made)
         vault.version += 1
-        return Said(200, made)
+        return StandinResponse(200, made)
 
-    def _of_item(self, asked: Asked, vault: StoredVault, item: str, more: list[str]) -> Said:
+    def _of_item(self, asked: StandinRequest, vault: StoredVault, item: str, more: list[str]) -> StandinResponse:
         stored = vault.items[item]
         if asked.method == "GET":
             shown = stored.look()
@@ -175,7 +179,7 @@ class ConnectServer(StandIn):
         if asked.method == "DELETE" and not more:
             del vault.items[item]
             vault.version += 1
-            return Said(204)
+            return StandinResponse(204)
         if asked.method == "PUT" and not more:
             told = asked.json()
             if told.get("id") != item or told.get("vault", {}).get("id") != vault.id:
@@ -186,21 +190,21 @@ class ConnectServer(StandIn):
             else:
                 stored.shown = changed
             vault.version += 1
-            return Said(200, changed)
+            return StandinResponse(200, changed)
         return _error(405, "method not allowed")
 
 
-def _part(vault: StoredVault, item: dict[str, Any], more: list[str]) -> Said:
+def _part(vault: StoredVault, item: dict[str, Any], more: list[str]) -> StandinResponse:
     files = {each["id"]: each for each in item.get("files", ())}
     match more:
         case []:
-            return Said(200, item)
+            return StandinResponse(200, item)
         case ["files"]:
-            return Said(200, list(files.values()))
+            return StandinResponse(200, list(files.values()))
         case ["files", file] if file in files:
-            return Said(200, files[file])
+            return StandinResponse(200, files[file])
         case ["files", file, "content"] if file in files:
-            return Said(200, vault.contents[file], {"Content-Type": "application/octet-stream"})
+            return StandinResponse(200, vault.contents[file], {"Content-Type": "application/octet-stream"})
     return _error(404, "file not found")
 
 
@@ -217,7 +221,7 @@ def _newest(stored: StoredItem) -> dict[str, Any]:
     return found if found is not None else {"title": "", "version": 0, "fields": []}
 
 
-def _fits(described: dict[str, Any], asked: Asked) -> bool:
+def _fits(described: dict[str, Any], asked: StandinRequest) -> bool:
     """Apply a SCIM filter. The clients ask for vaults by name or title, and for items by title or tag."""
     wanted = _FILTER.fullmatch(asked.query.get("filter", ""))
     if wanted is None:
@@ -227,5 +231,5 @@ def _fits(described: dict[str, Any], asked: Asked) -> bool:
     return wanted[2] == described.get("name", described.get("title"))
 
 
-def _error(status: int, message: str) -> Said:
-    return Said(status, {"status": status, "message": message})
+def _error(status: int, message: str) -> StandinResponse:
+    return StandinResponse(status, {"status": status, "message": message})

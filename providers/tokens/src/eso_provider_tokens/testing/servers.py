@@ -11,13 +11,13 @@ from typing import Any, Final
 
 import jwt
 
-from eso_sdk.testing.standin import Asked, Said, StandIn
+from eso_sdk.testing.standin import StandIn, StandinRequest, StandinResponse
 
 LIFE: Final = 600
 _KEY: Final = "of the test servers alone, 32 by."
 
 
-def basic_of(asked: Asked) -> tuple[str, str]:
+def basic_of(asked: StandinRequest) -> tuple[str, str]:
     """Return user and password of basic authorization; empty without."""
     scheme, _, text = asked.headers.get("authorization", "").partition(" ")
     try:
@@ -37,13 +37,13 @@ class QuayServer(StandIn):
 
     robots: dict[str, str] = field(default_factory=dict)
 
-    async def answer(self, asked: Asked) -> Said:
+    async def respond(self, asked: StandinRequest) -> StandinResponse:
         if asked.line != "GET /oauth2/federation/robot/token":
-            return Said(404)
+            return StandinResponse(404)
         robot, token = basic_of(asked)
         if not token or self.robots.get(robot) != token:
-            return Said(401, {"message": "Invalid token"})
-        return Said(200, {"token": signed(robot, self.now() + LIFE)})
+            return StandinResponse(401, {"message": "Invalid token"})
+        return StandinResponse(200, {"token": signed(robot, self.now() + LIFE)})
 
 
 @dataclass(slots=True)
@@ -52,15 +52,15 @@ class CloudsmithServer(StandIn):
 
     services: dict[tuple[str, str], str] = field(default_factory=dict)
 
-    async def answer(self, asked: Asked) -> Said:
+    async def respond(self, asked: StandinRequest) -> StandinResponse:
         match asked.method, asked.segments:
             case "POST", ("openid", organisation) if asked.path.endswith("/"):
                 body = asked.json()
                 if self.services.get((organisation, body["service_slug"])) != body["oidc_token"]:
-                    return Said(401, {"detail": "Invalid token."})
-                return Said(201, {"token": signed(body["service_slug"], self.now() + LIFE)})
+                    return StandinResponse(401, {"detail": "Invalid token."})
+                return StandinResponse(201, {"token": signed(body["service_slug"], self.now() + LIFE)})
             case _:
-                return Said(404)
+                return StandinResponse(404)
 
 
 @dataclass(slots=True)
@@ -76,25 +76,27 @@ class GrafanaServer(StandIn):
     """Status for a second token of one name; depends on the version of Grafana."""
     ids: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
-    async def answer(self, asked: Asked) -> Said:
+    async def respond(self, asked: StandinRequest) -> StandinResponse:
         allowed = asked.headers.get("authorization") == f"Bearer {self.token}"
         if not allowed and basic_of(asked) != ("admin", self.password):
-            return Said(401, {"message": "Invalid API key"})
+            return StandinResponse(401, {"message": "Invalid API key"})
         match asked.method, asked.segments:
             case "GET", ("api", "serviceaccounts", "search"):
                 found = [one for one in self.accounts.values() if asked.query["query"] in one["name"]]
-                return Said(200, {"totalCount": len(found), "serviceAccounts": found})
+                return StandinResponse(200, {"totalCount": len(found), "serviceAccounts": found})
             case "POST", ("api", "serviceaccounts"):
-                return Said(201, self._account(asked.json()))
+                return StandinResponse(201, self._account(asked.json()))
             case "GET", ("api", "serviceaccounts", account, "tokens"):
-                return Said(200, [{"id": key, "name": name} for key, name in self.tokens[int(account)].items()])
+                return StandinResponse(
+                    200, [{"id": key, "name": name} for key, name in self.tokens[int(account)].items()]
+                )
             case "POST", ("api", "serviceaccounts", account, "tokens"):
                 return self._new_token(int(account), asked.json()["name"])
             case "DELETE", ("api", "serviceaccounts", account, "tokens", token):
                 gone = self.tokens.get(int(account), {}).pop(int(token), None)
-                return Said(404 if gone is None else 200, {"message": "deleted"})
+                return StandinResponse(404 if gone is None else 200, {"message": "deleted"})
             case _:
-                return Said(404)
+                return StandinResponse(404)
 
     def _account(self, body: dict[str, Any]) -> dict[str, Any]:
         number = next(self.ids)
@@ -102,12 +104,12 @@ class GrafanaServer(StandIn):
         self.accounts[number], self.tokens[number] = made, {}
         return made
 
-    def _new_token(self, account: int, name: str) -> Said:
+    def _new_token(self, account: int, name: str) -> StandinResponse:
         if any(name in names.values() for names in self.tokens.values()):
-            return Said(self.taken, {"message": "a token of this name exists"})
+            return StandinResponse(self.taken, {"message": "a token of this name exists"})
         number = next(self.ids)
         self.tokens[account][number] = name
-        return Said(200, {"id": number, "name": name, "key": f"glsa_{number}"})
+        return StandinResponse(200, {"id": number, "name": name, "key": f"glsa_{number}"})
 
 
 @dataclass(slots=True)
@@ -121,26 +123,26 @@ class BeyondtrustServer(StandIn):
     may_revoke: bool = True
     ids: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
-    async def answer(self, asked: Asked) -> Said:
+    async def respond(self, asked: StandinRequest) -> StandinResponse:
         if asked.headers.get("authorization") != f"Bearer {self.token}":
-            return Said(401)
+            return StandinResponse(401)
         if asked.headers.get("bt-secrets-api-version") != "2026-04-28":
-            return Said(400, {"error": "failed to validate API version"})
+            return StandinResponse(400, {"error": "failed to validate API version"})
         match asked.method, asked.segments:
             case "POST", (self.site, "secrets", "dynamic", name, "generate"):
                 return self._generated(asked.query.get("folder", ""), name)
             case "GET", (self.site, "secrets", "leases", "revoke"):
                 if not self.may_revoke:
-                    return Said(403)
-                return Said(404 if self.leases.pop(asked.query["id"], None) is None else 200)
+                    return StandinResponse(403)
+                return StandinResponse(404 if self.leases.pop(asked.query["id"], None) is None else 200)
             case _:
-                return Said(404)
+                return StandinResponse(404)
 
-    def _generated(self, folder: str, name: str) -> Said:
+    def _generated(self, folder: str, name: str) -> StandinResponse:
         if (folder, name) not in self.secrets:
-            return Said(404)
+            return StandinResponse(404)
         lease = f"lease-{next(self.ids)}"
         self.leases[lease] = (folder, name)
         expires = datetime.fromtimestamp(self.now() + LIFE, UTC).isoformat().replace("+00:00", "Z")
         made = {"accessKeyId": f"AK-{lease}", "secretAccessKey": f"SK-{lease}", "sessionToken": f"ST-{lease}"}
-        return Said(201, {"secret": {**made, "leaseId": lease, "expiration": expires}})
+        return StandinResponse(201, {"secret": {**made, "leaseId": lease, "expiration": expires}})

@@ -35,9 +35,8 @@ from eso_provider_vault.auth.method import (
     needed,
     own_identity,
 )
-from eso_sdk.cloudservices import ask_cloud
 from eso_sdk.errors import backend_error, credentials_not_found, invalid_config, rejected
-from eso_sdk.http import HttpRequest, status_error
+from eso_sdk.http import HttpRequest, call_cloud, status_error
 from eso_wire.values import Token
 from kubebase.clock import Clock
 
@@ -85,7 +84,7 @@ class Google:
     async def _send(self, url: str, body: Mapping[str, str], headers: Mapping[str, str], member: str) -> str:
         subject = URL(url).host or "Google"
         request = HttpRequest("POST", URL(url), {**_JSON, **headers}, json.dumps(body).encode())
-        response = await ask_cloud(request, subject, self.clock)
+        response = await call_cloud(request, subject, self.clock)
         if response.status in (400, 401, 403, 404):
             raise rejected(
                 f"{subject} refuses the workload identity of {_POINTER}: HTTP {response.status}; check the names of the"
@@ -189,7 +188,7 @@ async def _machine_token(audience: str, environment: Mapping[str, str], clock: C
     path = "/computeMetadata/v1/instance/service-accounts/default/identity"
     url = URL(f"http://{host}{path}").with_query(audience=audience, format="full")
     subject = "Google's metadata server"
-    response = await ask_cloud(HttpRequest("GET", url, {"Metadata-Flavor": "Google"}), subject, clock)
+    response = await call_cloud(HttpRequest("GET", url, {"Metadata-Flavor": "Google"}), subject, clock)
     if response.status == 404:
         raise credentials_not_found(
             "/auth/gcp names neither secretRef nor workloadIdentity, and the provider's machine has no service account"

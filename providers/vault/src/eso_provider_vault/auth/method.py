@@ -119,8 +119,8 @@ def line(value: SecretBytes, pointer: str) -> str:
 
 def own_identity(secrets: Secrets, own: str, server: str, pointer: str, instead: str) -> None:
     """Refuse to log in with the identity of the provider itself, unless its administrator allows it for this server."""
-    secrets.process_identity.use(own, place=pointer, instead=instead)
-    secrets.process_identity.prove(own, URL(server), place="/server")
+    secrets.process_identity.use(own, field=pointer, instead=instead)
+    secrets.process_identity.prove(own, URL(server), field="/server")
 
 
 def fixed(body: Body) -> MakeBody:

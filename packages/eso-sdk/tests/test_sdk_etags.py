@@ -8,25 +8,25 @@ import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from eso_sdk.http import HttpAnswer, HttpRequest
-from eso_sdk.unchanged import Unchanged, conditional
+from eso_sdk.etags import ETagCache, conditional
+from eso_sdk.http import HttpRequest, HttpResponse
 
 REQUEST = HttpRequest("GET", URL("https://example.com/a"), {"X": "1"}, b"body")
 
 
-def answer(etag: str = '"1"', body: bytes = b"value") -> HttpAnswer:
-    return HttpAnswer(200, CIMultiDictProxy(CIMultiDict({"ETag": etag} if etag else {})), body)
+def answer(etag: str = '"1"', body: bytes = b"value") -> HttpResponse:
+    return HttpResponse(200, CIMultiDictProxy(CIMultiDict({"ETag": etag} if etag else {})), body)
 
 
 def test_an_answer_is_found_by_an_equal_request_which_then_is_conditional() -> None:
-    unchanged = Unchanged()
+    unchanged = ETagCache()
     unchanged.keep(REQUEST, answer())
 
-    kept = unchanged.find(replace(REQUEST))
+    cached = unchanged.find(replace(REQUEST))
 
-    assert kept is not None
-    assert kept.body == b"value"
-    assert conditional(REQUEST, kept).headers == {"X": "1", "If-None-Match": '"1"'}
+    assert cached is not None
+    assert cached.body == b"value"
+    assert conditional(REQUEST, cached).headers == {"X": "1", "If-None-Match": '"1"'}
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_an_answer_is_found_by_an_equal_request_which_then_is_conditional() -> N
     ],
 )
 def test_another_request_does_not_find_it(other: HttpRequest) -> None:
-    unchanged = Unchanged()
+    unchanged = ETagCache()
     unchanged.keep(REQUEST, answer())
 
     assert unchanged.find(other) is None
@@ -56,8 +56,8 @@ def test_another_request_does_not_find_it(other: HttpRequest) -> None:
         pytest.param(answer(body=b"x" * 300_000), id="an answer that is too large"),
     ],
 )
-def test_an_answer_that_cannot_be_kept_also_drops_the_earlier_one(given: HttpAnswer) -> None:
-    unchanged = Unchanged()
+def test_an_answer_that_cannot_be_kept_also_drops_the_earlier_one(given: HttpResponse) -> None:
+    unchanged = ETagCache()
     unchanged.keep(REQUEST, answer())
 
     unchanged.keep(REQUEST, given)
@@ -66,24 +66,24 @@ def test_an_answer_that_cannot_be_kept_also_drops_the_earlier_one(given: HttpAns
 
 
 @pytest.mark.parametrize(
-    ("bounds", "kept"),
+    ("bounds", "cached"),
     [
         pytest.param({"entries": 3}, [7, 8, 9], id="by number"),
         pytest.param({"size": 50}, [5, 6, 7, 8, 9], id="by bytes"),
     ],
 )
-def test_the_oldest_answers_go_first(bounds: dict[str, int], kept: list[int]) -> None:
-    unchanged = Unchanged(**bounds)
+def test_the_oldest_answers_go_first(bounds: dict[str, int], cached: list[int]) -> None:
+    unchanged = ETagCache(**bounds)
     requests = [replace(REQUEST, body=str(number).encode()) for number in range(10)]
 
     for request in requests:
         unchanged.keep(request, answer(body=b"x" * 10))
 
-    assert [number for number, request in enumerate(requests) if unchanged.find(request)] == kept
+    assert [number for number, request in enumerate(requests) if unchanged.find(request)] == cached
 
 
 def test_answers_print_no_value() -> None:
-    unchanged = Unchanged()
+    unchanged = ETagCache()
     unchanged.keep(REQUEST, answer(body=b"CANARY"))
 
     assert "CANARY" not in repr(unchanged.find(REQUEST))

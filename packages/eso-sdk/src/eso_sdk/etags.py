@@ -12,7 +12,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from eso_sdk.http import HttpAnswer, HttpRequest
+from eso_sdk.http import HttpRequest, HttpResponse
 
 MAX_ENTRIES: Final = 64
 MAX_BYTES: Final = 256 * 1024
@@ -24,48 +24,48 @@ _KEY: Final = secrets.token_bytes(32)
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class CachedResponse:
     """An earlier answer and its ETag."""
 
     etag: str
     body: bytes = field(repr=False)
 
 
-class Unchanged:
+class ETagCache:
     """The cached responses of one opened store. Bounded by number and bytes; the oldest one is evicted first."""
 
     def __init__(self, *, entries: int = MAX_ENTRIES, size: int = MAX_BYTES) -> None:
         self._entries = entries
         self._size = size
         self._held = 0
-        self._kept: OrderedDict[bytes, Kept] = OrderedDict()
+        self._cached: OrderedDict[bytes, CachedResponse] = OrderedDict()
 
-    def find(self, request: HttpRequest) -> Kept | None:
+    def find(self, request: HttpRequest) -> CachedResponse | None:
         """Return the earlier answer to a request that may be asked conditionally."""
         if request.method != "GET" or any(name.lower() == "if-none-match" for name in request.headers):
             return None
-        return self._kept.get(fingerprint(request))
+        return self._cached.get(fingerprint(request))
 
-    def keep(self, request: HttpRequest, answer: HttpAnswer) -> None:
+    def keep(self, request: HttpRequest, answer: HttpResponse) -> None:
         """Keep an answer if it has an ETag and there is room for it."""
         key, etag = fingerprint(request), answer.headers.get("ETag", "")
         self._drop(key)
         usable = 0 < len(etag) <= MAX_ETAG and etag.isascii() and etag.isprintable()
         if request.method != "GET" or not usable or len(answer.body) > self._size // 4:
             return
-        self._kept[key] = Kept(etag, answer.body)
+        self._cached[key] = CachedResponse(etag, answer.body)
         self._held += len(answer.body)
-        while len(self._kept) > self._entries or self._held > self._size:
-            self._drop(next(iter(self._kept)))
+        while len(self._cached) > self._entries or self._held > self._size:
+            self._drop(next(iter(self._cached)))
 
     def _drop(self, key: bytes) -> None:
-        if (kept := self._kept.pop(key, None)) is not None:
-            self._held -= len(kept.body)
+        if (cached := self._cached.pop(key, None)) is not None:
+            self._held -= len(cached.body)
 
 
-def conditional(request: HttpRequest, kept: Kept) -> HttpRequest:
+def conditional(request: HttpRequest, cached: CachedResponse) -> HttpRequest:
     """Request the value only if it differs from the cached one."""
-    return replace(request, headers={**request.headers, "If-None-Match": kept.etag})
+    return replace(request, headers={**request.headers, "If-None-Match": cached.etag})
 
 
 def fingerprint(request: HttpRequest, *more: str) -> bytes:
