@@ -23,9 +23,8 @@ from eso_api.kinds import KINDS
 from eso_cli.status import HEALTHY, UNUSABLE, UNWELL, Options, code_of, run
 from eso_cli.statuspage import MAX_CAUSES, MAX_JSON_MESSAGES, MAX_MESSAGES, Scene, as_json, headline, lines
 from eso_operator.insight.causes import causes_of
-from eso_operator.insight.overview import Gap, Missing, Overview
-from eso_operator.insight.overviewrows import OVERVIEW_KINDS, Health, ObjectId, Row
-from eso_operator.insight.overviewtimes import distance, time_of_day
+from eso_operator.insight.overview import OVERVIEW_KINDS, Gap, Health, Missing, ObjectId, Overview, Row
+from eso_operator.insight.times import distance, time_of_day
 from eso_operator.testing.operators import eventually, install_crds
 from kubebase.clock import rfc3339
 from kubebase.meta import ObjectKey

@@ -20,12 +20,12 @@ from eso_api.kinds import KINDS, installed_kinds
 from eso_cli import completion
 from eso_cli.main import commands
 from eso_cli.why import HEALTHY, UNUSABLE, UNWELL, Options, as_json, lines, run
-from eso_operator.insight.evidence import Evidence, Source
-from eso_operator.insight.facts import Fact, Mark, Recorded, Story
+from eso_operator.insight.explanation import explanation_of
+from eso_operator.insight.findings import Explanation, Finding, Mark, RecordedEvent
+from eso_operator.insight.inputs import Inputs, Source
 from eso_operator.insight.kinds import AnyKind, kinds_named, named_among
-from eso_operator.insight.sights import Look, Sight
-from eso_operator.insight.story import story_of
-from eso_operator.insight.ways import Way
+from eso_operator.insight.objects import ObjectSummary, ReadState
+from eso_operator.insight.path import ProviderPath
 from eso_operator.targets.marks import HASH_ANNOTATION, MANAGED_LABEL
 from eso_operator.testing.operators import install_crds
 from kubebase.clock import rfc3339
@@ -328,16 +328,16 @@ def test_the_guide_shows_what_is_printed() -> None:
     )
     valid, connected = (Condition(type="Ready", status="True", reason=word) for word in ("Valid", "Connected"))
     address = "grpc://provider-vault.external-secrets.svc:8080"
-    provider = Sight("ClusterProviderClass", ObjectKey("", "vault"), conditions=(connected,), address=address)
-    store = Sight("SecretStore", ObjectKey("shop", "vault"), conditions=(valid,))
-    evidence = Evidence(
+    provider = ObjectSummary("ClusterProviderClass", ObjectKey("", "vault"), conditions=(connected,), address=address)
+    store = ObjectSummary("SecretStore", ObjectKey("shop", "vault"), conditions=(valid,))
+    inputs = Inputs(
         EXTERNAL_SECRET,
-        Sight("ExternalSecret", subject.metadata.key, conditions=tuple(subject.status.conditions)),
+        ObjectSummary("ExternalSecret", subject.metadata.key, conditions=tuple(subject.status.conditions)),
         subject,
-        sources=(Source(store, Way(provider=provider)),),
-        objects=(Sight("Secret", ObjectKey("shop", "checkout"), Look.ABSENT, "does not exist"),),
+        sources=(Source(store, ProviderPath(provider=provider)),),
+        objects=(ObjectSummary("Secret", ObjectKey("shop", "checkout"), ReadState.ABSENT, "does not exist"),),
         events=(
-            Recorded(
+            RecordedEvent(
                 reason="UpdateFailed",
                 message='spec.data[0] (key: shop/checkout): SecretNotFound: "shop/checkout" does not exist',
                 last_timestamp=LATELY,
@@ -345,7 +345,7 @@ def test_the_guide_shows_what_is_printed() -> None:
         ),
     )
 
-    told = "\n".join(_without_colours(lines(story_of(evidence, NOW), NOW)))
+    told = "\n".join(_without_colours(lines(explanation_of(inputs, NOW), NOW)))
 
     assert f"```text\n{told}\n```" in GUIDE.read_text(encoding="utf-8")
 
@@ -398,12 +398,12 @@ def test_a_kind_of_ours_is_found_as_if_all_providers_were_asked(kind: AnyKind) -
 
 
 def test_text_of_other_writers_cannot_control_a_terminal() -> None:
-    story = Story(Fact("object", Mark.BAD, "a\x1b[2Jb\nc\u202ed", notes=("n\rote",)))
+    explanation = Explanation(Finding("object", Mark.BAD, "a\x1b[2Jb\nc\u202ed", notes=("n\rote",)))
 
-    printed = list(_without_colours(lines(story, NOW)))
+    printed = list(_without_colours(lines(explanation, NOW)))
 
     assert printed == [r"✗ a\x1b[2Jb c\u202ed", "    n ote"]
-    assert as_json(story)["cause"] == r"a\x1b[2Jb c\u202ed"
+    assert as_json(explanation)["cause"] == r"a\x1b[2Jb c\u202ed"
 
 
 def _without_colours(told: Iterator[str]) -> Iterator[str]:

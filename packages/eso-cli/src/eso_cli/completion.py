@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from eso_cli.connecting import load
-from eso_operator.insight.kinds import kinds_named, known_words
-from eso_operator.insight.sights import NAMESPACES, Eyes
+from eso_operator.insight.kinds import kinds_named, known_names
+from eso_operator.insight.objects import NAMESPACES, ObjectReader
 from eso_sdk.installed import installed
 from kubebase.meta import Resource
 from kuberun.client import Client
@@ -24,7 +24,7 @@ SECONDS: Final = 2.0
 
 def kinds(incomplete: str) -> list[str]:
     """Return the kinds that begin with the text."""
-    return [word for word in sorted((*known_words(), "secret")) if word.startswith(incomplete.lower())]
+    return [word for word in sorted((*known_names(), "secret")) if word.startswith(incomplete.lower())]
 
 
 def providers(incomplete: str) -> list[str]:
@@ -59,7 +59,7 @@ async def _names(resources: Sequence[Resource], namespace: str, kubeconfig: Path
     try:
         async with asyncio.timeout(SECONDS):
             home = namespace or connection.namespace or "default"
-            found = [await Eyes(client).names(resource, home) for resource in resources]
+            found = [await ObjectReader(client).names(resource, home) for resource in resources]
     finally:
         await client.close()
     return sorted({name for each in found for name in each})

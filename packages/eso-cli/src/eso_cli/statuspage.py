@@ -12,9 +12,8 @@ import typer
 from eso_cli.terminal import printable, sign
 from eso_operator.insight.causes import Cause, causes_of
 from eso_operator.insight.operators import NOT_READ, Operators, OperatorState
-from eso_operator.insight.overview import Overview
-from eso_operator.insight.overviewrows import OVERVIEW_KINDS, Health, Row, generation_of
-from eso_operator.insight.overviewtimes import distance, time_of_day
+from eso_operator.insight.overview import OVERVIEW_KINDS, Health, Overview, Row, generation_of
+from eso_operator.insight.times import distance, time_of_day
 
 MAX_CAUSES: Final = 20
 MAX_NAMES: Final = 5

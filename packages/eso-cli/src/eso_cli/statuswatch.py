@@ -21,9 +21,8 @@ from rich.text import Text
 from eso_cli.statuspage import Scene, as_json, headline, lines, operator_problems
 from eso_cli.terminal import echo, sign
 from eso_operator.insight.operators import NOT_READ, read_operators
-from eso_operator.insight.overview import AnyKind, CachedObjects, Missing, gap_of, gather
-from eso_operator.insight.overviewrows import OVERVIEW_KINDS
-from eso_operator.insight.overviewtimes import time_of_day
+from eso_operator.insight.overview import OVERVIEW_KINDS, AnyKind, CachedObjects, Missing, gap_of, gather
+from eso_operator.insight.times import time_of_day
 from eso_operator.telemetry import logs
 from eso_operator.telemetry.settings import LogLevel, LogSettings
 from kubebase.clock import Clock, rfc3339

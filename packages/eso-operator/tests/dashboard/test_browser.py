@@ -35,13 +35,13 @@ pytestmark = [
     pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver: `make browser`"),
 ]
 
-LOOKS = {"desktop": (1280, 900, "light"), "phone": (390, 844, "light"), "dark": (1280, 900, "dark")}
+SCREENS = {"desktop": (1280, 900, "light"), "phone": (390, 844, "light"), "dark": (1280, 900, "dark")}
 Browser = webdriver.Chrome
 
 
 @contextmanager
-def browser(look: str = "desktop") -> Iterator[Browser]:
-    width, height, scheme = LOOKS[look]
+def browser(screen: str = "desktop") -> Iterator[Browser]:
+    width, height, scheme = SCREENS[screen]
     options = webdriver.ChromeOptions()
     options.binary_location = CHROMIUM or ""
     options.accept_insecure_certs = True
@@ -49,7 +49,7 @@ def browser(look: str = "desktop") -> Iterator[Browser]:
     flags = ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--no-first-run")
     for flag in (*flags, f"--window-size={width},{height}"):
         options.add_argument(flag)
-    if look == "phone":
+    if screen == "phone":
         metrics = {"width": width, "height": height, "pixelRatio": 2.0}
         options.add_experimental_option("mobileEmulation", {"deviceMetrics": metrics})
     driver = webdriver.Chrome(options=options, service=Service(DRIVER))
@@ -78,8 +78,8 @@ async def site(bench: Bench) -> AsyncIterator[Site]:
         yield running
 
 
-@pytest.mark.parametrize("look", LOOKS)
-async def test_every_view_fits_its_screen_and_runs_no_foreign_script(site: Site, look: str) -> None:
+@pytest.mark.parametrize("screen", SCREENS)
+async def test_every_view_fits_its_screen_and_runs_no_foreign_script(site: Site, screen: str) -> None:
     views = {
         "problems": "/",
         "stores": "/stores",
@@ -92,10 +92,10 @@ async def test_every_view_fits_its_screen_and_runs_no_foreign_script(site: Site,
     }
 
     def visit() -> None:
-        with browser(look) as driver:
+        with browser(screen) as driver:
             for name, path in views.items():
                 driver.get(f"{site.url}{path}")
-                keep(driver, f"{name}-{look}")
+                keep(driver, f"{name}-{screen}")
                 wider = "return document.documentElement.scrollWidth > document.documentElement.clientWidth"
                 assert not driver.execute_script(wider), f"{name} scrolls sideways"
                 assert driver.execute_script("return window.hacked") is None
@@ -111,8 +111,8 @@ async def test_every_view_fits_its_screen_and_runs_no_foreign_script(site: Site,
 async def test_colours_follow_the_scheme_of_the_system(site: Site) -> None:
     def brightness() -> list[int]:
         found = []
-        for look in ("desktop", "dark"):
-            with browser(look) as driver:
+        for screen in ("desktop", "dark"):
+            with browser(screen) as driver:
                 driver.get(site.url)
                 colour = driver.find_element(By.TAG_NAME, "body").value_of_css_property("background-color")
                 found.append(sum(int(part) for part in colour.partition("(")[2].rstrip(")").split(",")[:3]))
@@ -141,7 +141,7 @@ async def test_a_keyboard_reaches_everything_and_a_change_appears_by_itself(site
         until(driver, lambda page: page.find_elements(By.CSS_SELECTOR, "tbody th a"))
         driver.execute_script("document.querySelector('tbody th a').focus()")
         driver.switch_to.active_element.send_keys(Keys.ENTER)
-        until(driver, lambda page: "The way of the values" in page.page_source)
+        until(driver, lambda page: "Data flow" in page.page_source)
         driver.get(path)
         driver.execute_script("document.querySelector('.cause h2 a').focus()")
 

@@ -15,10 +15,9 @@ from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.secretstore import SECRET_STORE
 from eso_operator.dashboard.calls import calls_of
 from eso_operator.dashboard.snapshots import Snapshots
-from eso_operator.dashboard.viewers import MAX_NAMESPACES, Doorkeeper, Everyone, SeenClient, visible
+from eso_operator.dashboard.viewers import MAX_NAMESPACES, AnonymousViewer, Authorizer, ViewerClient, visible
 from eso_operator.dashboard.views import PAGE_ROWS, objects_view, url_of
-from eso_operator.insight.overview import Gap, Missing, Overview
-from eso_operator.insight.overviewrows import Health, ObjectId, Row
+from eso_operator.insight.overview import Gap, Health, Missing, ObjectId, Overview, Row
 from eso_operator.process.flags import parse
 from eso_operator.process.settings import SettingsError
 from eso_operator.providers.metrics import PrometheusMetrics
@@ -91,7 +90,7 @@ class Rules:
 
 
 async def viewer_of(rules: Rules, clock: VirtualClock | None = None) -> Any:
-    return await Doorkeeper(rules, clock or VirtualClock()).viewer("good")  # type: ignore[arg-type]  # a fake
+    return await Authorizer(rules, clock or VirtualClock()).viewer("good")  # type: ignore[arg-type]  # a fake
 
 
 async def test_a_viewer_of_one_namespace_sees_its_rows_and_knows_that_there_are_more() -> None:
@@ -116,36 +115,36 @@ async def test_the_number_of_questions_for_one_viewer_is_bounded_and_the_chosen_
 
 async def test_answers_are_kept_for_a_minute() -> None:
     rules, clock = Rules(("list", "externalsecrets", "")), VirtualClock()
-    doorkeeper = Doorkeeper(rules, clock)  # type: ignore[arg-type]  # a fake
+    authorizer = Authorizer(rules, clock)  # type: ignore[arg-type]  # a fake
 
     for _ in range(3):
-        viewer = await doorkeeper.viewer("good")
+        viewer = await authorizer.viewer("good")
         assert viewer is not None
         assert await viewer.may("list", EXTERNAL_SECRET.resource(), "")
     asked = rules.asked
     await clock.advance(61)
-    await doorkeeper.viewer("good")
+    await authorizer.viewer("good")
 
     assert (asked, rules.asked) == (2, 3)
 
 
 async def test_a_token_that_is_missing_or_too_long_is_never_sent_on() -> None:
     rules = Rules()
-    doorkeeper = Doorkeeper(rules, VirtualClock())  # type: ignore[arg-type]  # a fake
+    authorizer = Authorizer(rules, VirtualClock())  # type: ignore[arg-type]  # a fake
 
-    assert [await doorkeeper.viewer(token) for token in ("", "x" * 20_000)] == [None, None]
+    assert [await authorizer.viewer(token) for token in ("", "x" * 20_000)] == [None, None]
     assert rules.asked == 0
 
 
 async def test_a_client_reads_for_a_viewer_only_what_they_may_read() -> None:
-    client = SeenClient(None, await viewer_of(Rules()))  # type: ignore[arg-type]  # it is never asked
+    client = ViewerClient(None, await viewer_of(Rules()))  # type: ignore[arg-type]  # it is never asked
     secrets = Resource("", "v1", "secrets", "Secret")
 
     with pytest.raises(Forbidden):
         await client.get(SECRET_STORE.kind(), ObjectKey("team", "vault"))
     with pytest.raises(Forbidden):
         await client.list(SECRET_STORE.kind())
-    assert await Everyone().may("get", secrets, "team")
+    assert await AnonymousViewer().may("get", secrets, "team")
 
 
 # --- lists ------------------------------------------------------------------------------------------------------------

@@ -117,7 +117,7 @@ async def test_signing_in_keeps_the_token_in_a_cookie_that_scripts_and_other_sit
 async def test_another_site_can_sign_no_user_in_or_out(
     site: Site, api_server: ApiServer, headers: dict[str, str]
 ) -> None:
-    answer = await site.get("/login", method="POST", data={"token": api_server.token}, headers=headers)
+    response = await site.get("/login", method="POST", data={"token": api_server.token}, headers=headers)
 
-    assert (answer.status, "set-cookie" in answer.headers) == (403, False)
+    assert (response.status, "set-cookie" in response.headers) == (403, False)
     assert (await site.get("/logout", method="POST", headers=headers)).status == 403

@@ -75,8 +75,8 @@ async def test_every_answer_forbids_foreign_content_frames_and_copies(site: Site
 
 async def test_nothing_can_be_written(site: Site) -> None:
     for method in ("POST", "PUT", "PATCH", "DELETE", "OPTIONS"):
-        answer = await site.get(site.object_path("db"), method=method)
-        assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD"), method
+        response = await site.get(site.object_path("db"), method=method)
+        assert (response.status, response.headers["allow"]) == (405, "GET, HEAD"), method
     assert (await site.get("/", method="HEAD")).status == 200
     assert (await site.get("/login", method="POST", data={"token": "x"})).status == 404
 

@@ -18,8 +18,7 @@ from eso_api.secretstore import SECRET_STORE
 from eso_api.v2.clusterproviderclass import CLUSTER_PROVIDER_CLASS
 from eso_api.v2.secretstore import SECRET_STORE_V2
 from eso_operator.insight.causes import MANY_ROOTS, causes_of
-from eso_operator.insight.overview import Gap, Missing, Overview
-from eso_operator.insight.overviewrows import NO_STATUS, Health, Row, row_of
+from eso_operator.insight.overview import NO_STATUS, Gap, Health, Missing, Overview, Row, row_of
 from kubebase.meta import Malformed, ObjectMeta
 
 NOON = "2026-01-01T12:00:00Z"

@@ -18,9 +18,9 @@ from eso_api.secretstore import SECRET_STORE
 from eso_api.v2.generator import GENERATOR
 from eso_api.v2.providerclass import PROVIDER_CLASS
 from eso_api.v2.secretstore import SECRET_STORE_V2
-from eso_operator.insight.evidence import gather
-from eso_operator.insight.facts import Mark, Story
-from eso_operator.insight.story import story_of
+from eso_operator.insight.explanation import explanation_of
+from eso_operator.insight.findings import Explanation, Mark
+from eso_operator.insight.inputs import gather
 from eso_operator.testing.operators import BACKEND_ID, LABEL, MAKER_ID, SERVICE, SERVICES, Bench, scripted
 from kubebase.clock import SystemClock
 from kubebase.meta import Condition, ObjectKey
@@ -74,13 +74,13 @@ class Cluster:
         """The name of the cluster-scoped objects, which tests must not share."""
         return self.bench.namespace
 
-    async def story(self, kind: CustomKind[Any], name: str) -> Story:
+    async def explanation(self, kind: CustomKind[Any], name: str) -> Explanation:
         client = Client(AiohttpTransport(config.load(self.bench.kubeconfig)))
         try:
-            evidence = await gather(client, kind, ObjectKey(self.bench.namespace, name))
+            inputs = await gather(client, kind, ObjectKey(self.bench.namespace, name))
         finally:
             await client.close()
-        return story_of(evidence, SystemClock().now())
+        return explanation_of(inputs, SystemClock().now())
 
 
 @pytest.fixture
@@ -109,8 +109,8 @@ async def test_a_provider_that_does_not_answer_is_the_cause_for_every_kind(clust
         for kind, name in ((SECRET_STORE_V2, "store2"), (GENERATOR, "maker"), (PUSH_SECRET, "up")):
             await bench.ready(kind.resource(), name, ready("False"))
         await bench.ready(CLUSTER_SECRET_STORE.resource(), cluster.shared, ready("False"))
-        stories = {
-            f"{kind.name}.{kind.group}": await cluster.story(kind, name)
+        explanations = {
+            f"{kind.name}.{kind.group}": await cluster.explanation(kind, name)
             for kind, name in (
                 (EXTERNAL_SECRET, "db"),
                 (PUSH_SECRET, "up"),
@@ -122,10 +122,14 @@ async def test_a_provider_that_does_not_answer_is_the_cause_for_every_kind(clust
             )
         }
 
-    causes = {name: (story.cause.name, story.cause.subject) for name, story in stories.items() if story.cause}
-    assert causes == dict.fromkeys(stories, ("provider", f"provider ProviderClass {SERVICE}"))
-    for name, story in stories.items():
-        messages = [fact.message for step in story.steps for fact in step if fact.message]
+    causes = {
+        name: (explanation.cause.name, explanation.cause.subject)
+        for name, explanation in explanations.items()
+        if explanation.cause
+    }
+    assert causes == dict.fromkeys(explanations, ("provider", f"provider ProviderClass {SERVICE}"))
+    for name, explanation in explanations.items():
+        messages = [finding.message for step in explanation.steps for finding in step if finding.message]
         assert len(set(messages)) == len(messages), name
 
 
@@ -143,8 +147,8 @@ async def test_everything_is_in_order_for_every_kind_that_a_provider_serves(clus
         for kind, name in ((SECRET_STORE_V2, "store2"), (CLUSTER_SECRET_STORE, cluster.shared), (GENERATOR, "maker")):
             await bench.ready(kind.resource(), name, ready("True"))
         await bench.ready(PROVIDER_CLASS.resource(), SERVICE, ready("True"))
-        stories = {
-            f"{kind.name}.{kind.group}": await cluster.story(kind, name)
+        explanations = {
+            f"{kind.name}.{kind.group}": await cluster.explanation(kind, name)
             for kind, name in (
                 (EXTERNAL_SECRET, "db"),
                 (SECRET_STORE, "store"),
@@ -158,12 +162,12 @@ async def test_everything_is_in_order_for_every_kind_that_a_provider_serves(clus
             )
         }
 
-    unserved = stories.pop(f"{PASSWORD.name}.{PASSWORD.group}").cause
+    unserved = explanations.pop(f"{PASSWORD.name}.{PASSWORD.group}").cause
     assert unserved is not None
     assert unserved.state == "ProviderNotInstalled"
-    assert {name: story.cause for name, story in stories.items()} == dict.fromkeys(stories)
-    found = stories[f"{EXTERNAL_SECRET.name}.{EXTERNAL_SECRET.group}"]
-    assert [(fact.name, fact.mark) for step in found.steps for fact in step][:2] == [
+    assert {name: explanation.cause for name, explanation in explanations.items()} == dict.fromkeys(explanations)
+    found = explanations[f"{EXTERNAL_SECRET.name}.{EXTERNAL_SECRET.group}"]
+    assert [(finding.name, finding.mark) for step in found.steps for finding in step][:2] == [
         ("provider", Mark.GOOD),
         ("store", Mark.GOOD),
     ]

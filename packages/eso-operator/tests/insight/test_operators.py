@@ -120,7 +120,7 @@ async def test_a_user_who_may_not_list_all_leases_sees_those_of_some_namespaces(
 # --- live -------------------------------------------------------------------------------------------------------------
 
 
-async def _seen(client: Client, namespace: str) -> Operators:
+async def _authenticated(client: Client, namespace: str) -> Operators:
     """Judge the Leases of one namespace only: other tests have operators too."""
     now = SystemClock().now()
     page = await client.list(LEASES, Selection(namespace, label_selector=MEMBER_LABEL))
@@ -140,12 +140,12 @@ async def test_a_running_operator_is_seen_and_one_that_stopped_is_absent(bench: 
     client = Client(AiohttpTransport(config.load(bench.kubeconfig)))
 
     async def works() -> bool:
-        return (await _seen(client, bench.namespace)).state is OperatorState.WORKS
+        return (await _authenticated(client, bench.namespace)).state is OperatorState.WORKS
 
-    before = await _seen(client, bench.namespace)
+    before = await _authenticated(client, bench.namespace)
     async with bench.operator(settings):
         await eventually(works, "no Lease says that the operator works")
-    after = await _seen(client, bench.namespace)
+    after = await _authenticated(client, bench.namespace)
     await client.close()
 
     assert before.state is OperatorState.UNKNOWN

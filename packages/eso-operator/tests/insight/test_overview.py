@@ -17,8 +17,17 @@ from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.generators.generatorstate import GENERATOR_STATE
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
-from eso_operator.insight.overview import CachedObjects, Gap, ListedObjects, Missing, gap_of, gather
-from eso_operator.insight.overviewrows import OVERVIEW_KINDS, Health, ObjectId
+from eso_operator.insight.overview import (
+    OVERVIEW_KINDS,
+    CachedObjects,
+    Gap,
+    Health,
+    ListedObjects,
+    Missing,
+    ObjectId,
+    gap_of,
+    gather,
+)
 from eso_operator.testing.operators import install_crds
 from kubebase.testing.servers import ApiServer
 from kuberun import config
@@ -64,8 +73,8 @@ def kubeconfig(api_server: ApiServer) -> Path:
 async def create(api: RawApi, kind: CustomKind[Any], namespace: str, name: str, spec: Any) -> None:
     resource = kind.resource()
     body = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": name}, "spec": spec}
-    answer = await api.post(resource.path(namespace), body)
-    assert answer.status == 201, answer.body
+    response = await api.post(resource.path(namespace), body)
+    assert response.status == 201, response.body
 
 
 @pytest.mark.live

@@ -1,4 +1,4 @@
-"""The pages: who asks, what they may see, and which template shows it.
+"""The pages: who requests one, what they may read, and which template shows it.
 
 Only reading requests, besides signing in and out. A page is sent whole, or as a fragment to the script that keeps it
 current; an unchanged fragment gets 304.
@@ -21,13 +21,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from eso_operator.dashboard import views
 from eso_operator.dashboard.calls import Calls
 from eso_operator.dashboard.snapshots import Snapshots
-from eso_operator.dashboard.viewers import Doorkeeper, Everyone, SeenClient, Viewer, visible
+from eso_operator.dashboard.viewers import AnonymousViewer, Authorizer, Viewer, ViewerClient, visible
 from eso_operator.insight.causes import causes_of
-from eso_operator.insight.evidence import gather
-from eso_operator.insight.facts import Recorded
-from eso_operator.insight.overview import Overview
-from eso_operator.insight.overviewrows import OVERVIEW_KINDS, ObjectId, Row
-from eso_operator.insight.story import story_of
+from eso_operator.insight.explanation import explanation_of
+from eso_operator.insight.findings import RecordedEvent
+from eso_operator.insight.inputs import gather
+from eso_operator.insight.overview import OVERVIEW_KINDS, ObjectId, Overview, Row
 from eso_operator.telemetry.access import bearer_token
 from kubebase.clock import Clock
 from kubebase.deadline import Deadline
@@ -38,18 +37,18 @@ from kuberun.requests import Selection
 
 FOLDER: Final = Path(__file__).parent
 COOKIE: Final = "__Host-eso-token"
-LIST_SECONDS, STORY_SECONDS = 5, 15
+LIST_SECONDS, OBJECT_SECONDS = 5, 15
 """The seconds between two requests of a browser."""
 MAX_EVENTS: Final = 30
-_STORIES_AT_ONCE: Final = 4
-_STORY_DEADLINE: Final = 20.0
+_EXPLANATIONS_AT_ONCE: Final = 4
+_EXPLANATION_DEADLINE: Final = 20.0
 _QUERY: Final = ("q", "state", "kind", "namespace", "page")
 _MAX_QUERY: Final = 200
 _MAX_COOKIE: Final = 3900
 """Browsers drop cookies of more than 4096 bytes, name and attributes included."""
 _EVENTS: Final = raw(Resource("", "v1", "events", "Event"))
 _KINDS: Final = {custom.crd_name: custom for custom in OVERVIEW_KINDS}
-_UNDECIDED: Final = "The API server does not answer. Try again in a moment."
+_UNAVAILABLE: Final = "The API server does not answer. Try again in a moment."
 
 Show = Callable[[web.Request, Viewer], Awaitable[web.Response]]
 
@@ -69,12 +68,12 @@ class Sources:
 
 
 class Pages:
-    """The request handlers. Without a doorkeeper, everyone who can connect sees everything."""
+    """The request handlers. Without a authorizer, everyone who can connect sees everything."""
 
-    def __init__(self, sources: Sources, doorkeeper: Doorkeeper | None) -> None:
+    def __init__(self, sources: Sources, authorizer: Authorizer | None) -> None:
         self._sources = sources
-        self._doorkeeper = doorkeeper
-        self._stories = asyncio.Semaphore(_STORIES_AT_ONCE)
+        self._authorizer = authorizer
+        self._explanations = asyncio.Semaphore(_EXPLANATIONS_AT_ONCE)
         self._templates = Environment(
             loader=FileSystemLoader(FOLDER / "templates"),
             autoescape=True,
@@ -86,44 +85,44 @@ class Pages:
 
     def routes(self) -> list[web.AbstractRouteDef]:
         return [
-            web.get("/", self._seen(self._problems)),
-            web.get("/objects", self._seen(self._objects)),
-            web.get("/objects/{resource}/{namespace}/{name}", self._seen(self._object)),
-            web.get("/stores", self._seen(self._stores)),
+            web.get("/", self._authenticated(self._problems)),
+            web.get("/objects", self._authenticated(self._objects)),
+            web.get("/objects/{resource}/{namespace}/{name}", self._authenticated(self._object)),
+            web.get("/stores", self._authenticated(self._stores)),
             web.post("/login", self._login),
             web.post("/logout", self._logout),
         ]
 
     # --- who ----------------------------------------------------------------------------------------------------------
 
-    def _seen(self, show: Show) -> Callable[[web.Request], Awaitable[web.Response]]:
-        """Answer only viewers whose token the API server accepts."""
+    def _authenticated(self, show: Show) -> Callable[[web.Request], Awaitable[web.Response]]:
+        """Serve only viewers whose token the API server accepts."""
 
-        async def answer(request: web.Request) -> web.Response:
+        async def handle(request: web.Request) -> web.Response:
             try:
                 viewer = await self._viewer(request)
                 if viewer is None:
                     return self._sign_in(request)
                 return await show(request, viewer)
             except (ApiError, TimeoutError):
-                return self._message(request, 503, "Not available now", _UNDECIDED)
+                return self._message(request, 503, "Not available now", _UNAVAILABLE)
 
-        return answer
+        return handle
 
     async def _viewer(self, request: web.Request) -> Viewer | None:
-        if self._doorkeeper is None:
-            return Everyone()
+        if self._authorizer is None:
+            return AnonymousViewer()
         header = request.headers.get("Authorization", "")
-        return await self._doorkeeper.viewer(bearer_token(header) or request.cookies.get(COOKIE, ""))
+        return await self._authorizer.viewer(bearer_token(header) or request.cookies.get(COOKIE, ""))
 
     def _sign_in(self, request: web.Request, problem: str = "") -> web.Response:
-        answer = self._page(request, "login.html", None, title="Sign in", problem=problem)
-        answer.set_status(401)
-        answer.headers["WWW-Authenticate"] = "Bearer"
-        return answer
+        response = self._page(request, "login.html", None, title="Sign in", problem=problem)
+        response.set_status(401)
+        response.headers["WWW-Authenticate"] = "Bearer"
+        return response
 
     async def _login(self, request: web.Request) -> web.Response:
-        if self._doorkeeper is None:
+        if self._authorizer is None:
             raise web.HTTPNotFound
         if not _own_origin(request):
             raise web.HTTPForbidden(text="sign in from the dashboard itself\n")
@@ -132,21 +131,21 @@ class Pages:
         if len(token) > _MAX_COOKIE:
             return self._sign_in(request, "This token is too long for a cookie. Send it in an Authorization header.")
         try:
-            viewer = await self._doorkeeper.viewer(token)
+            viewer = await self._authorizer.viewer(token)
         except ApiError:
-            return self._message(request, 503, "Not available now", _UNDECIDED)
+            return self._message(request, 503, "Not available now", _UNAVAILABLE)
         if viewer is None:
             return self._sign_in(request, "The API server does not accept this token.")
-        answer = web.Response(status=303, headers={"Location": "/"})
-        answer.set_cookie(COOKIE, token, path="/", httponly=True, secure=True, samesite="Strict")
-        return answer
+        response = web.Response(status=303, headers={"Location": "/"})
+        response.set_cookie(COOKIE, token, path="/", httponly=True, secure=True, samesite="Strict")
+        return response
 
     async def _logout(self, request: web.Request) -> web.Response:
         if not _own_origin(request):
             raise web.HTTPForbidden(text="sign out from the dashboard itself\n")
-        answer = web.Response(status=303, headers={"Location": "/"})
-        answer.del_cookie(COOKIE, path="/", httponly=True, secure=True, samesite="Strict")
-        return answer
+        response = web.Response(status=303, headers={"Location": "/"})
+        response.del_cookie(COOKIE, path="/", httponly=True, secure=True, samesite="Strict")
+        return response
 
     # --- pages --------------------------------------------------------------------------------------------------------
 
@@ -164,10 +163,10 @@ class Pages:
         )
 
     async def _objects(self, request: web.Request, viewer: Viewer) -> web.Response:
-        asked = _query(request)
-        overview = await self._overview(viewer, asked["namespace"])
-        fields = views.objects_view(overview, asked, self._sources.clock.now())
-        fields |= {"q": asked["q"], "namespace": asked["namespace"], "namespaces": views.namespaces_of(overview)}
+        query = _query(request)
+        overview = await self._overview(viewer, query["namespace"])
+        fields = views.objects_view(overview, query, self._sources.clock.now())
+        fields |= {"q": query["q"], "namespace": query["namespace"], "namespaces": views.namespaces_of(overview)}
         return self._page(request, "objects.html", viewer, title="Objects", **fields)
 
     async def _stores(self, request: web.Request, viewer: Viewer) -> web.Response:
@@ -178,37 +177,37 @@ class Pages:
 
     async def _object(self, request: web.Request, viewer: Viewer) -> web.Response:
         custom = _KINDS.get(request.match_info["resource"])
-        home = request.match_info["namespace"].removeprefix("-")
-        key = ObjectKey(home, request.match_info["name"])
-        if custom is None or bool(home) != custom.namespaced:
+        namespace = request.match_info["namespace"].removeprefix("-")
+        key = ObjectKey(namespace, request.match_info["name"])
+        if custom is None or bool(namespace) != custom.namespaced:
             return self._message(request, 404, "Not found", "There is no such kind of object.", viewer)
-        if not await viewer.may("get", custom.resource(), home, key.name):
+        if not await viewer.may("get", custom.resource(), namespace, key.name):
             return self._message(request, 403, "Not for you", "Your account may not read this object.", viewer)
         overview = await self._sources.snapshots.overview()
         row = overview.find(ObjectId(custom.group, custom.name, key))
         if row is None:
             return self._message(request, 404, "Not found", "This object does not exist.", viewer)
-        fields = await self._story(row, viewer, await visible(overview, viewer, home))
+        fields = await self._explanation(row, viewer, await visible(overview, viewer, namespace))
         return self._page(request, "object.html", viewer, title=f"{row.custom.name} {row.name}", **fields)
 
-    async def _story(self, row: Row, viewer: Viewer, overview: Overview) -> dict[str, Any]:
+    async def _explanation(self, row: Row, viewer: Viewer, overview: Overview) -> dict[str, Any]:
         """Read the objects around one object with the rights of the viewer."""
-        client, clock = SeenClient(self._sources.client, viewer), self._sources.clock
-        async with Deadline(clock, _STORY_DEADLINE), self._stories:
-            evidence = await gather(client, row.custom, row.id.key)
+        client, clock = ViewerClient(self._sources.client, viewer), self._sources.clock
+        async with Deadline(clock, _EXPLANATION_DEADLINE), self._explanations:
+            inputs = await gather(client, row.custom, row.id.key)
             events = await _history(client, row)
         now = clock.now()
-        fields = views.object_view(row, story_of(evidence, now, self._sources.checked(row.id)), overview, now)
+        fields = views.object_view(row, explanation_of(inputs, now, self._sources.checked(row.id)), overview, now)
         return {**fields, "events": None if events is None else views.event_views(events, now)}
 
     async def _overview(self, viewer: Viewer, namespace: str = "") -> Overview:
         return await visible(await self._sources.snapshots.overview(), viewer, namespace)
 
-    # --- answers ------------------------------------------------------------------------------------------------------
+    # --- responses ----------------------------------------------------------------------------------------------------
 
     def _page(self, request: web.Request, template: str, viewer: Viewer | None, **fields: Any) -> web.Response:
         fragment = request.headers.get("X-Fragment") == "main"
-        every = {"object.html": STORY_SECONDS, "login.html": 0, "message.html": 0}.get(template, LIST_SECONDS)
+        every = {"object.html": OBJECT_SECONDS, "login.html": 0, "message.html": 0}.get(template, LIST_SECONDS)
         shown = {"q": "", "every": every, "version": self._version, "viewer": viewer, "place": request.path, **fields}
         shown["stale"] = self._sources.stale()
         layout = "fragment.html" if fragment else "layout.html"
@@ -221,12 +220,12 @@ class Pages:
     def _message(
         self, request: web.Request, status: int, title: str, text: str, viewer: Viewer | None = None
     ) -> web.Response:
-        answer = self._page(request, "message.html", viewer, title=title, text=text)
-        answer.set_status(status)
-        return answer
+        response = self._page(request, "message.html", viewer, title=title, text=text)
+        response.set_status(status)
+        return response
 
 
-async def _history(client: Client, row: Row) -> list[Recorded] | None:
+async def _history(client: Client, row: Row) -> list[RecordedEvent] | None:
     """Return the newest events about an object; None if the viewer may not list them."""
     about = f"involvedObject.kind={row.custom.name},involvedObject.name={row.name}"
     # Events about a cluster-scoped object are in the namespace `default`.
@@ -236,7 +235,7 @@ async def _history(client: Client, row: Row) -> list[Recorded] | None:
         return None
     groups = {f"{row.custom.group}/{version}" for version in row.custom.versions}
     found = [
-        msgspec.convert(item, Recorded, strict=False)
+        msgspec.convert(item, RecordedEvent, strict=False)
         for item in page.items
         if not isinstance(item, Malformed) and item.get("involvedObject", {}).get("apiVersion") in groups
     ]

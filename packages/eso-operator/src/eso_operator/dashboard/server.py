@@ -1,6 +1,6 @@
 """The HTTP server of the dashboard: headers, and the requests that it refuses.
 
-Host header (on loopback) -> method -> handler -> security headers on every answer
+Host header (on loopback) -> method -> handler -> security headers on every response
 """
 
 from __future__ import annotations
@@ -63,15 +63,15 @@ class DashboardServer:
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Reject requests that no reader sends, and add the security headers to every response."""
         try:
-            answer = self._refusal(request) or await handler(request)
+            response = self._refusal(request) or await handler(request)
         except web.HTTPException as problem:
-            answer = web.Response(status=problem.status, text=f"{problem.reason}\n")
-        except Exception as error:  # noqa: BLE001 - a defect costs one answer; its text may hold anything
+            response = web.Response(status=problem.status, text=f"{problem.reason}\n")
+        except Exception as error:  # noqa: BLE001 - a defect costs one response; its text may hold anything
             _log.error("dashboard page failed", path=request.path, error=type(error).__name__, place=place_of(error))
-            answer = web.Response(status=500, text="this page failed; the log of the operator says where\n")
-        answer.headers.update(_HEADERS)
-        answer.headers.setdefault("Cache-Control", "no-store")
-        return answer
+            response = web.Response(status=500, text="this page failed; the log of the operator says where\n")
+        response.headers.update(_HEADERS)
+        response.headers.setdefault("Cache-Control", "no-store")
+        return response
 
     def _refusal(self, request: web.Request) -> web.Response | None:
         # A web site that rebinds its own name to 127.0.0.1 sends that name as Host.

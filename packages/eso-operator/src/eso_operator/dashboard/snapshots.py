@@ -9,9 +9,8 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
-from eso_operator.insight.overview import MAX_ROWS, AnyKind, CachedObjects, Overview, gather
-from eso_operator.insight.overviewrows import Row, row_of
-from eso_operator.insight.overviewtimes import span
+from eso_operator.insight.overview import MAX_ROWS, AnyKind, CachedObjects, Overview, Row, gather, row_of
+from eso_operator.insight.times import span
 from eso_operator.stores.inputs import CLASS, CLUSTER_CLASS
 from kubebase.clock import Clock
 from kubebase.meta import Malformed, ObjectKey, version_of

@@ -1,4 +1,4 @@
-"""Who looks at the dashboard, and which objects they may see.
+"""Who uses the dashboard, and which objects they may read.
 
 With authentication, a viewer sees the objects that the API server would list for them: `TokenReview` says who they are,
 `SubjectAccessReview` what they may list. Answers are cached for a minute. Without it, everyone who can connect sees
@@ -23,18 +23,18 @@ from kuberun.errors import Forbidden
 from kuberun.requests import ALL, Selection
 
 MAX_NAMESPACES: Final = 50
-"""Namespaces that are asked about for a viewer who may not list all of them; each costs a request for each kind."""
+"""Namespaces that are checked for a viewer who may not list all of them; each costs a request for each kind."""
 _FRESH_SECONDS: Final = 60.0
-_MAX_ANSWERS: Final = 4096
+_MAX_CACHED: Final = 4096
 _AT_ONCE: Final = 16
-"""Questions to the API server at the same time, for all viewers together."""
+"""Requests to the API server at the same time, for all viewers together."""
 
 T = TypeVar("T")
 _Attributes = tuple[tuple[str, str], ...]
 
 
 class Viewer(Protocol):
-    """Someone who looks at the dashboard."""
+    """A user of the dashboard."""
 
     @property
     def name(self) -> str: ...
@@ -44,7 +44,7 @@ class Viewer(Protocol):
         ...
 
 
-class Everyone:
+class AnonymousViewer:
     """Anyone who can connect to a dashboard without authentication."""
 
     name = ""
@@ -53,14 +53,14 @@ class Everyone:
         return True
 
 
-class Doorkeeper:
-    """Knows viewers by their token. Bounded; the oldest answers are evicted."""
+class Authorizer:
+    """Knows viewers by their token. Bounded; the oldest responses are evicted."""
 
     def __init__(self, reviews: Reviews, clock: Clock) -> None:
         self._reviews = reviews
-        self._users: ExpiringDict[bytes, User | None] = ExpiringDict(_MAX_ANSWERS, clock)
-        self._rights: ExpiringDict[tuple[bytes, _Attributes], bool] = ExpiringDict(_MAX_ANSWERS, clock)
-        self._asking = asyncio.Semaphore(_AT_ONCE)
+        self._users: ExpiringDict[bytes, User | None] = ExpiringDict(_MAX_CACHED, clock)
+        self._rights: ExpiringDict[tuple[bytes, _Attributes], bool] = ExpiringDict(_MAX_CACHED, clock)
+        self._requests = asyncio.Semaphore(_AT_ONCE)
 
     async def viewer(self, token: str) -> Viewer | None:
         """Return the viewer of a token; None if the API server does not accept it. Raises ApiError."""
@@ -70,7 +70,7 @@ class Doorkeeper:
         if digest in self._users:
             user = self._users.get(digest)
         else:
-            async with self._asking:
+            async with self._requests:
                 user = await self._reviews.user(token)
             self._users.put(digest, user, _FRESH_SECONDS)
         return None if user is None else _Reviewed(user, digest, self)
@@ -78,19 +78,19 @@ class Doorkeeper:
     async def allowed(self, user: User, digest: bytes, attributes: _Attributes) -> bool:
         if (known := self._rights.get((digest, attributes))) is not None:
             return known
-        asked = {"resourceAttributes": {name: value for name, value in attributes if value}}
-        async with self._asking:
-            answer = await self._reviews.allowed(user, asked)
-        self._rights.put((digest, attributes), answer, _FRESH_SECONDS)
-        return answer
+        review = {"resourceAttributes": {name: value for name, value in attributes if value}}
+        async with self._requests:
+            response = await self._reviews.allowed(user, review)
+        self._rights.put((digest, attributes), response, _FRESH_SECONDS)
+        return response
 
 
 class _Reviewed:
-    def __init__(self, user: User, digest: bytes, keeper: Doorkeeper) -> None:
+    def __init__(self, user: User, digest: bytes, authorizer: Authorizer) -> None:
         self.name = user.name
         self._user = user
         self._digest = digest
-        self._keeper = keeper
+        self._authorizer = authorizer
 
     async def may(self, verb: str, resource: Resource, namespace: str, name: str = "") -> bool:
         attributes = (
@@ -101,47 +101,47 @@ class _Reviewed:
             ("namespace", namespace),
             ("name", name),
         )
-        return await self._keeper.allowed(self._user, self._digest, attributes)
+        return await self._authorizer.allowed(self._user, self._digest, attributes)
 
 
-# --- what a viewer sees -----------------------------------------------------------------------------------------------
+# --- what a viewer may read -------------------------------------------------------------------------------------------
 
 
 async def visible(overview: Overview, viewer: Viewer, namespace: str = "") -> Overview:
     """Return the rows that the viewer may list; kinds that they may list nowhere or only in part become gaps."""
-    if isinstance(viewer, Everyone):
+    if isinstance(viewer, AnonymousViewer):
         return overview
-    homes: dict[AnyKind, set[str]] = {}
+    namespaces: dict[AnyKind, set[str]] = {}
     for row in overview.rows:
-        homes.setdefault(row.custom, set()).add(row.namespace)
-    kinds = list(homes)
-    answers = await asyncio.gather(*(_seen(viewer, custom, homes[custom], namespace) for custom in kinds))
-    seen = dict(zip(kinds, answers, strict=True))
+        namespaces.setdefault(row.custom, set()).add(row.namespace)
+    kinds = list(namespaces)
+    responses = await asyncio.gather(*(_listable(viewer, custom, namespaces[custom], namespace) for custom in kinds))
+    listable = dict(zip(kinds, responses, strict=True))
     gaps = [
-        Gap(custom, Missing.PARTLY if seen[custom] else Missing.FORBIDDEN)
+        Gap(custom, Missing.PARTLY if listable[custom] else Missing.FORBIDDEN)
         for custom in kinds
-        if seen[custom] != homes[custom]
+        if listable[custom] != namespaces[custom]
     ]
-    shown = overview.only(lambda row: row.namespace in seen[row.custom])
+    shown = overview.only(lambda row: row.namespace in listable[row.custom])
     return replace(shown, gaps=(*overview.gaps, *gaps))
 
 
-async def _seen(viewer: Viewer, custom: AnyKind, homes: set[str], namespace: str) -> set[str]:
+async def _listable(viewer: Viewer, custom: AnyKind, namespaces: set[str], namespace: str) -> set[str]:
     """Return the namespaces whose objects of a kind the viewer may list; that of cluster-scoped objects is empty."""
     resource = custom.resource()
 
-    async def may(home: str) -> bool:
-        return await viewer.may("list", resource, home)
+    async def may_list(where: str) -> bool:
+        return await viewer.may("list", resource, where)
 
-    if await may(""):
-        return homes
+    if await may_list(""):
+        return namespaces
     if not custom.namespaced:
         return set()
-    first = sorted(homes, key=lambda home: (home != namespace, home))[:MAX_NAMESPACES]
-    return {home for home, allowed in zip(first, await asyncio.gather(*map(may, first)), strict=True) if allowed}
+    first = sorted(namespaces, key=lambda each: (each != namespace, each))[:MAX_NAMESPACES]
+    return {each for each, allowed in zip(first, await asyncio.gather(*map(may_list, first)), strict=True) if allowed}
 
 
-class SeenClient(Client):
+class ViewerClient(Client):
     """A client that reads only what a viewer may read; everything else raises `Forbidden`."""
 
     def __init__(self, inner: Client, viewer: Viewer) -> None:
@@ -167,6 +167,6 @@ class SeenClient(Client):
         return await self._inner.read(path, result)
 
     async def _check(self, verb: str, resource: Resource, namespace: str, name: str = "") -> None:
-        home = namespace if resource.namespaced else ""
-        if not await self._viewer.may(verb, resource, home, name):
+        where = namespace if resource.namespaced else ""
+        if not await self._viewer.may(verb, resource, where, name):
             raise Forbidden(403, "Forbidden", f"you may not {verb} {resource}")

@@ -1,4 +1,4 @@
-"""From rows, causes and stories to the values that templates show. Pure; templates only place and escape them.
+"""From rows, causes and explanations to the values that templates show. Pure; templates only place and escape them.
 
 Every list is bounded. Messages come from users, providers and backends: they are cut here and escaped in the template.
 """
@@ -12,19 +12,20 @@ from urllib.parse import quote, urlencode
 
 from eso_operator.dashboard.calls import Calls, ProviderCalls
 from eso_operator.insight.causes import Cause, counted
-from eso_operator.insight.facts import Fact, Mark, Recorded, Story
-from eso_operator.insight.overview import AnyKind, Overview
-from eso_operator.insight.overviewrows import (
+from eso_operator.insight.findings import Explanation, Finding, Mark, RecordedEvent
+from eso_operator.insight.overview import (
     NO_STATUS,
     OVERVIEW_KINDS,
     PROVIDERS,
     STORES,
+    AnyKind,
     Health,
     ObjectId,
+    Overview,
     Row,
     generation_of,
 )
-from eso_operator.insight.overviewtimes import distance
+from eso_operator.insight.times import distance
 from kubebase.meta import ObjectKey
 
 MAX_CAUSES: Final = 50
@@ -92,15 +93,15 @@ def _cause_view(cause: Cause, now: datetime) -> View:
     by_kind = {custom: sum(row.custom is custom for row in cause.waiting) for custom in _kinds(cause.waiting)}
     return {
         "root": row_view(cause.roots[0], now) if len(cause.roots) == 1 else None,
-        "root_words": counted(len(cause.roots), cause.custom),
-        "said": "no operator has reported yet" if cause.reason == NO_STATUS else cause.reason,
+        "root_text": counted(len(cause.roots), cause.custom),
+        "state": "no operator has reported yet" if cause.reason == NO_STATUS else cause.reason,
         "messages": [cut(message) for message in cause.messages[:MAX_MESSAGES]],
         "more_messages": max(len(cause.messages) - MAX_MESSAGES, 0),
         "since": time_view(cause.since, now),
         "next_attempt": time_view(cause.next_attempt, now),
         "at_risk": cause.at_risk,
         "waiting_count": len(cause.waiting),
-        "waiting_words": " and ".join(counted(count, custom) for custom, count in by_kind.items()),
+        "waiting_text": " and ".join(counted(count, custom) for custom, count in by_kind.items()),
         "examples": [row_view(row, now) for row in examples[:MAX_EXAMPLES]],
         "example_count": len(examples),
         "more": max(len(examples) - MAX_EXAMPLES, 0),
@@ -135,38 +136,38 @@ def namespaces_of(overview: Overview) -> list[str]:
 # --- objects ----------------------------------------------------------------------------------------------------------
 
 
-def objects_view(overview: Overview, asked: Mapping[str, str], now: datetime) -> View:
-    """Return the page of objects that a query asks for: text, state, kind, namespace and page number."""
-    found = [row for row in overview.rows if _matches(row, asked)]
+def objects_view(overview: Overview, query: Mapping[str, str], now: datetime) -> View:
+    """Return the page of objects that a query selects: text, state, kind, namespace and page number."""
+    found = [row for row in overview.rows if _matches(row, query)]
     found.sort(key=lambda row: (row.health is Health.GOOD, row.namespace, row.name, row.custom.name))
     pages = max((len(found) - 1) // PAGE_ROWS, 0)
-    page = min(int(asked["page"]) if asked.get("page", "").isdecimal() else 0, pages)
+    page = min(int(query["page"]) if query.get("page", "").isdecimal() else 0, pages)
     start = page * PAGE_ROWS
     shown = found[start : start + PAGE_ROWS]
-    kept = {name: value for name, value in asked.items() if name != "page" and value}
+    filters = {name: value for name, value in query.items() if name != "page" and value}
     return {
         "rows": [row_view(row, now) for row in shown],
         "count": len(found),
         "first": start + 1,
         "last": start + len(shown),
-        "before": f"/objects?{urlencode({**kept, 'page': page - 1})}" if page else "",
-        "after": f"/objects?{urlencode({**kept, 'page': page + 1})}" if page < pages else "",
+        "before": f"/objects?{urlencode({**filters, 'page': page - 1})}" if page else "",
+        "after": f"/objects?{urlencode({**filters, 'page': page + 1})}" if page < pages else "",
         "kinds": list(kind_views(overview)),
-        "chosen": asked.get("kind", ""),
-        "state": asked.get("state", ""),
+        "chosen": query.get("kind", ""),
+        "state": query.get("state", ""),
         **gaps_view(overview),
     }
 
 
-def _matches(row: Row, asked: Mapping[str, str]) -> bool:
-    if asked.get("state") and row.health.value != asked["state"]:
+def _matches(row: Row, query: Mapping[str, str]) -> bool:
+    if query.get("state") and row.health.value != query["state"]:
         return False
-    if asked.get("kind") and row.custom.crd_name != asked["kind"]:
+    if query.get("kind") and row.custom.crd_name != query["kind"]:
         return False
-    if asked.get("namespace") and row.namespace != asked["namespace"]:
+    if query.get("namespace") and row.namespace != query["namespace"]:
         return False
     text = f"{row.custom.name} {row.id.key} {row.reason}".lower()
-    return all(word in text for word in asked.get("q", "").lower().split())
+    return all(word in text for word in query.get("q", "").lower().split())
 
 
 # --- stores and providers ---------------------------------------------------------------------------------------------
@@ -227,15 +228,15 @@ def _bad_first(row: Row) -> tuple[bool, str, str]:
 # --- one object -------------------------------------------------------------------------------------------------------
 
 
-def object_view(row: Row, story: Story, overview: Overview, now: datetime) -> View:
+def object_view(row: Row, explanation: Explanation, overview: Overview, now: datetime) -> View:
     users = [each for each in overview.rows if row.id in each.needs]
     users.sort(key=_bad_first)
     needed = [each for each in overview.rows if each.id in row.needs]
     return {
         "row": row_view(row, now),
         "needs": [row_view(each, now) for each in needed[:MAX_EXAMPLES]],
-        "head": _fact_view(story.head, None),
-        "columns": list(_columns(story)),
+        "head": _finding_view(explanation.head, None),
+        "columns": list(_columns(explanation)),
         "users": [row_view(each, now) for each in users[:MAX_USERS]],
         "user_count": len(users),
         "kind_url": f"/objects?{urlencode({'kind': row.custom.crd_name})}",
@@ -243,34 +244,34 @@ def object_view(row: Row, story: Story, overview: Overview, now: datetime) -> Vi
     }
 
 
-def _columns(story: Story) -> Iterator[View]:
-    """Yield the steps of the way from left to right; facts of the same step are below each other."""
-    cause = story.cause
+def _columns(explanation: Explanation) -> Iterator[View]:
+    """Yield the steps of the data flow from left to right; findings of the same step are below each other."""
+    cause = explanation.cause
     column: View | None = None
-    for fact in story.steps:
-        title = _TITLES.get(fact.name, fact.name.capitalize())
+    for finding in explanation.steps:
+        title = _TITLES.get(finding.name, finding.name.capitalize())
         if column is None or column["title"] != title:
             if column is not None:
                 yield column
-            column = {"title": title, "facts": []}
-        column["facts"].append(_fact_view(fact, cause))
+            column = {"title": title, "findings": []}
+        column["findings"].append(_finding_view(finding, cause))
     if column is not None:
         yield column
 
 
-def _fact_view(fact: Fact, cause: Fact | None) -> View:
+def _finding_view(finding: Finding, cause: Finding | None) -> View:
     return {
-        "mark": {Mark.GOOD: "good", Mark.BAD: "bad", Mark.OPEN: "open"}[fact.mark],
-        "subject": fact.subject,
-        "state": fact.state,
-        "message": cut(fact.message),
-        "notes": [cut(note) for note in fact.notes],
-        "below": [_fact_view(each, cause) for each in fact.below],
-        "is_cause": fact is cause,
+        "mark": {Mark.GOOD: "good", Mark.BAD: "bad", Mark.OPEN: "open"}[finding.mark],
+        "subject": finding.subject,
+        "state": finding.state,
+        "message": cut(finding.message),
+        "notes": [cut(note) for note in finding.notes],
+        "below": [_finding_view(each, cause) for each in finding.below],
+        "is_cause": finding is cause,
     }
 
 
-def event_views(events: Iterable[Recorded], now: datetime) -> list[View]:
+def event_views(events: Iterable[RecordedEvent], now: datetime) -> list[View]:
     """Return the events, the newest first."""
     return [
         {

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from eso_api.crd import CustomKind
-from eso_operator.insight.overview import Overview
-from eso_operator.insight.overviewrows import (
+from eso_operator.insight.overview import (
     NO_STATUS,
     OVERVIEW_KINDS,
     PROVIDERS,
@@ -22,6 +21,7 @@ from eso_operator.insight.overviewrows import (
     Fault,
     Health,
     ObjectId,
+    Overview,
     Row,
 )
 from eso_operator.stores.resolved import Reason
@@ -73,10 +73,10 @@ class Cause:
     def headline(self) -> str:
         """Return the cause in one sentence without its time."""
         named = str_of(self.roots[0]) if len(self.roots) == 1 else counted(len(self.roots), self.custom)
-        said = self._unreported if self.reason == NO_STATUS else self.reason
+        state = self._unreported if self.reason == NO_STATUS else self.reason
         if not self.waiting:
-            return f"{named}: {said}"
-        return f"{_listed(self.waiting)} {_verb(self.waiting)} for {named}: {said}"
+            return f"{named}: {state}"
+        return f"{_listed(self.waiting)} {_verb(self.waiting)} for {named}: {state}"
 
     @property
     def _unreported(self) -> str:
@@ -186,15 +186,15 @@ def _risk(cause: Cause, users: Mapping[ObjectId, set[ObjectId]]) -> int:
     return len(set().union(*(users.get(root.id, ()) for root in cause.roots)))
 
 
-# --- words ------------------------------------------------------------------------------------------------------------
+# --- texts ------------------------------------------------------------------------------------------------------------
 
 
 def _listed(rows: Sequence[Row]) -> str:
     by_kind: dict[CustomKind[Any], int] = {}
     for row in rows:
         by_kind[row.custom] = by_kind.get(row.custom, 0) + 1
-    words = [counted(count, custom) for custom, count in by_kind.items()]
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+    parts = [counted(count, custom) for custom, count in by_kind.items()]
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def _verb(rows: Sequence[Row]) -> str:

@@ -56,29 +56,29 @@ def role_of(kind: AnyKind) -> Role:
     return _ROLES.get(kind, Role.GENERATOR if kind.group == GENERATOR_CONFIG_GROUP else Role.STORE)
 
 
-def kinds_named(word: str) -> list[AnyKind]:
+def kinds_named(name: str) -> list[AnyKind]:
     """Return the kinds of a name, those of v1 groups first: two groups have a SecretStore. A group selects one.
 
     The kind of a short name comes first, and kinds of installed providers come last: several have a name of ours.
     """
-    return named_among(_OURS, word) or named_among(_all_kinds(), word)
+    return named_among(_OURS, name) or named_among(_all_kinds(), name)
 
 
-def named_among(kinds: Sequence[AnyKind], word: str) -> list[AnyKind]:
+def named_among(kinds: Sequence[AnyKind], name: str) -> list[AnyKind]:
     """Return those of the kinds that have the name."""
-    asked = word.lower()
-    names = {kind.name for kind in kinds if asked in _names(kind)}
-    found = [kind for kind in kinds if kind.name in names or asked in _qualified(kind)]
-    return sorted(found, key=lambda kind: asked not in _names(kind))
+    wanted = name.lower()
+    names = {kind.name for kind in kinds if wanted in _names(kind)}
+    found = [kind for kind in kinds if kind.name in names or wanted in _qualified(kind)]
+    return sorted(found, key=lambda kind: wanted not in _names(kind))
 
 
-def known_words() -> list[str]:
+def known_names() -> list[str]:
     """Return the names for messages and shell completion, without short names."""
     return sorted({kind.name.lower() for kind in _all_kinds()})
 
 
 def _all_kinds() -> list[AnyKind]:
-    """Return all kinds; a broken provider is none of the user's concern here, and `eso up` reports it."""
+    """Return all kinds; without those of a broken provider, which `eso up` reports."""
     return list(dict.fromkeys((*KINDS, *installed_kinds(lambda _name, _problem: None))))
 
 

@@ -2,7 +2,7 @@
 
     Lease with MEMBER_LABEL, or of the default name -> renewed within its duration -> its operator works
 
-A wall clock decides, because this process has seen no earlier version of the Lease. Leases of an operator that was
+A wall clock decides, because this process knows no earlier version of the Lease. Leases of an operator that was
 uninstalled may remain, so one operator that works is enough.
 """
 
@@ -81,13 +81,13 @@ async def read_operators(client: Client, now: datetime, namespace: str = "") -> 
     try:
         return operators_of(await _listed(client, ""), now)
     except Forbidden:
-        homes = list(dict.fromkeys(each for each in (DEFAULT_NAMESPACE, namespace) if each))
+        namespaces = list(dict.fromkeys(each for each in (DEFAULT_NAMESPACE, namespace) if each))
     except ApiError as problem:
         return Operators(OperatorState.UNKNOWN, why=f"Leases cannot be read: {problem.message}")
     found: list[OperatorLease] = []
-    for home in homes:
+    for candidate in namespaces:
         try:
-            found += await _listed(client, home)
+            found += await _listed(client, candidate)
         except (ApiError, OSError):
             continue
     if found:

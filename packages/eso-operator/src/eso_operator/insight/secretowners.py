@@ -13,27 +13,27 @@ from typing import Final
 from eso_api.externalsecret import EXTERNAL_SECRET, ExternalSecret
 from eso_api.pushsecret import PUSH_SECRET, PushSecret
 from eso_api.references import SelectorError
-from eso_operator.insight.facts import Fact, Mark
+from eso_operator.insight.findings import Finding, Mark
 from eso_operator.insight.kinds import AnyKind
-from eso_operator.insight.sights import SECRETS, Eyes, HiddenError, Look, Sight
+from eso_operator.insight.objects import SECRETS, ObjectReader, ObjectSummary, ReadState, UnreadableError
 from eso_operator.targets.marks import CREATED_BY_LABEL, MANAGED_LABEL, created_by, target_name
 from kubebase.meta import ObjectKey, ObjectMeta
 from kuberun.client import Client
 from kuberun.requests import Selection
 
-SECRET_WORDS: Final = frozenset({"secret", "secrets", "secret.v1", "secrets.v1"})
+SECRET_KIND_NAMES: Final = frozenset({"secret", "secrets", "secret.v1", "secrets.v1"})
 
 
 @dataclass(frozen=True, slots=True)
 class SecretOwners:
     """A Secret with the objects to explain: writers first, then readers."""
 
-    secret: Sight
+    secret: ObjectSummary
     writers: tuple[ObjectKey, ...] = ()
     readers: tuple[ObjectKey, ...] = ()
     former: str = ""
     """The ExternalSecret that wrote the Secret and does not exist; empty if there is none."""
-    hidden: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
     """The kinds that the user may not list."""
 
     @property
@@ -42,24 +42,24 @@ class SecretOwners:
         return (*writers, *((PUSH_SECRET, key) for key in self.readers))
 
     @property
-    def fact(self) -> Fact:
+    def finding(self) -> Finding:
         """Return the Secret itself, with the objects that use it or the reason why there are none."""
         titled = f"Secret {self.secret.key}"
-        if self.secret.look is Look.HIDDEN:
-            return Fact("object", Mark.OPEN, titled, "; ".join((self.secret.why, *self._uses())))
-        exists = self.secret.look is Look.FOUND
+        if self.secret.read_state is ReadState.UNREADABLE:
+            return Finding("object", Mark.OPEN, titled, "; ".join((self.secret.why, *self._uses())))
+        exists = self.secret.read_state is ReadState.FOUND
         state = "it exists" if exists else "it does not exist"
         if uses := self._uses():
-            return Fact("object", Mark.GOOD if exists else Mark.BAD, titled, "; ".join((state, *uses)))
-        if self.hidden:
-            why = f"whether an object uses it is not known: you may not list {' and '.join(self.hidden)}"
-            return Fact("object", Mark.OPEN if exists else Mark.BAD, titled, f"{state}; {why}")
+            return Finding("object", Mark.GOOD if exists else Mark.BAD, titled, "; ".join((state, *uses)))
+        if self.unreadable:
+            why = f"whether an object uses it is not known: you may not list {' and '.join(self.unreadable)}"
+            return Finding("object", Mark.OPEN if exists else Mark.BAD, titled, f"{state}; {why}")
         if self.former:
             gone = f"{self.former} wrote it and does not exist any more, so nothing updates it"
-            return Fact("object", Mark.BAD, titled, f"{state}; {gone}")
+            return Finding("object", Mark.BAD, titled, f"{state}; {gone}")
         unused = "no ExternalSecret of its namespace writes it and no PushSecret reads it"
         managed = "; External Secrets does not manage it" if exists else ""
-        return Fact("object", Mark.GOOD if exists else Mark.BAD, titled, f"{state}; {unused}{managed}")
+        return Finding("object", Mark.GOOD if exists else Mark.BAD, titled, f"{state}; {unused}{managed}")
 
     def _uses(self) -> list[str]:
         found = []
@@ -72,28 +72,28 @@ class SecretOwners:
 
 async def owners_of(client: Client, key: ObjectKey) -> SecretOwners:
     """Find the objects that write or read a Secret, which need not exist."""
-    eyes, hidden = Eyes(client), []
-    secret = await eyes.glance(SECRETS, key)
+    reader, unreadable = ObjectReader(client), []
+    secret = await reader.read_metadata(SECRETS, key)
     external: list[ExternalSecret] = []
     pushes: list[PushSecret] = []
     try:
-        external = await eyes.list_all(EXTERNAL_SECRET.kind(), Selection(key.namespace))
-    except HiddenError:
-        hidden.append("ExternalSecrets")
+        external = await reader.list_all(EXTERNAL_SECRET.kind(), Selection(key.namespace))
+    except UnreadableError:
+        unreadable.append("ExternalSecrets")
     try:
-        pushes = await eyes.list_all(PUSH_SECRET.kind(), Selection(key.namespace))
-    except HiddenError:
-        hidden.append("PushSecrets")
+        pushes = await reader.list_all(PUSH_SECRET.kind(), Selection(key.namespace))
+    except UnreadableError:
+        unreadable.append("PushSecrets")
     writers = tuple(es.metadata.key for es in external if _writes(es, secret))
     readers = tuple(push.metadata.key for push in pushes if _reads(push, secret))
     owner = next(_owners(secret.metadata), "")
-    if not writers and owner and "ExternalSecrets" in hidden:
+    if not writers and owner and "ExternalSecrets" in unreadable:
         writers = (ObjectKey(key.namespace, owner),)
-    former = "" if writers or "ExternalSecrets" in hidden else _former(secret.metadata)
-    return SecretOwners(secret, writers, readers, former, tuple(hidden))
+    former = "" if writers or "ExternalSecrets" in unreadable else _former(secret.metadata)
+    return SecretOwners(secret, writers, readers, former, tuple(unreadable))
 
 
-def _writes(es: ExternalSecret, secret: Sight) -> bool:
+def _writes(es: ExternalSecret, secret: ObjectSummary) -> bool:
     metadata = secret.metadata
     if es.spec.target.manifest is None and target_name(es) == secret.key.name:
         return es.spec.target.creation_policy != "None"
@@ -102,14 +102,14 @@ def _writes(es: ExternalSecret, secret: Sight) -> bool:
     return metadata.labels.get(CREATED_BY_LABEL) == created_by(es)
 
 
-def _reads(push: PushSecret, secret: Sight) -> bool:
+def _reads(push: PushSecret, secret: ObjectSummary) -> bool:
     source = push.spec.selector.secret
     if source is None:
         return False
     if source.name or source.selector is None:
         return source.name == secret.key.name
     try:
-        return secret.look is Look.FOUND and source.selector.matches(secret.metadata.labels)
+        return secret.read_state is ReadState.FOUND and source.selector.matches(secret.metadata.labels)
     except SelectorError:
         return False
 

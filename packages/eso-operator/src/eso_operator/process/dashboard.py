@@ -23,7 +23,7 @@ from kuberun.informer import Informer
 
 if TYPE_CHECKING:
     from eso_operator.dashboard.server import DashboardServer
-    from eso_operator.insight.overviewrows import ObjectId
+    from eso_operator.insight.overview import ObjectId
 
 
 def dashboard_of(parts: Parts) -> DashboardServer | None:
@@ -35,7 +35,7 @@ def dashboard_of(parts: Parts) -> DashboardServer | None:
     from eso_operator.dashboard.pages import Pages, Sources
     from eso_operator.dashboard.server import DashboardServer
     from eso_operator.dashboard.snapshots import Snapshots
-    from eso_operator.dashboard.viewers import Doorkeeper
+    from eso_operator.dashboard.viewers import Authorizer
 
     snapshots = Snapshots(_informers(parts.informers), parts.clock)
     sources = Sources(
@@ -46,8 +46,8 @@ def dashboard_of(parts: Parts) -> DashboardServer | None:
         checked=lambda identity: _checked(parts.memories, identity),
         stale=snapshots.stale,
     )
-    doorkeeper = Doorkeeper(Reviews(parts.client), parts.clock) if settings.authenticated else None
-    return DashboardServer(settings, Pages(sources, doorkeeper), parts.clock)
+    authorizer = Authorizer(Reviews(parts.client), parts.clock) if settings.authenticated else None
+    return DashboardServer(settings, Pages(sources, authorizer), parts.clock)
 
 
 def _checked(memories: Memories, identity: ObjectId) -> datetime | None:

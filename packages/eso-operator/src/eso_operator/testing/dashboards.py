@@ -42,10 +42,10 @@ class Site:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         async with (
             aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as session,
-            session.request(method, f"{self.url}{path}", ssl=context, allow_redirects=False, **options) as answer,
+            session.request(method, f"{self.url}{path}", ssl=context, allow_redirects=False, **options) as response,
         ):
-            headers = {name.lower(): value for name, value in answer.headers.items()}
-            return Page(answer.status, await answer.text(), headers)
+            headers = {name.lower(): value for name, value in response.headers.items()}
+            return Page(response.status, await response.text(), headers)
 
     def object_path(self, name: str, resource: str = SECRETS_PATH) -> str:
         return f"/objects/{resource}/{self.bench.namespace}/{name}"
@@ -53,11 +53,11 @@ class Site:
     async def until_shown(self, path: str, word: str, **options: Any) -> Page:
         """Wait until a page has a word."""
 
-        async def look() -> Page | None:
+        async def read_state() -> Page | None:
             page = await self.get(path, **options)
             return page if word in page.text else None
 
-        return await eventually(look, f"{path} does not show {word!r}")
+        return await eventually(read_state, f"{path} does not show {word!r}")
 
     async def secret(self, name: str, key: str = "db/pw", **spec: Any) -> None:
         entries = [{"secretKey": "pw", "remoteRef": {"key": key}}]

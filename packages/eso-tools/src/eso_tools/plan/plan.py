@@ -17,8 +17,7 @@ import msgspec
 from eso_api.externalsecret import EXTERNAL_SECRET, ExternalSecret
 from eso_operator.controllers.externalsecret.outcome import TEMPLATE_ERROR
 from eso_operator.insight.causes import Cause, causes_of
-from eso_operator.insight.overview import Overview
-from eso_operator.insight.overviewrows import Health, Row
+from eso_operator.insight.overview import Health, Overview, Row
 from eso_operator.sources.entries import Generate, entries_of
 from eso_operator.stores.resolved import Reason
 from eso_operator.targets.marks import target_name

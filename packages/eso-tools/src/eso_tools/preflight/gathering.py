@@ -15,7 +15,7 @@ import msgspec
 from eso_api.kinds import KINDS, AnyKind
 from eso_api.v2.clusterproviderclass import CLUSTER_PROVIDER_CLASS
 from eso_api.v2.providerclass import PROVIDER_CLASS
-from eso_operator.insight.sights import SECRETS, SERVICES
+from eso_operator.insight.objects import SECRETS, SERVICES
 from eso_operator.stores.classes import PROVIDER_LABEL
 from eso_tools.preflight.deployments import workload_of
 from eso_tools.preflight.helmrecords import TYPE, RecordError, release_of

@@ -17,7 +17,7 @@ from eso_api.references import GENERATORS_GROUP, SelectorError
 from eso_api.stores.projectproviders import GENERATORS, REMOVED_UPSTREAM, STORES
 from eso_operator.insight.kinds import Role as KindRole
 from eso_operator.insight.kinds import role_of
-from eso_operator.insight.overviewrows import ObjectId, row_of
+from eso_operator.insight.overview import ObjectId, row_of
 from eso_operator.stores.resolved import Reason
 from eso_tools.preflight.findings import Detail, Finding, Findings, Level, counted
 from eso_tools.preflight.snapshot import Role, Running, Snapshot, Stored

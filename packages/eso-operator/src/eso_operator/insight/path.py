@@ -1,4 +1,4 @@
-"""The way from a store or generator to its provider, as the operator's own resolver explains it.
+"""The path from a store or generator to its provider, as the operator's own resolver explains it.
 
     explain -> an object is missing in the view -> read it -> explain again, until a stage fails or all pass
 
@@ -21,7 +21,7 @@ from eso_api.references import GeneratorRef, StoreRef
 from eso_api.v2.clusterproviderclass import CLUSTER_PROVIDER_CLASS
 from eso_api.v2.providerclass import PROVIDER_CLASS, ClassKind, ProviderClassStatus
 from eso_operator.generators.stored import StoredGenerator, StoredObjects, stored_generator
-from eso_operator.insight.sights import SERVICES, Eyes, HiddenError, Look, Sight, sight_of
+from eso_operator.insight.objects import SERVICES, ObjectReader, ObjectSummary, ReadState, UnreadableError, summary_of
 from eso_operator.stores.classes import PROVIDER_LABEL, class_connection
 from eso_operator.stores.inputs import (
     CLASS,
@@ -57,7 +57,7 @@ DEPENDS_ON_FLAGS: Final = frozenset(
     }
 )
 OBJECT, ENDPOINT, GATE, HANDSHAKE = STAGES[2], STAGES[6], STAGES[9], STAGES[10]
-"""The stages of `explain` that find the store and the provider, and that ask whether both are ready."""
+"""The stages of `explain` that find the store and the provider, and that check whether both are ready."""
 
 _MAX_READS: Final = 64
 _CLASSES: Final = {CLASS: PROVIDER_CLASS.resource(), CLUSTER_CLASS: CLUSTER_PROVIDER_CLASS.resource()}
@@ -65,12 +65,12 @@ _LABELLED: Final = f"{PROVIDER_LABEL}=true"
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class ProviderPath:
     """The stages up to the first that failed, and the provider at their end, if it was found."""
 
     stages: tuple[Stage, ...] = ()
-    provider: Sight | None = None
-    hidden: str = ""
+    provider: ObjectSummary | None = None
+    unreadable: str = ""
     """The object that the user may not read, and that the remaining stages need."""
 
     @property
@@ -78,14 +78,14 @@ class Way:
         return next((stage for stage in self.stages if stage.reason is not None), None)
 
 
-NO_WAY: Final = Way()
+NO_PATH: Final = ProviderPath()
 
 
-class Ways:
+class PathFinder:
     """The view of the resolver on a cluster, read on demand with the rights of a user."""
 
-    def __init__(self, eyes: Eyes, namespace: str) -> None:
-        self._eyes = eyes
+    def __init__(self, reader: ObjectReader, namespace: str) -> None:
+        self._reader = reader
         self._namespace = namespace
         self._objects = _ReadObjects()
         self._settings = ResolverSettings(CORE_NAMESPACE)
@@ -95,25 +95,25 @@ class Ways:
 
     async def to_provider(
         self, ref: StoreRef | GeneratorRef, caller: ObjectRef, need: Need, stored: StoredGenerator | None = None
-    ) -> Way:
-        """Return the way that the operator takes from a reference. `stored` replaces the live generator."""
+    ) -> ProviderPath:
+        """Return the path that the operator takes from a reference. `stored` replaces the live generator."""
         try:
             stages = await self._explained(ref, caller, need, stored)
-        except HiddenError as hidden:
-            return Way(hidden=str(hidden))
+        except UnreadableError as unreadable:
+            return ProviderPath(unreadable=str(unreadable))
         endpoint = next((each for each in stages if each.name == ENDPOINT), None)
         if endpoint is None:
-            return Way(stages)
+            return ProviderPath(stages)
         if endpoint.reason in DEPENDS_ON_FLAGS and self._unlisted:
-            return Way(stages[:-1], hidden=self._unlisted)
+            return ProviderPath(stages[:-1], unreadable=self._unlisted)
         found = endpoint.subject if endpoint.reason is None else None
-        return Way(stages, None if found is None else await self._provider(found))
+        return ProviderPath(stages, None if found is None else await self._provider(found))
 
-    def sight(self, ref: ObjectRef) -> Sight:
+    def summary(self, ref: ObjectRef) -> ObjectSummary:
         """Return an object that a stage found."""
         key = ObjectKey(ref.namespace, ref.name)
         found = self._objects.known(_id(ref), key)
-        return Sight(ref.kind, key) if found is None else sight_of(Resource("", "", "", ref.kind), found)
+        return ObjectSummary(ref.kind, key) if found is None else summary_of(Resource("", "", "", ref.kind), found)
 
     async def stored(self, state: GeneratorState, ref: ObjectRef) -> StoredGenerator:
         """Return the generator that a state holds. Raises ResolutionError if it holds none, or HiddenError."""
@@ -128,21 +128,21 @@ class Ways:
         return await self._reading(lambda: explain(ref, caller, need=need, view=view, settings=self._settings))
 
     async def _reading(self, rule: Callable[[], T]) -> T:
-        """Return the result of a rule, after all objects that it asks for were read. Raises HiddenError."""
+        """Return the result of a rule, after all objects that it needs were read. Raises HiddenError."""
         for _ in range(_MAX_READS):
             try:
                 return rule()
             except _UnreadError as unread:
                 await self._read(unread)
-        raise HiddenError("its way to a provider", "too many objects are involved")
+        raise UnreadableError("its path to a provider", "too many objects are involved")
 
-    async def _provider(self, ref: ObjectRef) -> Sight:
+    async def _provider(self, ref: ObjectRef) -> ObjectSummary:
         """Return the class of a provider; that of the same name for a Service, which the operator makes."""
         key = ObjectKey(ref.namespace, ref.name)
         for kind, resource in _CLASSES.items():
             if ref.kind in (kind.kind, SERVICES.kind) and (found := self._objects.known(kind, key)) is not None:
-                return sight_of(resource, found)
-        return await self._eyes.glance(SERVICES, key)
+                return summary_of(resource, found)
+        return await self._reader.read_metadata(SERVICES, key)
 
     async def _known_providers(self) -> Mapping[str, Handshake | str]:
         """Read the classes and the labelled Services, once."""
@@ -158,27 +158,27 @@ class Ways:
 
     async def _classes(self, resource: Resource) -> list[JsonObject]:
         try:
-            return await self._eyes.list_all(raw(resource), Selection())
-        except HiddenError as hidden:
-            self._unlisted = str(hidden)
+            return await self._reader.list_all(raw(resource), Selection())
+        except UnreadableError as unreadable:
+            self._unlisted = str(unreadable)
         # The user may be allowed to list this namespace only.
         mine = resource.namespaced and self._namespace
-        return await self._eyes.listed(raw(resource), Selection(self._namespace)) if mine else []
+        return await self._reader.listed(raw(resource), Selection(self._namespace)) if mine else []
 
     async def _read(self, unread: _UnreadError) -> None:
         kind = unread.kind
-        resource = await self._eyes.resource(kind)
+        resource = await self._reader.resource(kind)
         self._objects.scopes[kind] = None if resource is None else _scope(resource)
         if unread.key is not None:
-            seen: JsonObject | Sight | None = None
+            found: JsonObject | ObjectSummary | None = None
             if resource is not None:
-                seen = await self._eyes.document(resource, unread.key)
-            self._objects.put(kind, unread.key, seen)
+                found = await self._reader.document(resource, unread.key)
+            self._objects.put(kind, unread.key, found)
         elif unread.namespace is not None:
             labels = _LABELLED if kind == SERVICE else ""
             selection = Selection(unread.namespace, label_selector=labels)
-            found = [] if resource is None else await self._eyes.listed(raw(resource), selection)
-            self._objects.add_all(kind, found, unread.namespace)
+            items = [] if resource is None else await self._reader.listed(raw(resource), selection)
+            self._objects.add_all(kind, items, unread.namespace)
 
 
 def settings_of(classes: Iterable[Any]) -> ResolverSettings:
@@ -211,14 +211,14 @@ def _handshake(name: str, status: ProviderClassStatus) -> Handshake:
     return Handshake(CURRENT, SUPPORTED, name, status.provider_version, "", tuple(map(_info, status.kinds)))
 
 
-def _info(told: ClassKind) -> KindInfo:
-    operations = frozenset(Operation(word) for word in told.operations if word in set(Operation))
+def _info(kind: ClassKind) -> KindInfo:
+    operations = frozenset(Operation(name) for name in kind.operations if name in set(Operation))
     role = KindRole.GENERATOR if Operation.GENERATE in operations else KindRole.STORE
-    return KindInfo(KindId(told.group, told.version, told.kind), role, operations, v1_provider_key=told.v1_provider_key)
+    return KindInfo(KindId(kind.group, kind.version, kind.kind), role, operations, v1_provider_key=kind.v1_provider_key)
 
 
 class _UnreadError(Exception):
-    """The resolver asks for an object (`key`), for a list (`namespace`), or else for the scope of a kind."""
+    """The resolver needs an object (`key`), a list (`namespace`), or else the scope of a kind."""
 
     def __init__(self, kind: KindId, key: ObjectKey | None = None, namespace: str | None = None) -> None:
         super().__init__(str(kind))
@@ -228,10 +228,10 @@ class _UnreadError(Exception):
 
 
 class _ReadObjects:
-    """The objects that were read so far. Implements `resolving.view.Objects`."""
+    """The objects that were read so far. Implements `stores.view.Objects`."""
 
     def __init__(self) -> None:
-        self._objects: dict[tuple[KindId, ObjectKey], JsonObject | Sight | None] = {}
+        self._objects: dict[tuple[KindId, ObjectKey], JsonObject | ObjectSummary | None] = {}
         self._lists: dict[tuple[KindId, str], Sequence[JsonObject]] = {}
         self.scopes: dict[KindId, Scope | None] = {}
 
@@ -240,9 +240,9 @@ class _ReadObjects:
             found = self._objects[kind, key]
         except KeyError:
             raise _UnreadError(kind, key) from None
-        if isinstance(found, Sight):
-            if found.look is Look.HIDDEN:
-                raise HiddenError(str(found), found.why)
+        if isinstance(found, ObjectSummary):
+            if found.read_state is ReadState.UNREADABLE:
+                raise UnreadableError(str(found), found.why)
             return None
         return found
 
@@ -263,7 +263,7 @@ class _ReadObjects:
         found = self._objects.get((kind, key))
         return found if isinstance(found, dict) else None
 
-    def put(self, kind: KindId, key: ObjectKey, found: JsonObject | Sight | None) -> None:
+    def put(self, kind: KindId, key: ObjectKey, found: JsonObject | ObjectSummary | None) -> None:
         self._objects[kind, key] = found
 
     def add_all(self, kind: KindId, documents: Sequence[JsonObject], namespace: str = "") -> None:

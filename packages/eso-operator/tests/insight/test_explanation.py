@@ -1,4 +1,4 @@
-"""The story of `eso why`: the failed step, its message, and the time of the next attempt."""
+"""The explanation of `eso why`: the failed step, its message, and the time of the next attempt."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import pytest
 from eso_api.externalsecret import EXTERNAL_SECRET, ExternalSecret
 from eso_api.pushsecret import PUSH_SECRET, PushSecret
 from eso_operator.controllers.externalsecret.schedule import current_version
-from eso_operator.insight.evidence import Evidence, Source
-from eso_operator.insight.facts import Fact, Mark, Recorded, Story
-from eso_operator.insight.sights import Look, Sight
-from eso_operator.insight.story import story_of
-from eso_operator.insight.ways import ENDPOINT, Way
+from eso_operator.insight.explanation import explanation_of
+from eso_operator.insight.findings import Explanation, Finding, Mark, RecordedEvent
+from eso_operator.insight.inputs import Inputs, Source
+from eso_operator.insight.objects import ObjectSummary, ReadState
+from eso_operator.insight.path import ENDPOINT, ProviderPath
 from eso_operator.stores.resolve import Stage
 from eso_operator.stores.resolved import Reason
 from eso_operator.targets.marks import HASH_ANNOTATION
@@ -62,22 +62,22 @@ def push_secret(status: dict[str, Any]) -> PushSecret:
     return msgspec.convert(document, PushSecret)
 
 
-def seen(kind: str, name: str, *conditions: Condition) -> Sight:
-    return Sight(kind, ObjectKey("app", name), conditions=conditions)
+def seen(kind: str, name: str, *conditions: Condition) -> ObjectSummary:
+    return ObjectSummary(kind, ObjectKey("app", name), conditions=conditions)
 
 
-def absent(kind: str, name: str) -> Sight:
-    return Sight(kind, ObjectKey("app", name), Look.ABSENT, "does not exist")
+def absent(kind: str, name: str) -> ObjectSummary:
+    return ObjectSummary(kind, ObjectKey("app", name), ReadState.ABSENT, "does not exist")
 
 
 OWN = OwnerReference(api_version="v1", kind="ExternalSecret", name="db", uid="mine", controller=True)
 FOREIGN = OwnerReference(api_version="v1", kind="Widget", name="boss", uid="theirs", controller=True)
 PROVIDER = seen("ClusterProviderClass", "vault", ready(reason="Connected"))
-STORE = Source(seen("SecretStore", "vault", ready(reason="Valid")), Way(provider=PROVIDER))
+STORE = Source(seen("SecretStore", "vault", ready(reason="Valid")), ProviderPath(provider=PROVIDER))
 TARGET = replace(seen("Secret", "db"), metadata=ObjectMeta(annotations={HASH_ANNOTATION: "h"}, owner_references=[OWN]))
 NO_STORE = Source(
-    Sight("SecretStore", ObjectKey("app", "vault"), Look.ABSENT, "there is no SecretStore vault"),
-    Way((Stage("object", "there is no SecretStore vault", Reason.NOT_FOUND),)),
+    ObjectSummary("SecretStore", ObjectKey("app", "vault"), ReadState.ABSENT, "there is no SecretStore vault"),
+    ProviderPath((Stage("object", "there is no SecretStore vault", Reason.NOT_FOUND),)),
 )
 NO_TARGET = absent("Secret", "db")
 TEMPLATE = {"target": {"template": {"templateFrom": [{"configMap": {"name": "t", "items": [{"key": "k"}]}}]}}}
@@ -86,19 +86,19 @@ TEMPLATE = {"target": {"template": {"templateFrom": [{"configMap": {"name": "t",
 GOOD = external_secret()
 
 
-def well(subject: ExternalSecret | PushSecret = GOOD, **fields: Any) -> Evidence:
-    """Return evidence with healthy objects around the subject, except `fields`."""
+def well(subject: ExternalSecret | PushSecret = GOOD, **fields: Any) -> Inputs:
+    """Return inputs with healthy objects around the subject, except `fields`."""
     kind = EXTERNAL_SECRET if isinstance(subject, ExternalSecret) else PUSH_SECRET
-    sight = Sight(kind.name, subject.metadata.key, conditions=tuple(subject.status.conditions))
-    return replace(Evidence(kind, sight, subject, (STORE,), (), (TARGET,)), **fields)
+    summary = ObjectSummary(kind.name, subject.metadata.key, conditions=tuple(subject.status.conditions))
+    return replace(Inputs(kind, summary, subject, (STORE,), (), (TARGET,)), **fields)
 
 
-def not_found(reason: Reason) -> Way:
-    return Way((Stage(ENDPOINT, "no installed provider handles it", reason),))
+def not_found(reason: Reason) -> ProviderPath:
+    return ProviderPath((Stage(ENDPOINT, "no installed provider handles it", reason),))
 
 
-def flat(story: Story) -> list[Fact]:
-    return [story.head, *(each for step in story.steps for each in step)]
+def flat(explanation: Explanation) -> list[Finding]:
+    return [explanation.head, *(each for step in explanation.steps for each in step)]
 
 
 @pytest.mark.parametrize(
@@ -112,19 +112,19 @@ def test_a_conflict_is_the_cause_and_other_conditions_are_notes(reason: str, hea
     told = Condition(type="Contended", status="True", reason=reason, message="PushSecret back pushes it")
     status = {"conditions": [msgspec.to_builtins(each) for each in (ready(), told)], "refreshTime": LATELY}
 
-    story = story_of(well(external_secret(status)), NOW)
+    explanation = explanation_of(well(external_secret(status)), NOW)
 
-    assert story.healthy is healthy
-    cause = "" if story.cause is None else f"{story.cause.state}: {story.cause.message}"
+    assert explanation.healthy is healthy
+    cause = "" if explanation.cause is None else f"{explanation.cause.state}: {explanation.cause.message}"
     assert cause == ("" if healthy else "Contended: PushSecret back pushes it")
-    assert ("Contended: PushSecret back pushes it" in story.head.notes) is healthy
+    assert ("Contended: PushSecret back pushes it" in explanation.head.notes) is healthy
 
 
 def test_a_chain_without_trouble_is_good_at_every_step() -> None:
-    story = story_of(well(), NOW)
+    explanation = explanation_of(well(), NOW)
 
-    assert story.healthy
-    assert [(step.name, step.mark) for step in flat(story)] == [
+    assert explanation.healthy
+    assert [(step.name, step.mark) for step in flat(explanation)] == [
         ("object", Mark.GOOD),
         ("provider", Mark.GOOD),
         ("store", Mark.GOOD),
@@ -132,22 +132,22 @@ def test_a_chain_without_trouble_is_good_at_every_step() -> None:
         ("target", Mark.GOOD),
     ]
     recorded = "a refresh that changes nothing is recorded there every 5 min"
-    assert story.head.notes == (f"last refresh in the status: {LATELY} (3 min ago); {recorded}",)
+    assert explanation.head.notes == (f"last refresh in the status: {LATELY} (3 min ago); {recorded}",)
 
 
 def test_the_operator_knows_when_it_last_checked_an_object_and_the_status_does_not() -> None:
-    story = story_of(well(), NOW, NOW - timedelta(seconds=2))
+    explanation = explanation_of(well(), NOW, NOW - timedelta(seconds=2))
 
-    assert story.head.notes[0] == "checked 2 s ago"
-    assert story.head.notes[1].startswith(f"last refresh in the status: {LATELY} (3 min ago)")
+    assert explanation.head.notes[0] == "checked 2 s ago"
+    assert explanation.head.notes[1].startswith(f"last refresh in the status: {LATELY} (3 min ago)")
 
 
 BROKEN_PROVIDER = replace(PROVIDER, conditions=(ready("False", "ConnectionRefused", "connection refused"),))
-BROKEN_STORE = replace(STORE.sight, conditions=(ready("False", "InvalidProviderConfig", "no token"),))
+BROKEN_STORE = replace(STORE.summary, conditions=(ready("False", "InvalidProviderConfig", "no token"),))
 
 
 @pytest.mark.parametrize(
-    ("evidence", "cause"),
+    ("inputs", "cause"),
     [
         pytest.param(
             well(external_secret(failed("could not get…")), sources=(NO_STORE,)),
@@ -157,7 +157,7 @@ BROKEN_STORE = replace(STORE.sight, conditions=(ready("False", "InvalidProviderC
         pytest.param(
             well(
                 external_secret({**failed("x"), "outcomes": [OUTCOME]}),
-                sources=(replace(STORE, sight=BROKEN_STORE),),
+                sources=(replace(STORE, summary=BROKEN_STORE),),
             ),
             "SecretStore vault: InvalidProviderConfig: no token",
             id="a store that is not valid comes before what could not be read from it",
@@ -165,7 +165,7 @@ BROKEN_STORE = replace(STORE.sight, conditions=(ready("False", "InvalidProviderC
         pytest.param(
             well(
                 external_secret(failed("x")),
-                sources=(Source(BROKEN_STORE, Way(provider=BROKEN_PROVIDER)),),
+                sources=(Source(BROKEN_STORE, ProviderPath(provider=BROKEN_PROVIDER)),),
             ),
             "provider ClusterProviderClass vault: ConnectionRefused: connection refused",
             id="a provider that does not answer comes before its store",
@@ -181,7 +181,9 @@ BROKEN_STORE = replace(STORE.sight, conditions=(ready("False", "InvalidProviderC
         pytest.param(
             well(
                 external_secret({**failed("x"), "outcomes": [OUTCOME]}),
-                sources=(replace(STORE, way=Way((Stage("namespace", "not for app", Reason.NAMESPACE_DENIED),))),),
+                sources=(
+                    replace(STORE, path=ProviderPath((Stage("namespace", "not for app", Reason.NAMESPACE_DENIED),))),
+                ),
             ),
             "SecretStore vault: NamespaceDenied: not for app",
             id="a store that does not allow the namespace",
@@ -231,20 +233,18 @@ BROKEN_STORE = replace(STORE.sight, conditions=(ready("False", "InvalidProviderC
         ),
     ],
 )
-def test_the_first_step_that_is_broken_is_the_cause_and_says_when_it_is_tried_again(
-    evidence: Evidence, cause: str
-) -> None:
-    story = story_of(evidence, NOW)
+def test_the_first_step_that_is_broken_is_the_cause_and_says_when_it_is_tried_again(inputs: Inputs, cause: str) -> None:
+    explanation = explanation_of(inputs, NOW)
 
-    assert story.cause is not None
-    assert story.cause.what == cause
-    assert story.cause.notes[-1] == f"next attempt: {SOON} (in 4 min)"
-    assert story.next_attempt_time == SOON
-    assert sum("next attempt" in note for step in flat(story) for note in step.notes) == 1
+    assert explanation.cause is not None
+    assert explanation.cause.what == cause
+    assert explanation.cause.notes[-1] == f"next attempt: {SOON} (in 4 min)"
+    assert explanation.next_attempt_time == SOON
+    assert sum("next attempt" in note for step in flat(explanation) for note in step.notes) == 1
 
 
 @pytest.mark.parametrize(
-    ("evidence", "cause"),
+    ("inputs", "cause"),
     [
         pytest.param(well(external_secret({})), "does an operator run", id="no operator reconciled it"),
         pytest.param(well(objects=(NO_TARGET,)), "Secret db: does not exist", id="a Secret that vanished"),
@@ -261,43 +261,48 @@ def test_the_first_step_that_is_broken_is_the_cause_and_says_when_it_is_tried_ag
         pytest.param(absent("ExternalSecret", "db"), "ExternalSecret app/db: does not exist", id="no such object"),
     ],
 )
-def test_a_problem_without_a_condition_is_shown(evidence: Evidence | Sight, cause: str) -> None:
-    story = story_of(evidence, NOW)
+def test_a_problem_without_a_condition_is_shown(inputs: Inputs | ObjectSummary, cause: str) -> None:
+    explanation = explanation_of(inputs, NOW)
 
-    assert story.cause is not None
-    assert cause in story.cause.what
-    assert not any("next attempt" in note for step in flat(story) for note in step.notes)
+    assert explanation.cause is not None
+    assert cause in explanation.cause.what
+    assert not any("next attempt" in note for step in flat(explanation) for note in step.notes)
 
 
 @pytest.mark.parametrize(
-    "evidence",
+    "inputs",
     [
         pytest.param(
-            well(sources=(replace(STORE, way=not_found(Reason.NOT_INSTALLED)),)),
+            well(sources=(replace(STORE, path=not_found(Reason.NOT_INSTALLED)),)),
             id="a provider that only other flags of the operator explain",
         ),
         pytest.param(
-            well(sources=(replace(STORE, way=Way(hidden="you may not list classes")),)), id="classes that are hidden"
+            well(sources=(replace(STORE, path=ProviderPath(unreadable="you may not list classes")),)),
+            id="classes that are hidden",
         ),
         pytest.param(
-            well(sources=(replace(STORE, sight=Sight("S", ObjectKey("", "s"), Look.HIDDEN, "hidden")),)),
+            well(
+                sources=(
+                    replace(STORE, summary=ObjectSummary("S", ObjectKey("", "s"), ReadState.UNREADABLE, "hidden")),
+                )
+            ),
             id="a store that may not be read",
         ),
         pytest.param(
-            well(objects=(Sight("Secret", ObjectKey("app", "db"), Look.HIDDEN, "hidden"),)),
+            well(objects=(ObjectSummary("Secret", ObjectKey("app", "db"), ReadState.UNREADABLE, "hidden"),)),
             id="a Secret that may not be read",
         ),
         pytest.param(
-            well(sources=(replace(STORE, sight=replace(STORE.sight, conditions=())),)),
+            well(sources=(replace(STORE, summary=replace(STORE.summary, conditions=())),)),
             id="a store that was not validated yet",
         ),
     ],
 )
-def test_an_unknown_fact_does_not_count_as_a_problem(evidence: Evidence) -> None:
-    story = story_of(evidence, NOW)
+def test_an_unknown_fact_does_not_count_as_a_problem(inputs: Inputs) -> None:
+    explanation = explanation_of(inputs, NOW)
 
-    assert story.healthy
-    assert Mark.OPEN in {step.mark for step in flat(story)}
+    assert explanation.healthy
+    assert Mark.OPEN in {step.mark for step in flat(explanation)}
 
 
 @pytest.mark.parametrize(
@@ -311,31 +316,33 @@ def test_an_unknown_fact_does_not_count_as_a_problem(evidence: Evidence) -> None
         ),
     ],
 )
-def test_a_secret_that_should_not_be_there_is_not_missed(subject: ExternalSecret, objects: tuple[Sight, ...]) -> None:
-    assert story_of(well(subject, objects=objects), NOW).healthy
+def test_a_secret_that_should_not_be_there_is_not_missed(
+    subject: ExternalSecret, objects: tuple[ObjectSummary, ...]
+) -> None:
+    assert explanation_of(well(subject, objects=objects), NOW).healthy
 
 
 def test_a_refresh_that_is_overdue_is_noted() -> None:
     subject = external_secret(refreshInterval="1h")
 
-    story = story_of(well(subject), NOW + timedelta(hours=2))
+    explanation = explanation_of(well(subject), NOW + timedelta(hours=2))
 
-    assert any("overdue" in note for note in story.head.notes)
+    assert any("overdue" in note for note in explanation.head.notes)
 
 
 def test_a_spec_that_changed_since_the_last_refresh_is_noted() -> None:
     subject = external_secret()
     subject.metadata.generation = 2
 
-    assert "changed since then" in story_of(well(subject), NOW).head.notes
+    assert "changed since then" in explanation_of(well(subject), NOW).head.notes
 
 
 def test_only_the_first_of_many_failed_entries_are_shown() -> None:
     outcomes = [{**OUTCOME, "path": f"spec.data[{index}]"} for index in range(30)]
 
-    story = story_of(well(external_secret({**failed("x"), "outcomes": outcomes})), NOW)
+    explanation = explanation_of(well(external_secret({**failed("x"), "outcomes": outcomes})), NOW)
 
-    entries = [step.what for step in story.steps if step.name == "entry"]
+    entries = [step.what for step in explanation.steps if step.name == "entry"]
     assert len(entries) == 11
     assert entries[-1] == "and 20 more: in status.outcomes"
 
@@ -367,26 +374,26 @@ SYNCED = [{"type": "Ready", "status": "True", "reason": "Synced"}]
         ),
     ],
 )
-def test_a_push_is_told_from_its_secret_to_its_stores(status: dict[str, Any], source: Sight, said: str) -> None:
-    story = story_of(well(push_secret(status), objects=(source,)), NOW)
+def test_a_push_is_told_from_its_secret_to_its_stores(status: dict[str, Any], source: ObjectSummary, said: str) -> None:
+    explanation = explanation_of(well(push_secret(status), objects=(source,)), NOW)
 
-    assert [step.name for step in story.steps] == ["source", "store", "entry"]
-    told = story.cause or story.steps[-1]
+    assert [step.name for step in explanation.steps] == ["source", "store", "entry"]
+    told = explanation.cause or explanation.steps[-1]
     assert told.what.startswith(said)
-    assert story.healthy == (status["conditions"] is SYNCED)
-    assert story.next_attempt_time == ("" if story.healthy else SOON)
+    assert explanation.healthy == (status["conditions"] is SYNCED)
+    assert explanation.next_attempt_time == ("" if explanation.healthy else SOON)
 
 
 def test_events_are_passed_on() -> None:
-    event = Recorded(type="Warning", reason="UpdateFailed", message="x")
+    event = RecordedEvent(type="Warning", reason="UpdateFailed", message="x")
 
-    assert story_of(well(events=(event,)), NOW).events == (event,)
+    assert explanation_of(well(events=(event,)), NOW).events == (event,)
 
 
 def test_a_template_whose_config_map_vanished_cannot_be_rendered_next_time() -> None:
-    story = story_of(well(external_secret(**TEMPLATE), templates=(absent("ConfigMap", "t"),)), NOW)
+    explanation = explanation_of(well(external_secret(**TEMPLATE), templates=(absent("ConfigMap", "t"),)), NOW)
 
-    assert [fact.what for fact in flat(story) if fact.mark is Mark.BAD] == [
+    assert [finding.what for finding in flat(explanation) if finding.mark is Mark.BAD] == [
         "ConfigMap t: does not exist",
         "template: cannot be rendered",
     ]
@@ -396,24 +403,24 @@ SENTENCE = "the backend refuses the token of the store"
 
 
 def test_a_sentence_is_shown_once_at_its_cause() -> None:
-    store = replace(STORE.sight, conditions=(ready("False", "InvalidProviderConfig", SENTENCE),))
+    store = replace(STORE.summary, conditions=(ready("False", "InvalidProviderConfig", SENTENCE),))
     outcomes = [
         {**OUTCOME, "path": f"spec.data[{index}]", "reason": "StoreNotReady", "message": f"not ready: {SENTENCE}"}
         for index in range(2)
     ]
-    events = (Recorded(message=f"spec.data[0]: {SENTENCE}"), Recorded(message="another sentence"))
+    events = (RecordedEvent(message=f"spec.data[0]: {SENTENCE}"), RecordedEvent(message="another sentence"))
     subject = external_secret({**failed(f"could not get secret data from provider: {SENTENCE}"), "outcomes": outcomes})
 
-    story = story_of(well(subject, sources=(replace(STORE, sight=store),), events=events), NOW)
+    explanation = explanation_of(well(subject, sources=(replace(STORE, summary=store),), events=events), NOW)
 
-    told = [fact.what for fact in flat(story)] + [event.message for event in story.events]
+    told = [finding.what for finding in flat(explanation)] + [event.message for event in explanation.events]
     assert [text for text in told if SENTENCE in text] == [f"SecretStore vault: InvalidProviderConfig: {SENTENCE}"]
     assert "spec.data[1] (key db/pw) at SecretStore vault: StoreNotReady" in told
-    assert story.events == events[1:]
+    assert explanation.events == events[1:]
 
 
 def test_a_status_of_an_earlier_release_without_steps_is_told_at_its_entries() -> None:
-    story = story_of(well(external_secret({**failed("x"), "outcomes": [OUTCOME]})), NOW)
+    explanation = explanation_of(well(external_secret({**failed("x"), "outcomes": [OUTCOME]})), NOW)
 
-    assert story.cause is not None
-    assert (story.cause.name, story.head.what) == ("entry", "ExternalSecret app/db: SecretSyncedError")
+    assert explanation.cause is not None
+    assert (explanation.cause.name, explanation.head.what) == ("entry", "ExternalSecret app/db: SecretSyncedError")

@@ -1,4 +1,4 @@
-"""Times of the API in words: how far away, and the time of day. Pure."""
+"""Times of the API for people: how far away, and the time of day. Pure."""
 
 from __future__ import annotations
 
@@ -17,6 +17,12 @@ def distance(text: str, now: datetime) -> str:
     except (ValueError, TypeError):
         return ""
     return f"in {span(seconds)}" if seconds > 0 else f"{span(-seconds)} ago"
+
+
+def moment(text: str, now: datetime) -> str:
+    """Return a time, and its distance from now."""
+    far = distance(text, now)
+    return f"{text} ({far})" if far else text
 
 
 def time_of_day(text: str, now: datetime, zone: tzinfo | None = None) -> str:

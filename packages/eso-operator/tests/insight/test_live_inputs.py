@@ -1,4 +1,4 @@
-"""The reads for a story: only metadata of Secrets, and only objects that the user may read."""
+"""The reads for an explanation: only metadata of Secrets, and only objects that the user may read."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
 from eso_api.v2.clusterproviderclass import CLUSTER_PROVIDER_CLASS
-from eso_operator.insight.evidence import Evidence, gather
-from eso_operator.insight.facts import Mark
-from eso_operator.insight.sights import Look
-from eso_operator.insight.story import story_of
+from eso_operator.insight.explanation import explanation_of
+from eso_operator.insight.findings import Mark
+from eso_operator.insight.inputs import Inputs, gather
+from eso_operator.insight.objects import ReadState
 from eso_operator.testing.operators import BACKEND, Bench
 from kubebase.meta import ObjectKey
 from kubebase.testing.clock import START as NOW
@@ -48,14 +48,14 @@ class Spy:
         self._inner = inner
         self._forbidden = forbidden
         self.asked: list[Request] = []
-        self.answers: list[bytes] = []
+        self.responses: list[bytes] = []
 
     async def request(self, request: Request) -> bytes:
         self.asked.append(request)
         if self._forbidden in request.path:
             raise Forbidden(403, "Forbidden", "no")
-        self.answers.append(await self._inner.request(request))
-        return self.answers[-1]
+        self.responses.append(await self._inner.request(request))
+        return self.responses[-1]
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         return self._inner.stream(request)
@@ -64,14 +64,14 @@ class Spy:
         await self._inner.close()
 
 
-async def gathered(bench: Bench, kind: CustomKind[Any], name: str, forbidden: str = "none") -> tuple[Evidence, Spy]:
+async def gathered(bench: Bench, kind: CustomKind[Any], name: str, forbidden: str = "none") -> tuple[Inputs, Spy]:
     spy = Spy(AiohttpTransport(config.load(bench.kubeconfig)), forbidden)
     client = Client(spy)
     try:
         found = await gather(client, kind, ObjectKey(bench.namespace, name))
     finally:
         await client.close()
-    assert isinstance(found, Evidence)
+    assert isinstance(found, Inputs)
     return found, spy
 
 
@@ -91,7 +91,7 @@ async def test_only_the_metadata_of_secrets_is_requested(scene: Bench) -> None:
     asked = [request for request in spy.asked if "/secrets/" in request.path]
     assert sorted(request.path.rpartition("/")[2] for request in asked) == ["db", "templates"]
     assert {request.accept for request in asked} == {Metadata.ONLY}
-    assert not any(CANARY.encode() in answer for answer in spy.answers)
+    assert not any(CANARY.encode() in response for response in spy.responses)
 
 
 @pytest.mark.parametrize(
@@ -108,9 +108,9 @@ async def test_an_object_that_may_not_be_read_stays_unknown_and_stops_nothing(
 ) -> None:
     found, _ = await gathered(scene, EXTERNAL_SECRET, "db", forbidden)
 
-    facts = [fact for step in story_of(found, NOW).steps for fact in step]
-    assert any(fact.what.startswith(unknown) for fact in facts if fact.mark is not Mark.GOOD), [
-        fact.what for fact in facts
+    findings = [finding for step in explanation_of(found, NOW).steps for finding in step]
+    assert any(finding.what.startswith(unknown) for finding in findings if finding.mark is not Mark.GOOD), [
+        finding.what for finding in findings
     ]
 
 
@@ -120,8 +120,8 @@ async def test_a_push_by_label_is_followed_to_every_store_and_secret(scene: Benc
 
     found, _ = await gathered(scene, PUSH_SECRET, "all")
 
-    assert [str(source.sight) for source in found.sources] == ["SecretStore vault"]
-    assert [str(sight) for sight in found.objects] == ["Secret db"]
+    assert [str(source.summary) for source in found.sources] == ["SecretStore vault"]
+    assert [str(summary) for summary in found.objects] == ["Secret db"]
 
 
 async def test_a_rule_of_the_resolver_is_the_cause_before_an_operator_says_so(scene: Bench) -> None:
@@ -134,7 +134,7 @@ async def test_a_rule_of_the_resolver_is_the_cause_before_an_operator_says_so(sc
     finally:
         await scene.delete(CLUSTER_SECRET_STORE.resource(), name)
 
-    cause = story_of(found, NOW).cause
+    cause = explanation_of(found, NOW).cause
     assert cause is not None
     assert (cause.subject, cause.state) == (f"ClusterSecretStore {name}", "NamespaceDenied")
 
@@ -144,7 +144,7 @@ async def test_a_store_that_does_not_exist_is_explained_with_a_similar_one(scene
 
     found, _ = await gathered(scene, EXTERNAL_SECRET, "typo")
 
-    cause = story_of(found, NOW).cause
+    cause = explanation_of(found, NOW).cause
     assert cause is not None
     assert cause.what.endswith("did you mean SecretStore vault?"), cause.what
 
@@ -156,13 +156,13 @@ async def test_a_class_that_declares_nothing_is_found_by_what_its_provider_repor
     down = {"type": "Ready", "status": "False", "reason": "Refused", "message": "m", "lastTransitionTime": LATELY}
     status = {"status": {"kinds": [served], "conditions": [down]}}
     try:
-        answer = await scene.api.patch(f"{resource.path('', name)}/status", status, MERGE_PATCH)
+        response = await scene.api.patch(f"{resource.path('', name)}/status", status, MERGE_PATCH)
         found, _ = await gathered(scene, EXTERNAL_SECRET, "db")
     finally:
         await scene.delete(resource, name)
 
-    assert answer.status == 200
-    cause = story_of(found, NOW).cause
+    assert response.status == 200
+    cause = explanation_of(found, NOW).cause
     assert cause is not None
     assert cause.what == f"provider ClusterProviderClass {name}: Refused: m"
 
@@ -172,4 +172,6 @@ async def test_a_kind_of_a_provider_is_explained(scene: Bench) -> None:
 
     found, _ = await gathered(scene, BACKEND, "own")
 
-    assert [(source.sight.look, str(source.sight)) for source in found.sources] == [(Look.FOUND, "Backend own")]
+    assert [(source.summary.read_state, str(source.summary)) for source in found.sources] == [
+        (ReadState.FOUND, "Backend own")
+    ]

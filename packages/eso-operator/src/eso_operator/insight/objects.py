@@ -1,7 +1,7 @@
-"""Objects as `insight` sees them: metadata, conditions, and why an object could not be read.
+"""Objects as `insight` reads them: metadata, conditions, and why an object could not be read.
 
 Secrets and other targets are requested as metadata only, so the API server never sends a value. An object that the
-user may not read is part of the evidence, not an error.
+user may not read is part of the inputs, not an error.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ _BUILT_IN: Final = {(each.group, each.kind): each for each in (NAMESPACES, SERVI
 T = TypeVar("T")
 
 
-class Look(Enum):
+class ReadState(Enum):
     """The result of reading an object."""
 
     FOUND = "found"
     ABSENT = "absent"
-    HIDDEN = "hidden"
+    UNREADABLE = "unreadable"
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class ObjectSummary:
     """The known parts of an object. `why` says why it could not be read."""
 
     kind: str
     key: ObjectKey
-    look: Look = Look.FOUND
+    read_state: ReadState = ReadState.FOUND
     why: str = ""
     metadata: ObjectMeta = field(default_factory=ObjectMeta)
     conditions: tuple[Condition, ...] = ()
@@ -68,51 +68,51 @@ class Sight:
         return f"{self.kind} {self.key.name}"
 
 
-class HiddenError(Exception):
+class UnreadableError(Exception):
     """Required objects may not be read."""
 
     def __init__(self, what: str, why: str) -> None:
         super().__init__(f"{what}: {why}")
 
 
-class Eyes:
-    """A client that returns a `Sight` instead of raising an error."""
+class ObjectReader:
+    """A client that returns a `ObjectSummary` instead of raising an error."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
 
-    async def read(self, kind: Kind[T], key: ObjectKey) -> T | Sight:
+    async def read(self, kind: Kind[T], key: ObjectKey) -> T | ObjectSummary:
         """Return an object, or the reason why it could not be read."""
         resource = kind.resource
         try:
             return await self.client.get(kind, key)
         except NotServed:
             why = f"the API server does not know {resource}; enable the provider that has its CRD, or apply the CRD"
-            return Sight(resource.kind, key, Look.ABSENT, why)
+            return ObjectSummary(resource.kind, key, ReadState.ABSENT, why)
         except NotFound:
-            return Sight(resource.kind, key, Look.ABSENT, "does not exist")
+            return ObjectSummary(resource.kind, key, ReadState.ABSENT, "does not exist")
         except ApiError as problem:
-            return Sight(resource.kind, key, Look.HIDDEN, _hidden(problem))
+            return ObjectSummary(resource.kind, key, ReadState.UNREADABLE, _why_unreadable(problem))
 
-    async def glance(self, resource: Resource, key: ObjectKey) -> Sight:
+    async def read_metadata(self, resource: Resource, key: ObjectKey) -> ObjectSummary:
         """Read only the metadata of an object."""
-        seen = await self.read(metadata_of(resource), key)
-        return seen if isinstance(seen, Sight) else Sight(resource.kind, key, metadata=seen.metadata)
+        found = await self.read(metadata_of(resource), key)
+        return found if isinstance(found, ObjectSummary) else ObjectSummary(resource.kind, key, metadata=found.metadata)
 
-    async def document(self, resource: Resource, key: ObjectKey) -> JsonObject | Sight:
+    async def document(self, resource: Resource, key: ObjectKey) -> JsonObject | ObjectSummary:
         """Read a whole object, undecoded."""
         return await self.read(raw(resource), key)
 
-    async def see(self, resource: Resource, key: ObjectKey) -> Sight:
+    async def read_summary(self, resource: Resource, key: ObjectKey) -> ObjectSummary:
         """Read the metadata and conditions of an object."""
-        seen = await self.document(resource, key)
-        return seen if isinstance(seen, Sight) else sight_of(resource, seen)
+        found = await self.document(resource, key)
+        return found if isinstance(found, ObjectSummary) else summary_of(resource, found)
 
     async def listed(self, kind: Kind[T], selection: Selection) -> list[T]:
         """Return the readable objects; an empty list if listing fails."""
         try:
             return await self.list_all(kind, selection)
-        except HiddenError:
+        except UnreadableError:
             return []
 
     async def list_all(self, kind: Kind[T], selection: Selection) -> list[T]:
@@ -122,7 +122,7 @@ class Eyes:
         except (NotServed, NotFound):
             return []
         except ApiError as problem:
-            raise HiddenError(str(kind.resource), _hidden(problem)) from None
+            raise UnreadableError(str(kind.resource), _why_unreadable(problem)) from None
         return [item for item in page.items if not isinstance(item, Malformed)]
 
     async def names(self, resource: Resource, namespace: str) -> list[str]:
@@ -131,7 +131,7 @@ class Eyes:
         return [each.metadata.name for each in await self.listed(metadata_of(resource), selection)]
 
     async def resource(self, kind: KindId) -> Resource | None:
-        """Return the resource of a kind; None if the API server does not serve it, or cannot be asked."""
+        """Return the resource of a kind; None if the API server does not serve it, or cannot be read."""
         if (built_in := _BUILT_IN.get((kind.group, kind.kind))) is not None:
             return built_in
         for custom in KINDS:
@@ -143,12 +143,14 @@ class Eyes:
             return None
 
 
-def sight_of(resource: Resource, document: JsonObject) -> Sight:
+def summary_of(resource: Resource, document: JsonObject) -> ObjectSummary:
     """Reduce an object to its metadata, conditions and address, because the spec of a store may contain values."""
     metadata, spec = meta_of(document), document.get("spec")
     address = spec.get("address") if isinstance(spec, dict) else ""
     shown = address if isinstance(address, str) else ""
-    return Sight(resource.kind, metadata.key, metadata=metadata, conditions=tuple(_conditions(document)), address=shown)
+    return ObjectSummary(
+        resource.kind, metadata.key, metadata=metadata, conditions=tuple(_conditions(document)), address=shown
+    )
 
 
 def _conditions(document: JsonObject) -> Iterator[Condition]:
@@ -162,7 +164,7 @@ class _Status(msgspec.Struct):
     conditions: list[Condition] = []
 
 
-def _hidden(problem: ApiError) -> str:
+def _why_unreadable(problem: ApiError) -> str:
     if isinstance(problem, Forbidden):
         return "you may not read it"
     return f"cannot be read: {problem.message}"

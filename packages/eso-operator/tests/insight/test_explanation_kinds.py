@@ -1,4 +1,4 @@
-"""The stories of stores, generators, their states, provider classes and fan-outs."""
+"""The explanations of stores, generators, their states, provider classes and fan-outs."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from eso_api.generators.generatorstate import GENERATOR_STATE
 from eso_api.generators.password import PASSWORD
 from eso_api.secretstore import SECRET_STORE
 from eso_api.v2.providerclass import PROVIDER_CLASS
-from eso_operator.insight.evidence import Evidence, Source
-from eso_operator.insight.facts import Mark, Recorded, Story
-from eso_operator.insight.sights import Look, Sight
-from eso_operator.insight.story import story_of
-from eso_operator.insight.ways import ENDPOINT, HANDSHAKE, Way
+from eso_operator.insight.explanation import explanation_of
+from eso_operator.insight.findings import Explanation, Mark, RecordedEvent
+from eso_operator.insight.inputs import Inputs, Source
+from eso_operator.insight.objects import ObjectSummary, ReadState
+from eso_operator.insight.path import ENDPOINT, HANDSHAKE, ProviderPath
 from eso_operator.stores.resolve import Stage
 from eso_operator.stores.resolved import Reason
 from kubebase.clock import rfc3339
@@ -39,50 +39,54 @@ def ready(status: str, reason: str, message: str = "") -> Condition:
 
 def about(
     kind: CustomKind[Any], spec: dict[str, Any], *conditions: Condition, status: Any = None, **fields: Any
-) -> Evidence:
+) -> Inputs:
     document = {"metadata": {"name": "x", "namespace": "app"}, "spec": spec, "status": status or {}}
     subject = msgspec.convert(document, kind.type)
-    return replace(Evidence(kind, Sight(kind.name, KEY, conditions=conditions), subject), **fields)
+    return replace(Inputs(kind, ObjectSummary(kind.name, KEY, conditions=conditions), subject), **fields)
 
 
-CONNECTED = Way(provider=Sight("ProviderClass", KEY, conditions=(ready("True", "Connected"),)))
-DOWN = Way(provider=Sight("ProviderClass", KEY, conditions=(ready("False", "Refused", "connection refused"),)))
-NONE = Way((Stage(ENDPOINT, "install it", Reason.NOT_INSTALLED),))
+CONNECTED = ProviderPath(provider=ObjectSummary("ProviderClass", KEY, conditions=(ready("True", "Connected"),)))
+DOWN = ProviderPath(
+    provider=ObjectSummary("ProviderClass", KEY, conditions=(ready("False", "Refused", "connection refused"),))
+)
+NONE = ProviderPath((Stage(ENDPOINT, "install it", Reason.NOT_INSTALLED),))
 UNCONNECTED = replace(CONNECTED, stages=(Stage(HANDSHAKE, "no handshake yet", Reason.NOT_CONNECTED),))
 STARTING = ready("Unknown", "ValidationUnknown", "ProviderStarting: provider x is starting")
 VALID, BROKEN = ready("True", "Valid"), ready("False", "InvalidProviderConfig", "no token at all")
 
 
-def store(*conditions: Condition, way: Way = CONNECTED) -> Evidence:
-    source = Source(Sight("SecretStore", KEY, conditions=conditions), way)
+def store(*conditions: Condition, path: ProviderPath = CONNECTED) -> Inputs:
+    source = Source(ObjectSummary("SecretStore", KEY, conditions=conditions), path)
     return about(SECRET_STORE, FAKE, *conditions, sources=(source,))
 
 
-def generator(way: Way) -> Evidence:
-    return about(PASSWORD, {"length": 8}, sources=(Source(Sight("Password", KEY), way),))
+def generator(path: ProviderPath) -> Inputs:
+    return about(PASSWORD, {"length": 8}, sources=(Source(ObjectSummary("Password", KEY), path),))
 
 
-def provider_class(condition: Condition, look: Look = Look.FOUND) -> Evidence:
-    service = Sight("Service", KEY, look, "" if look is Look.FOUND else "does not exist")
+def provider_class(condition: Condition, read_state: ReadState = ReadState.FOUND) -> Inputs:
+    service = ObjectSummary("Service", KEY, read_state, "" if read_state is ReadState.FOUND else "does not exist")
     return about(PROVIDER_CLASS, {"address": "grpc://p.app.svc:8080"}, condition, objects=(service,))
 
 
 @pytest.mark.parametrize(
-    ("evidence", "cause"),
+    ("inputs", "cause"),
     [
         pytest.param(store(VALID), None, id="a valid store"),
         pytest.param(store(BROKEN), "SecretStore app/x: InvalidProviderConfig: no token at all", id="a broken store"),
-        pytest.param(store(BROKEN, way=DOWN), "provider ProviderClass x: Refused: connection refused", id="a provider"),
-        pytest.param(store(way=NONE), "provider: ProviderNotInstalled: install it", id="a provider that is missing"),
+        pytest.param(
+            store(BROKEN, path=DOWN), "provider ProviderClass x: Refused: connection refused", id="a provider"
+        ),
+        pytest.param(store(path=NONE), "provider: ProviderNotInstalled: install it", id="a provider that is missing"),
         pytest.param(store(), "does an operator run", id="a store that no operator looked at"),
-        pytest.param(store(VALID, way=NONE), None, id="a valid store whose provider only flags explain"),
+        pytest.param(store(VALID, path=NONE), None, id="a valid store whose provider only flags explain"),
         pytest.param(generator(CONNECTED), None, id="a generator"),
         pytest.param(generator(NONE), "provider: ProviderNotInstalled: install it", id="a generator without provider"),
         pytest.param(generator(DOWN), "provider ProviderClass x: Refused", id="a generator whose provider is down"),
         pytest.param(provider_class(ready("True", "Connected")), None, id="a class"),
         pytest.param(provider_class(ready("False", "Refused")), "ProviderClass app/x: Refused", id="a broken class"),
         pytest.param(
-            provider_class(ready("False", "DNSFailure"), Look.ABSENT), "Service x: does not exist", id="no Service"
+            provider_class(ready("False", "DNSFailure"), ReadState.ABSENT), "Service x: does not exist", id="no Service"
         ),
         pytest.param(
             replace(store(VALID), subject=Malformed(ObjectMeta(), "spec.provider: expected object")),
@@ -91,19 +95,19 @@ def provider_class(condition: Condition, look: Look = Look.FOUND) -> Evidence:
         ),
     ],
 )
-def test_the_cause(evidence: Evidence, cause: str | None) -> None:
-    story = story_of(evidence, NOW)
+def test_the_cause(inputs: Inputs, cause: str | None) -> None:
+    explanation = explanation_of(inputs, NOW)
 
-    assert (story.cause is None) == (cause is None)
-    assert story.cause is None or (cause or "") in story.cause.what
+    assert (explanation.cause is None) == (cause is None)
+    assert explanation.cause is None or (cause or "") in explanation.cause.what
 
 
 @pytest.mark.parametrize("conditions", [(VALID,), (BROKEN,), ()])
 def test_a_provider_is_never_connected_and_not_connected_at_once(conditions: tuple[Condition, ...]) -> None:
     """The class may still have the address of a former process."""
-    story = story_of(store(*conditions, way=UNCONNECTED), NOW)
+    explanation = explanation_of(store(*conditions, path=UNCONNECTED), NOW)
 
-    said = [fact.state for step in story.steps for fact in step if fact.name == "provider"]
+    said = [finding.state for step in explanation.steps for finding in step if finding.name == "provider"]
     assert said == ["ProviderNotConnected"]
 
 
@@ -117,10 +121,10 @@ def test_a_provider_is_never_connected_and_not_connected_at_once(conditions: tup
 def test_a_store_in_an_unknown_state_is_good_only_if_its_users_bring_credentials(
     condition: Condition, mark: Mark
 ) -> None:
-    story = story_of(store(condition), NOW)
+    explanation = explanation_of(store(condition), NOW)
 
-    assert story.head.mark is mark
-    assert story.cause is None
+    assert explanation.head.mark is mark
+    assert explanation.cause is None
 
 
 def test_entries_that_wait_for_a_provider_are_not_failures() -> None:
@@ -128,27 +132,29 @@ def test_entries_that_wait_for_a_provider_are_not_failures() -> None:
     outcome = {"path": "spec.data[0]", "reason": "ProviderStarting", "message": "provider x is starting"}
     status = {"conditions": [msgspec.to_builtins(waits)], "outcomes": [outcome]}
 
-    story = story_of(about(EXTERNAL_SECRET, ENTRIES, waits, status=status), NOW)
+    explanation = explanation_of(about(EXTERNAL_SECRET, ENTRIES, waits, status=status), NOW)
 
-    assert story.cause is None
-    assert story.head.mark is Mark.OPEN
+    assert explanation.cause is None
+    assert explanation.head.mark is Mark.OPEN
 
 
 # --- states of generators ---------------------------------------------------------------------------------------------
 
 
-def state(way: Way, *events: Recorded, deleted: bool = False) -> Evidence:
-    evidence = about(GENERATOR_STATE, {"resource": {}, "state": {}}, sources=(Source(Sight("Maker", KEY), way),))
+def state(path: ProviderPath, *events: RecordedEvent, deleted: bool = False) -> Inputs:
+    inputs = about(GENERATOR_STATE, {"resource": {}, "state": {}}, sources=(Source(ObjectSummary("Maker", KEY), path),))
     if deleted:
-        evidence.subject.metadata.deletion_timestamp = LATELY
-    return replace(evidence, events=events)
+        inputs.subject.metadata.deletion_timestamp = LATELY
+    return replace(inputs, events=events)
 
 
-FAILED = Recorded(type="Warning", reason="CleanupFailed", message="What Maker x made is not cleaned up yet: refused")
+FAILED = RecordedEvent(
+    type="Warning", reason="CleanupFailed", message="What Maker x made is not cleaned up yet: refused"
+)
 
 
 @pytest.mark.parametrize(
-    ("evidence", "cause"),
+    ("inputs", "cause"),
     [
         pytest.param(state(CONNECTED), None, id="kept"),
         pytest.param(state(DOWN), None, id="a provider that is not needed yet"),
@@ -157,11 +163,11 @@ FAILED = Recorded(type="Warning", reason="CleanupFailed", message="What Maker x 
         pytest.param(state(CONNECTED, FAILED), None, id="an event of the past"),
     ],
 )
-def test_a_state_needs_its_generator_for_the_clean_up_only(evidence: Evidence, cause: str | None) -> None:
-    story = story_of(evidence, NOW)
+def test_a_state_needs_its_generator_for_the_clean_up_only(inputs: Inputs, cause: str | None) -> None:
+    explanation = explanation_of(inputs, NOW)
 
-    assert (story.cause is None) == (cause is None)
-    assert story.cause is None or story.cause.what.startswith(cause or "")
+    assert (explanation.cause is None) == (cause is None)
+    assert explanation.cause is None or explanation.cause.what.startswith(cause or "")
 
 
 # --- fan-out ----------------------------------------------------------------------------------------------------------
@@ -173,38 +179,40 @@ CHILD = about(
     ENTRIES,
     FAILING,
     status={"conditions": [msgspec.to_builtins(FAILING)]},
-    sources=(Source(Sight("SecretStore", KEY, conditions=(ready("False", "Refused", SENTENCE),)), CONNECTED),),
+    sources=(Source(ObjectSummary("SecretStore", KEY, conditions=(ready("False", "Refused", SENTENCE),)), CONNECTED),),
 )
-WELL = Sight("ExternalSecret", ObjectKey("b", "x"), conditions=(ready("True", "SecretSynced"),))
+WELL = ObjectSummary("ExternalSecret", ObjectKey("b", "x"), conditions=(ready("True", "SecretSynced"),))
 
 
-def parent(*children: Evidence | Sight, failed: tuple[dict[str, str], ...] = ()) -> Story:
+def parent(*children: Inputs | ObjectSummary, failed: tuple[dict[str, str], ...] = ()) -> Explanation:
     condition = ready("True", "ChildrenNotReady", f"1 ExternalSecret is not ready: app: {SENTENCE}")
-    evidence = about(
+    inputs = about(
         CLUSTER_EXTERNAL_SECRET,
         {"externalSecretSpec": ENTRIES},
         condition,
         status={"failedNamespaces": list(failed)},
         children=children,
     )
-    return story_of(evidence, NOW)
+    return explanation_of(inputs, NOW)
 
 
 def test_a_fan_out_is_as_well_as_its_children() -> None:
-    story = parent(CHILD, WELL, Sight("ExternalSecret", ObjectKey("c", "x"), Look.HIDDEN, "hidden"))
+    explanation = parent(
+        CHILD, WELL, ObjectSummary("ExternalSecret", ObjectKey("c", "x"), ReadState.UNREADABLE, "hidden")
+    )
 
-    assert story.cause is not None
-    assert story.cause.what == f"SecretStore x: Refused: {SENTENCE}"
-    assert [(fact.what, fact.mark) for step in story.steps for fact in step][1:] == [
+    assert explanation.cause is not None
+    assert explanation.cause.what == f"SecretStore x: Refused: {SENTENCE}"
+    assert [(finding.what, finding.mark) for step in explanation.steps for finding in step][1:] == [
         ("ExternalSecret app/x: SecretSyncedError", Mark.BAD),
         ("ExternalSecret c/x: hidden", Mark.OPEN),
         ("ExternalSecrets: 1 ready", Mark.GOOD),
     ]
-    assert story.head.what == "ClusterExternalSecret app/x: ChildrenNotReady"
+    assert explanation.head.what == "ClusterExternalSecret app/x: ChildrenNotReady"
 
 
 def test_a_namespace_that_failed_is_the_cause() -> None:
-    story = parent(WELL, failed=({"namespace": "blue", "reason": "external secret already exists in namespace"},))
+    explanation = parent(WELL, failed=({"namespace": "blue", "reason": "external secret already exists in namespace"},))
 
-    assert story.cause is not None
-    assert story.cause.what == "namespace blue: failed: external secret already exists in namespace"
+    assert explanation.cause is not None
+    assert explanation.cause.what == "namespace blue: failed: external secret already exists in namespace"
