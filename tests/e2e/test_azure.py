@@ -81,7 +81,7 @@ async def test_every_manifest_of_the_guide_works(site: Any, azure: AzureServer) 
     await site.secret("images", TEAM, lambda text: text.keys() == {"username", "password"})
     await site.ready(PUSH_SECRETS, "database", TEAM)
     assert azure.vault("team-a").contents.current("secrets", "app-db").attributes["exp"] == 1924979400
-    scopes = {call.form()["scope"] for call in azure.asked("POST login.*")}
+    scopes = {call.form()["scope"] for call in azure.requests("POST login.*")}
     assert {"https://vault.azure.net/.default", "https://vault.stack.example/.default"} <= scopes
 
 
@@ -162,7 +162,7 @@ async def test_a_v1_store_works_unedited_with(block: JsonObject, who: str, site:
 
     await site.ready(SECRET_STORE.resource(), "azure", team)
     await site.secret("app", team, lambda text: text == {"password": "first"})
-    calls = azure.asked(f"GET form-{number}.* *")
+    calls = azure.requests(f"GET form-{number}.* *")
     tokens = {
         call.headers["Authorization"].removeprefix("Bearer ") for call in calls if "Authorization" in call.headers
     }

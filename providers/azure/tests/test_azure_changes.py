@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from eso_provider_azure.changes import Topics, place_of, token_of
+from eso_provider_azure.changes import Topics, position_of, token_of
 from eso_provider_azure.listings import Listing, State
 from eso_provider_azure.names import Kind
 from eso_provider_azure.testing.server import AzureServer
@@ -41,8 +41,10 @@ ITEMS = (
 
 def listing(seconds: int = 0, **states: State) -> Listing:
     named = {name.replace("_", "-"): each for name, each in states.items()}
-    seen = frozenset((name, each.updated) for name, each in named.items() if each.updated < NOW - timedelta(seconds=50))
-    return Listing(NOW + timedelta(seconds=seconds), named, 1, seen)
+    known = frozenset(
+        (name, each.updated) for name, each in named.items() if each.updated < NOW - timedelta(seconds=50)
+    )
+    return Listing(NOW + timedelta(seconds=seconds), named, 1, known)
 
 
 def state(seconds: int = -100, *, enabled: bool = True, team: str = "") -> State:
@@ -117,7 +119,7 @@ def test_only_watched_kinds_are_listed(items: tuple[WatchItem, ...], kinds: tupl
 
 
 @pytest.mark.parametrize(
-    ("token", "place"),
+    ("token", "position"),
     [
         pytest.param("secret=2026-01-01T00:00:00+00:00", {Kind.SECRET: NOW}, id="one kind"),
         pytest.param(
@@ -131,8 +133,8 @@ def test_only_watched_kinds_are_listed(items: tuple[WatchItem, ...], kinds: tupl
         pytest.param("not a place", {}, id="not a place"),
     ],
 )
-def test_a_token_names_a_place_for_each_kind(token: str, place: dict[Kind, datetime]) -> None:
-    assert place_of(token) == place
+def test_a_token_names_a_place_for_each_kind(token: str, position: dict[Kind, datetime]) -> None:
+    assert position_of(token) == position
 
 
 async def opening(
@@ -211,7 +213,7 @@ async def test_a_new_version_a_tag_and_a_deletion_are_reported(
 
     assert [event.type for event in found] == [ChangeType.UPDATED, ChangeType.UPDATED, ChangeType.DELETED]
     assert {event.watch_ids for event in found} == {(item.watch_id,)}
-    listed = {call.path for call in azure.asked(f"GET {vault}* *")}
+    listed = {call.path for call in azure.requests(f"GET {vault}* *")}
     assert listed == {f"/{collection}"}
 
 
@@ -322,7 +324,7 @@ async def test_streams_of_one_identity_share_listings(azure: AzureServer, provid
             await anext(each async for each in stream if isinstance(each, Heartbeat) and each.resume_token)
 
     for collection in ("secrets", "keys", "certificates"):
-        calls = azure.asked(f"GET kv-shared* /{collection}")
+        calls = azure.requests(f"GET kv-shared* /{collection}")
         assert len([call for call in calls if "Authorization" in call.headers]) == 1
 
 
@@ -361,7 +363,7 @@ async def test_an_event_in_the_queue_is_reported_and_deleted(
 
     assert (event.type, event.watch_ids) == (ChangeType.UPDATED, ("one",))
     assert queue.messages == {}
-    assert "https://storage.azure.com/.default" in {call.form()["scope"] for call in azure.asked("POST login.*")}
+    assert "https://storage.azure.com/.default" in {call.form()["scope"] for call in azure.requests("POST login.*")}
     assert verdict.conditions == ()
 
 

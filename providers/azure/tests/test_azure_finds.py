@@ -47,7 +47,7 @@ async def test_a_find_lists_pages_and_reads_matches(
 
     assert [each.key for each in found] == keys
     assert all(each.value.reveal() == f"value-{int(each.key[-2:])}".encode() for each in found)
-    listed = [call for call in many.asked("GET kv-many* /secrets") if "Authorization" in call.headers]
+    listed = [call for call in many.requests("GET kv-many* /secrets") if "Authorization" in call.headers]
     assert len(listed) == 3
 
 
@@ -57,7 +57,7 @@ async def test_an_invalid_expression_is_an_error(many: AzureServer, provider: In
         await provider.find(store("kv-many"), FindQuery(name_regexp="("))
 
     assert refused.value.reason is ErrorReason.INVALID_REQUEST
-    assert many.asked("GET *") == []
+    assert many.requests("GET *") == []
 
 
 DENIALS: Mapping[str, tuple[str, str]] = {
@@ -82,7 +82,7 @@ async def test_a_denial_names_vault_object_and_role(key: str, azure: AzureServer
 
 
 @pytest.mark.parametrize(
-    ("denial", "words"),
+    ("denial", "text"),
     [
         pytest.param("ForbiddenByRbac", 'grant the role "Key Vault Secrets User"', id="no role"),
         pytest.param("AccessDenied", "get on secrets in the access policy of the vault", id="no access policy"),
@@ -92,7 +92,7 @@ async def test_a_denial_names_vault_object_and_role(key: str, azure: AzureServer
     ],
 )
 async def test_every_denial_says_what_to_change_and_quotes_nothing(
-    denial: str, words: str, azure: AzureServer, provider: InMemory
+    denial: str, text: str, azure: AzureServer, provider: InMemory
 ) -> None:
     vault = azure.vault("kv-closed")
     vault.denied, vault.denial = {"secrets/get"}, denial
@@ -102,7 +102,7 @@ async def test_every_denial_says_what_to_change_and_quotes_nothing(
     assert isinstance(failed, ProviderError)
     assert (failed.reason, failed.backend_code) == (ErrorReason.PERMISSION_DENIED, denial)
     assert 'secret "db" in vault https://kv-closed.vault.azure.net' in failed.message
-    assert words in failed.message
+    assert text in failed.message
     assert "appid" not in failed.message
 
 
@@ -139,7 +139,7 @@ async def test_a_quota_pauses_all_calls_to_the_vault(azure: AzureServer, provide
     assert paused.reason is ErrorReason.RATE_LIMITED
     assert "HTTP 429" in limited.message
     assert 0 < paused.retry_after <= 7
-    assert len(azure.asked("* kv-busy*")) == 1
+    assert len(azure.requests("* kv-busy*")) == 1
 
 
 async def test_a_limit_without_a_time_pauses_for_a_second(azure: AzureServer, provider: InMemory) -> None:
@@ -191,15 +191,15 @@ async def test_messages_and_logs_have_neither_values_nor_tokens(
     vault = azure.vault("kv-canary")
     vault.contents.put("db", "CANARY-stored", tags=OWNED)
     vault.contents.put("theirs", "CANARY-theirs")
-    said = [
+    results = [
         *await read(provider, store("kv-canary"), "theirs/x", "absent"),
         *await push(provider, store("kv-canary"), ("theirs", "", "CANARY-pushed"), ("db", "a.b", "CANARY-property")),
         *await push(provider, store("kv-canary"), ("long", "", "CANARY-" * 5_000)),
     ]
     wrong = {"/authSecretRef/clientId": "client", "/authSecretRef/clientSecret": "CANARY-secret"}
-    said += await read(provider, store("kv-canary", wrong), "db")
+    results += await read(provider, store("kv-canary", wrong), "db")
 
-    errors = [each.message for each in said if isinstance(each, ProviderError)]
+    errors = [each.message for each in results if isinstance(each, ProviderError)]
     assert len(errors) == 6
     text = " ".join([*errors, *capfd.readouterr(), caplog.text])
     assert "CANARY" not in text

@@ -7,7 +7,7 @@ from typing import Any
 import jwt
 import pytest
 
-from eso_provider_azure.generators.registry import USERNAME, ACRAccessTokenGenerator
+from eso_provider_azure.generator import USERNAME, ACRAccessTokenGenerator
 from eso_provider_azure.testing.entra import Application
 from eso_provider_azure.testing.server import CLIENT, SECRET, TENANT, AzureServer
 from eso_provider_azure.testing.sessions import account_token
@@ -42,9 +42,9 @@ async def test_a_refresh_token_is_exchanged_for_the_token_of_entra_id(azure: Azu
     assert (values["username"], claims["kind"]) == (USERNAME, "refresh")
     assert made.metadata.expires_at is not None
     assert int(made.metadata.expires_at.timestamp()) == claims["exp"]
-    (asked,) = azure.asked("POST login.*")
-    assert asked.form()["scope"] == "https://management.core.windows.net//.default"
-    (exchange,) = azure.asked("POST images.azurecr.io /oauth2/exchange")
+    (request,) = azure.requests("POST login.*")
+    assert request.form()["scope"] == "https://management.core.windows.net//.default"
+    (exchange,) = azure.requests("POST images.azurecr.io /oauth2/exchange")
     form = exchange.form()
     assert (form["grant_type"], form["service"], form["tenant"]) == ("access_token", "images.azurecr.io", TENANT)
 
@@ -93,11 +93,11 @@ async def test_a_service_account_needs_both_annotations(azure: AzureServer, prov
     azure.entra.applications[TENANT, OTHER] = Application(subjects={"system:serviceaccount:team:reader"})
     azure.registry("images").pullers.add(OTHER)
     auth = {"workloadIdentity": {"serviceAccountRef": {"name": "reader"}}}
-    place = "/auth/workloadIdentity/serviceAccountRef"
+    position = "/auth/workloadIdentity/serviceAccountRef"
 
-    made = await provider.generate(login(auth, {place: account_token(client_id=OTHER, tenant_id=TENANT)}))
+    made = await provider.generate(login(auth, {position: account_token(client_id=OTHER, tenant_id=TENANT)}))
     with pytest.raises(ProviderError, match="needs the annotations") as refused:
-        await provider.generate(login(auth, {place: account_token(client_id=OTHER)}))
+        await provider.generate(login(auth, {position: account_token(client_id=OTHER)}))
 
     assert made.data
     assert refused.value.reason is ErrorReason.CREDENTIALS_NOT_FOUND
@@ -114,7 +114,7 @@ async def test_a_refusal_of_the_registry_names_the_role(azure: AzureServer, prov
 
 
 @pytest.mark.parametrize(
-    ("spec", "words"),
+    ("spec", "text"),
     [
         pytest.param({"registry": "https://images.azurecr.io"}, "/registry", id="a URL"),
         pytest.param({"auth": {"managedIdentity": {}, **PRINCIPAL}}, "/auth: name one", id="two identities"),
@@ -123,10 +123,10 @@ async def test_a_refusal_of_the_registry_names_the_role(azure: AzureServer, prov
     ],
 )
 async def test_unusable_settings_are_refused(
-    spec: dict[str, Any], words: str, azure: AzureServer, provider: InMemory
+    spec: dict[str, Any], text: str, azure: AzureServer, provider: InMemory
 ) -> None:
     del azure
     verdict = await provider.validate(login(**spec), role=KindRole.GENERATOR)
 
     assert verdict.error is not None
-    assert words in verdict.error.message
+    assert text in verdict.error.message

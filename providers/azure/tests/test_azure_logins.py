@@ -33,8 +33,8 @@ def _values(azure: AzureServer) -> None:
     azure.entra.lifetime = 3599
 
 
-def tokens_asked(azure: AzureServer) -> list[dict[str, str]]:
-    return [call.form() for call in azure.asked("POST login.* *")]
+def token_requests(azure: AzureServer) -> list[dict[str, str]]:
+    return [call.form() for call in azure.requests("POST login.* *")]
 
 
 async def refusal(provider: InMemory, call: Context) -> ProviderError:
@@ -58,7 +58,7 @@ async def test_a_service_principal_sends_its_secret_once_an_hour(azure: AzureSer
     assert await read(provider, store("kv-two"), *keys) == [b"value"] * 20
     assert await read(provider, store("kv-one", namespace="other"), "known") == [b"value"]
 
-    assert tokens_asked(azure) == [
+    assert token_requests(azure) == [
         {
             "grant_type": "client_credentials",
             "client_id": CLIENT,
@@ -66,14 +66,14 @@ async def test_a_service_principal_sends_its_secret_once_an_hour(azure: AzureSer
             "scope": "https://vault.azure.net/.default",
         }
     ]
-    assert azure.asked("POST login.*")[0].path == f"/{TENANT}/oauth2/v2.0/token"
+    assert azure.requests("POST login.*")[0].path == f"/{TENANT}/oauth2/v2.0/token"
 
 
 async def test_a_token_that_expires_soon_is_renewed(azure: AzureServer, provider: InMemory) -> None:
     azure.entra.lifetime = int(RENEW_AHEAD) - 1
     await read(provider, store(), "known")
     assert await read(provider, store(), "known") == [b"value"]
-    assert len(tokens_asked(azure)) > 1
+    assert len(token_requests(azure)) > 1
 
     azure.entra.failing = Reply(503, {"error": "temporarily_unavailable"})
 
@@ -89,9 +89,9 @@ async def test_a_certificate_signs_an_assertion(azure: AzureServer, provider: In
 
     assert await read(provider, store(credentials=sent, authSecretRef=named), "known") == [b"value"]
 
-    (asked,) = tokens_asked(azure)
-    assert asked["client_assertion_type"] == JWT_BEARER
-    assert asked["client_id"] == OTHER
+    (request,) = token_requests(azure)
+    assert request["client_assertion_type"] == JWT_BEARER
+    assert request["client_id"] == OTHER
 
 
 @pytest.mark.parametrize(
@@ -109,9 +109,9 @@ async def test_a_managed_identity_asks_instance_metadata(
 
     assert await read(provider, store(credentials={}, cluster_scoped=True, **spec), "known") == [b"value"]
 
-    (asked,) = azure.asked("GET * /metadata/identity/oauth2/token")
-    assert asked.query == {"api-version": "2018-02-01", "resource": "https://vault.azure.net"} | query
-    assert asked.headers["Metadata"] == "true"
+    (request,) = azure.requests("GET * /metadata/identity/oauth2/token")
+    assert request.query == {"api-version": "2018-02-01", "resource": "https://vault.azure.net"} | query
+    assert request.headers["Metadata"] == "true"
 
 
 async def test_a_missing_managed_identity_is_said(azure: AzureServer, provider: InMemory) -> None:
@@ -151,8 +151,8 @@ async def test_a_service_account_is_exchanged_for_a_token(
 
     assert await read(provider, call, "known") == [b"value"]
 
-    (asked,) = tokens_asked(azure)
-    assert asked == {
+    (request,) = token_requests(azure)
+    assert request == {
         "grant_type": "client_credentials",
         "client_id": OTHER,
         "client_assertion": token.token.reveal().decode(),
@@ -162,7 +162,7 @@ async def test_a_service_account_is_exchanged_for_a_token(
 
 
 @pytest.mark.parametrize(
-    ("annotations", "spec", "credentials", "words"),
+    ("annotations", "spec", "credentials", "text"),
     [
         pytest.param(
             {"client_id": OTHER, "tenant_id": TENANT},
@@ -184,15 +184,15 @@ async def test_sources_of_client_and_tenant_do_not_mix(  # noqa: PLR0917 - colum
     annotations: dict[str, str],
     spec: dict[str, Any],
     credentials: dict[str, Any],
-    words: str,
+    text: str,
     azure: AzureServer,
     provider: InMemory,
 ) -> None:
     call = store(credentials={**credentials, "/serviceAccountRef": account_token(**annotations)}, **ACCOUNT, **spec)
 
-    with pytest.raises(ProviderError, match=words):
+    with pytest.raises(ProviderError, match=text):
         await read(provider, call, "known")
-    assert tokens_asked(azure) == []
+    assert token_requests(azure) == []
 
 
 async def test_the_process_has_a_workload_identity_of_its_own(
@@ -209,7 +209,7 @@ async def test_the_process_has_a_workload_identity_of_its_own(
     monkeypatch.setenv("AZURE_FEDERATED_TOKEN_FILE", str(file))
 
     assert await read(provider, call, "known") == [b"value"]
-    assert tokens_asked(azure)[0]["client_assertion"] == file.read_text()
+    assert token_requests(azure)[0]["client_assertion"] == file.read_text()
 
 
 @pytest.mark.parametrize("auth_type", ["ManagedIdentity", "WorkloadIdentity"])
@@ -287,8 +287,8 @@ async def test_every_cloud_has_its_authority_and_resource(
 
     assert await read(provider, call, "known") == [b"value"]
 
-    (asked,) = azure.asked("POST login.*")
-    assert (asked.host, asked.form()["scope"]) == (login, f"https://{vaults}/.default")
+    (request,) = azure.requests("POST login.*")
+    assert (request.host, request.form()["scope"]) == (login, f"https://{vaults}/.default")
 
 
 @pytest.mark.parametrize(
@@ -312,12 +312,12 @@ async def test_a_custom_cloud_names_its_endpoints(
 
     assert await read(provider, call, "known") == [b"value"]
 
-    (asked,) = azure.asked("POST login.*")
-    assert (asked.host, asked.form()["scope"]) == ("login.stack.example", "https://vault.stack.example/.default")
+    (request,) = azure.requests("POST login.*")
+    assert (request.host, request.form()["scope"]) == ("login.stack.example", "https://vault.stack.example/.default")
 
 
 @pytest.mark.parametrize(
-    ("spec", "words"),
+    ("spec", "text"),
     [
         pytest.param({"vaultUrl": "https://evil.example"}, "hosts of vault.azure.net", id="a host of another domain"),
         pytest.param({"vaultUrl": "https://evilvault.azure.net"}, "hosts of vault", id="a domain with the same end"),
@@ -336,9 +336,9 @@ async def test_a_custom_cloud_names_its_endpoints(
     ],
 )
 async def test_unusable_settings_are_refused_before_any_call(
-    spec: dict[str, Any], words: str, azure: AzureServer, provider: InMemory
+    spec: dict[str, Any], text: str, azure: AzureServer, provider: InMemory
 ) -> None:
-    with pytest.raises(ProviderError, match=words) as refused:
+    with pytest.raises(ProviderError, match=text) as refused:
         await read(provider, store(**spec), "known")
 
     assert refused.value.reason is ErrorReason.CONFIG_INVALID
@@ -346,7 +346,7 @@ async def test_unusable_settings_are_refused_before_any_call(
 
 
 @pytest.mark.parametrize(
-    ("spec", "credentials", "words"),
+    ("spec", "credentials", "text"),
     [
         pytest.param({}, {"/authSecretRef/clientSecret": "wrong-secret"}, "AADSTS7000215", id="a wrong secret"),
         pytest.param({}, {"/authSecretRef/clientId": "55555555"}, "does not know the application", id="no application"),
@@ -354,7 +354,7 @@ async def test_unusable_settings_are_refused_before_any_call(
     ],
 )
 async def test_a_refused_login_says_why_and_pauses(
-    spec: dict[str, Any], credentials: dict[str, str], words: str, azure: AzureServer, provider: InMemory
+    spec: dict[str, Any], credentials: dict[str, str], text: str, azure: AzureServer, provider: InMemory
 ) -> None:
     sent = {"/authSecretRef/clientId": CLIENT, "/authSecretRef/clientSecret": SECRET} | credentials
 
@@ -362,10 +362,10 @@ async def test_a_refused_login_says_why_and_pauses(
     again = await failure(provider, store(credentials=sent, **spec))
 
     assert failed.reason is ErrorReason.CREDENTIALS_REJECTED
-    assert words in failed.message
+    assert text in failed.message
     assert again.message == failed.message
     assert again.retry_after > 0
-    assert len(tokens_asked(azure)) == 1
+    assert len(token_requests(azure)) == 1
     assert not any(value in failed.message for name, value in sent.items() if name.endswith("Secret"))
 
 
@@ -403,7 +403,7 @@ async def test_a_revoked_token_is_replaced(azure: AzureServer, provider: InMemor
     azure.entra.grants.clear()
 
     assert await read(provider, store(), "known") == [b"value"]
-    assert len(tokens_asked(azure)) == 2
+    assert len(token_requests(azure)) == 2
 
 
 async def test_validation_obtains_a_token_and_asks_no_vault(azure: AzureServer, provider: InMemory) -> None:
@@ -414,4 +414,4 @@ async def test_validation_obtains_a_token_and_asks_no_vault(azure: AzureServer, 
     assert good.state is ValidationState.READY
     assert bad.error is not None
     assert bad.error.reason is ErrorReason.CREDENTIALS_REJECTED
-    assert azure.asked("* kv-one*") == []
+    assert azure.requests("* kv-one*") == []

@@ -89,9 +89,9 @@ async def test_a_push_that_is_refused_changes_nothing(
 
 
 async def test_settings_become_expiry_content_type_and_tags(contents: Contents, provider: InMemory) -> None:
-    asked = metadata(expirationDate="2030-01-02T03:04:05Z", contentType="text/plain", tags={"team": "blue"})
+    settings = metadata(expirationDate="2030-01-02T03:04:05Z", contentType="text/plain", tags={"team": "blue"})
 
-    outcomes = [await push(provider, store(), ("set", "", "x"), **asked) for _ in range(2)]
+    outcomes = [await push(provider, store(), ("set", "", "x"), **settings) for _ in range(2)]
     later = await push(provider, store(), ("set", "", "x"), **metadata(expirationDate="2031-01-02T03:04:05Z"))
 
     assert outcomes == [[PushOutcome.CREATED], [PushOutcome.UNCHANGED]]
@@ -99,11 +99,11 @@ async def test_settings_become_expiry_content_type_and_tags(contents: Contents, 
     first, second = contents.live["secrets"]["set"]
     assert (first.attributes["exp"], first.body["contentType"]) == (1893553445, "text/plain")
     assert first.tags == {"team": "blue", **OWNED}
-    assert second.body["contentType"] == "text/plain"  # kept, as it was not asked for
+    assert second.body["contentType"] == "text/plain"  # unchanged, as the metadata does not name it
 
 
 @pytest.mark.parametrize(
-    ("spec", "words"),
+    ("spec", "text"),
     [
         pytest.param({"tags": {"managed-by": "me"}}, "managed-by", id="our own mark"),
         pytest.param({"expirationDate": "tomorrow"}, "RFC 3339", id="no time"),
@@ -111,11 +111,11 @@ async def test_settings_become_expiry_content_type_and_tags(contents: Contents, 
     ],
 )
 async def test_wrong_metadata_is_refused(
-    spec: dict[str, Any], words: str, contents: Contents, provider: InMemory
+    spec: dict[str, Any], text: str, contents: Contents, provider: InMemory
 ) -> None:
     outcomes = await push(provider, store(), ("meta", "", "x"), **metadata(**spec))
 
-    assert words in refused(outcomes, ErrorReason.INVALID_REQUEST)
+    assert text in refused(outcomes, ErrorReason.INVALID_REQUEST)
     assert "meta" not in contents.live["secrets"]
 
 
@@ -132,7 +132,7 @@ async def test_a_deleted_secret_of_ours_is_recovered(
 
     assert outcomes == [PushOutcome.CREATED]
     assert contents.value("back") == '{"new":"y"}'
-    assert len(azure.asked("POST * /deletedsecrets/back/recover")) == 1
+    assert len(azure.requests("POST * /deletedsecrets/back/recover")) == 1
 
 
 @pytest.mark.parametrize("has_code", [True, False], ids=["with an inner code", "without an inner code"])
@@ -158,7 +158,7 @@ async def test_a_conflict_without_a_deleted_secret_is_a_clear_error(
 
     assert message.startswith('secret "busy" in vault https://kv-one.vault.azure.net')
     assert "SetSecret was refused with status 409 (Conflict)" in message
-    assert len(azure.asked("GET * /deletedsecrets/busy")) == 1
+    assert len(azure.requests("GET * /deletedsecrets/busy")) == 1
     assert "busy" not in contents.live["secrets"]
 
 
@@ -238,7 +238,7 @@ async def test_a_certificate_is_imported_once(raw: bytes, contents: Contents, pr
 
 
 @pytest.mark.parametrize(
-    ("item", "words"),
+    ("item", "text"),
     [
         pytest.param(("cert/x", "", "nonsense"), "is not a certificate", id="no certificate"),
         pytest.param(("key/x", "", "-----BEGIN PRIVATE KEY-----"), "is not a private key", id="no key"),
@@ -246,7 +246,7 @@ async def test_a_certificate_is_imported_once(raw: bytes, contents: Contents, pr
     ],
 )
 async def test_unusable_keys_and_certificates_are_refused(
-    item: tuple[str, str, str], words: str, contents: Contents, provider: InMemory
+    item: tuple[str, str, str], text: str, contents: Contents, provider: InMemory
 ) -> None:
-    assert words in refused(await push(provider, store(), item), ErrorReason.INVALID_REQUEST)
+    assert text in refused(await push(provider, store(), item), ErrorReason.INVALID_REQUEST)
     assert not contents.live["keys"]

@@ -42,7 +42,7 @@ async def test_a_reference_leads_to_a_part_of_a_secret(
 
 
 @pytest.mark.parametrize(
-    ("ref", "reason", "words"),
+    ("ref", "reason", "text"),
     [
         pytest.param(
             RemoteRef("absent"), ErrorReason.SECRET_NOT_FOUND, 'secret "absent" in vault https://kv-one', id="no secret"
@@ -66,7 +66,7 @@ async def test_a_reference_leads_to_a_part_of_a_secret(
     ],
 )
 async def test_a_failed_read_says_which_object_and_why(
-    ref: RemoteRef, reason: ErrorReason, words: str, azure: AzureServer, provider: InMemory
+    ref: RemoteRef, reason: ErrorReason, text: str, azure: AzureServer, provider: InMemory
 ) -> None:
     contents = azure.vault("kv-one").contents
     contents.put("plain", "value")
@@ -77,7 +77,7 @@ async def test_a_failed_read_says_which_object_and_why(
 
     assert isinstance(failed, ProviderError)
     assert failed.reason is reason
-    assert words in failed.message
+    assert text in failed.message
 
 
 async def test_versions_are_the_digits_at_the_end_of_the_id(azure: AzureServer, provider: InMemory) -> None:
@@ -97,7 +97,7 @@ async def test_references_to_one_secret_share_one_call(azure: AzureServer, provi
     found = await read(provider, store(), *(RemoteRef("shared", property=name) for name in ("user", "a", "list")))
 
     assert found == [b"anna", b'{"b":"path"}', b"[1]"]
-    assert len([call for call in azure.asked("GET * /secrets/shared/*") if "Authorization" in call.headers]) == 1
+    assert len([call for call in azure.requests("GET * /secrets/shared/*") if "Authorization" in call.headers]) == 1
 
 
 async def test_keys_are_json_web_keys_and_certificates_are_der(azure: AzureServer, provider: InMemory) -> None:
@@ -111,8 +111,8 @@ async def test_keys_are_json_web_keys_and_certificates_are_der(azure: AzureServe
     )
 
     assert isinstance(key, bytes)
-    told = msgspec.json.decode(key)
-    assert {name: told[name] for name in ("kty", "key_ops", "n", "e")} == {
+    document = msgspec.json.decode(key)
+    assert {name: document[name] for name in ("kty", "key_ops", "n", "e")} == {
         "kty": "RSA",
         "key_ops": ["sign"],
         "n": "AQAB",
@@ -154,9 +154,9 @@ async def test_metadata_without_property_is_an_object_of_all(azure: AzureServer,
     )
 
     assert isinstance(whole, bytes)
-    told = msgspec.json.decode(whole)
-    assert (told["team"], told["attribute.expires"]) == ("blue", "2030-01-02T03:04:05Z")
-    assert {"attribute.created", "attribute.updated"} <= told.keys()
+    document = msgspec.json.decode(whole)
+    assert (document["team"], document["attribute.expires"]) == ("blue", "2030-01-02T03:04:05Z")
+    assert {"attribute.created", "attribute.updated"} <= document.keys()
     assert isinstance(missing, ProviderError)
     assert missing.reason is ErrorReason.PROPERTY_NOT_FOUND
 

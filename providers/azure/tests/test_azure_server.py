@@ -57,12 +57,12 @@ async def test_the_vendor_sets_reads_lists_and_updates_secrets(secrets: SecretCl
 async def test_the_vendor_follows_pages_of_twenty_five(azure: AzureServer, secrets: SecretClient) -> None:
     for number in range(60):
         azure.vault("kv-vendor").contents.put(f"paged-{number:02}", "x")
-    before = len(azure.asked("GET kv-vendor.vault.azure.net /secrets*"))
+    before = len(azure.requests("GET kv-vendor.vault.azure.net /secrets*"))
 
     names = {each.name async for each in secrets.list_properties_of_secrets()}
 
     assert {f"paged-{number:02}" for number in range(60)} <= names
-    assert len(azure.asked("GET kv-vendor.vault.azure.net /secrets*")) - before >= 3
+    assert len(azure.requests("GET kv-vendor.vault.azure.net /secrets*")) - before >= 3
 
 
 async def test_the_vendor_deletes_recovers_and_purges(secrets: SecretClient) -> None:
@@ -97,8 +97,8 @@ async def test_the_vendor_sees_disabled_secrets_denials_and_quotas(azure: AzureS
     vault.quota = -1
 
     assert (disabled.value.status_code, denied.value.status_code, limited.value.status_code) == (403, 403, 429)
-    answer: Any = limited.value.response
-    assert answer.headers["Retry-After"] == "7"
+    response: Any = limited.value.response
+    assert response.headers["Retry-After"] == "7"
 
 
 async def test_the_vendor_imports_keys_and_certificates(azure: AzureServer, credential: ClientSecretCredential) -> None:

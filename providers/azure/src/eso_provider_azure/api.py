@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 from azure.core.exceptions import AzureError, HttpResponseError
 
-from eso_provider_azure.errors import Asked, refusal
+from eso_provider_azure.errors import CallSubject, refusal
 from eso_provider_azure.names import Kind, Name
 from eso_provider_azure.vault import Vault
 from eso_sdk.errors import timed_out
@@ -32,68 +32,68 @@ class Api:
         self.clock = vault.clock
         self._observe = observe
 
-    def asked(self, operation: str, name: Name, version: str = "") -> Asked:
+    def subject(self, operation: str, name: Name, version: str = "") -> CallSubject:
         """Return the subject of an error of this call."""
-        return Asked(operation, self.vault.url, name.kind, name.name, version)
+        return CallSubject(operation, self.vault.url, name.kind, name.name, version)
 
-    async def call(self, asked: Asked, work: Callable[[], Awaitable[T]]) -> T:
+    async def call(self, subject: CallSubject, work: Callable[[], Awaitable[T]]) -> T:
         """Make one call. Tokens may be revoked before they expire: a rejected one is replaced once."""
         self.vault.check_pause()
         # Obtain the token first: a failed login reports its own error and is not counted as a call.
         await self.vault.credential.token()
         try:
-            return await self._introduced(asked, work)
+            return await self._introduced(subject, work)
         except ProviderError as failed:
             if failed.reason is not ErrorReason.CREDENTIALS_REJECTED or not self.vault.credential.discard():
                 raise
         await self.vault.credential.token()
-        return await self._once(asked, work)
+        return await self._once(subject, work)
 
-    async def pages(self, asked: Asked, pages: Any) -> AsyncIterator[list[Any]]:
+    async def pages(self, subject: CallSubject, pages: Any) -> AsyncIterator[list[Any]]:
         """Yield the pages of a listing (`by_page()` of the library); each is one call."""
 
         async def one() -> list[Any]:
             return [item async for item in await anext(pages)]
 
         while True:
-            yield await self.call(asked, one)
+            yield await self.call(subject, one)
             if not pages.continuation_token:
                 return
 
-    async def _introduced(self, asked: Asked, work: Callable[[], Awaitable[T]]) -> T:
-        """Let the first call meet the vault's challenge alone: otherwise each call of a burst would be made twice."""
+    async def _introduced(self, subject: CallSubject, work: Callable[[], Awaitable[T]]) -> T:
+        """Let the first call get the vault's challenge alone: otherwise each call of a burst would be made twice."""
         if self.vault.met.is_set():
-            return await self._once(asked, work)
+            return await self._once(subject, work)
         async with self.vault.meeting:
             if not self.vault.met.is_set():
                 try:
-                    return await self._once(asked, work)
+                    return await self._once(subject, work)
                 finally:
                     self.vault.met.set()
-        return await self._once(asked, work)
+        return await self._once(subject, work)
 
-    async def _once(self, asked: Asked, work: Callable[[], Awaitable[T]]) -> T:
-        with self._errors(asked), self._observe(asked.operation):
+    async def _once(self, subject: CallSubject, work: Callable[[], Awaitable[T]]) -> T:
+        with self._errors(subject), self._observe(subject.operation):
             async with Deadline(self.clock, CALL_SECONDS):
                 done = await work()
         self.vault.served()
         return done
 
     @contextmanager
-    def _errors(self, asked: Asked) -> Iterator[None]:
+    def _errors(self, subject: CallSubject) -> Iterator[None]:
         try:
             yield
         except TimeoutError:
-            raise timed_out(f"vault {self.vault.url} did not answer {asked.operation} in time") from None
+            raise timed_out(f"vault {self.vault.url} did not respond to {subject.operation} in time") from None
         except HttpResponseError as failed:
-            answer: Any = failed.response
-            if failed.status_code == 429 and answer is not None:
-                raise self.vault.pause(retry_after(answer.headers, self.clock.now())) from None
-            raise refusal(failed, asked) from None
+            response: Any = failed.response
+            if failed.status_code == 429 and response is not None:
+                raise self.vault.pause(retry_after(response.headers, self.clock.now())) from None
+            raise refusal(failed, subject) from None
         except (AzureError, ValueError, KeyError, TypeError) as failed:
-            raise refusal(failed, asked) from None
+            raise refusal(failed, subject) from None
 
 
-def vault_itself(vault: Vault, kind: Kind) -> Asked:
+def vault_itself(vault: Vault, kind: Kind) -> CallSubject:
     """Return the subject of a listing of all objects of a kind."""
-    return Asked(_LISTS[kind], vault.url, kind)
+    return CallSubject(_LISTS[kind], vault.url, kind)

@@ -2,9 +2,9 @@
 
 With a queue (`queue.py`), an event causes the listings; without one, time does.
 
-A place in a stream is the time of the last change in the listing of each kind, by the clock of the vault. A stream that
-resumes there reports everything that changed since, at whichever replica. Only the last event of a round has the new
-place: if a stream breaks before it, all events of the round are reported again.
+A position in a stream is the time of the last change in the listing of each kind, by the clock of the vault. A stream
+that resumes there reports everything that changed since, at whichever replica. Only the last event of a round has the
+new position: if a stream breaks before it, all events of the round are reported again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from eso_provider_azure.api import Api
 from eso_provider_azure.listings import Listing, Listings, listings_of, pause
 from eso_provider_azure.names import Kind, Name
 from eso_provider_azure.queue import POLL_SECONDS as POLL_QUEUE_SECONDS
-from eso_provider_azure.queue import Bell
+from eso_provider_azure.queue import EventQueue
 from eso_sdk.matching import Matcher
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import ChangeEvent, ChangeType, ConditionReport, FindQuery, Heartbeat, WatchItem
@@ -31,15 +31,15 @@ QUIET_SECONDS: Final = 300.0
 """Seconds between two listings while a queue reports no event."""
 
 Listed = Mapping[Kind, Listing]
-Place = Mapping[Kind, datetime]
+Position = Mapping[Kind, datetime]
 
 
 class Watcher:
     """Watches the objects of one vault."""
 
-    def __init__(self, api: Api, bell: Bell | None = None) -> None:
+    def __init__(self, api: Api, queue: EventQueue | None = None) -> None:
         self._api = api
-        self._bell = bell
+        self._queue = queue
         self._listings = listings_of(api.vault)
 
     @property
@@ -49,49 +49,49 @@ class Watcher:
 
     async def subscribe(self, items: Sequence[WatchItem], resume_token: str) -> AsyncIterator[ChangeEvent | Heartbeat]:
         """Yield the changes since the token, then those of each listing."""
-        topics, clock, known = Topics(items), self._api.clock, place_of(resume_token)
+        topics, clock, known = Topics(items), self._api.clock, position_of(resume_token)
         if resume_token and not known:
             yield ChangeEvent(ChangeType.RESYNC, observed_at=clock.now())
         listed = await self._newer(topics.kinds, {})
-        place = {kind: known.get(kind) or _just_before(listing) for kind, listing in listed.items()}
-        for event in _placed(topics.missed(known, place, listed), place, _place(listed)):
+        position = {kind: known.get(kind) or _just_before(listing) for kind, listing in listed.items()}
+        for event in _with_positions(topics.missed(known, position, listed), position, _position(listed)):
             yield event
-        yield Heartbeat(clock.now(), token_of(_place(listed)))
+        yield Heartbeat(clock.now(), token_of(_position(listed)))
         while True:
             await self._wait(listed)
             before, listed = listed, await self._newer(topics.kinds, listed)
-            if self._bell is not None:
-                await self._bell.settle(_begun(listed))
-            for event in _placed(topics.differences(before, listed), _place(before), _place(listed)):
+            if self._queue is not None:
+                await self._queue.acknowledge(_begun(listed))
+            for event in _with_positions(topics.differences(before, listed), _position(before), _position(listed)):
                 yield event
-            yield Heartbeat(clock.now(), token_of(_place(listed)))
+            yield Heartbeat(clock.now(), token_of(_position(listed)))
 
     def conditions(self) -> tuple[ConditionReport, ...]:
-        """Return what keeps some changes from being reported; empty if nothing does."""
+        """Return why some changes are not reported; empty if all are."""
         found: list[ConditionReport] = []
         refusals = self._refusals()
         if refusals and not self.is_refused:
-            words = "; ".join(each.message for each in refusals)
-            found.append(ConditionReport("ChangeListing", "False", "ListRefused", words))
-        trouble = self._bell.trouble if self._bell is not None else None
-        if trouble is not None:
-            words = f"{trouble.message}; until then the vault is listed"
-            found.append(ConditionReport("ChangeQueue", "False", "QueueRefused", words))
+            message = "; ".join(each.message for each in refusals)
+            found.append(ConditionReport("ChangeListing", "False", "ListRefused", message))
+        error = self._queue.error if self._queue is not None else None
+        if error is not None:
+            message = f"{error.message}; until then the vault is listed"
+            found.append(ConditionReport("ChangeQueue", "False", "QueueRefused", message))
         return tuple(found)
 
     def _refusals(self) -> list[ProviderError]:
         now = self._api.clock.monotonic()
         return [refusal for each in self._listings.values() if (refusal := each.refusal(now))]
 
-    async def _newer(self, kinds: Iterable[Kind], seen: Listed) -> dict[Kind, Listing]:
+    async def _newer(self, kinds: Iterable[Kind], known: Listed) -> dict[Kind, Listing]:
         """Return a new listing of each kind. A kind that the identity may not list is left out, unless all are."""
         found: dict[Kind, Listing] = {}
         refusal: ProviderError | None = None
-        rung_at = self._bell.rung_at if self._bell is not None else None
+        rung_at = self._queue.rung_at if self._queue is not None else None
         for kind in kinds:
             listings = self._listings.setdefault(kind, Listings(kind))
             try:
-                found[kind] = await listings.newer(self._api, seen.get(kind), rung_at)
+                found[kind] = await listings.newer(self._api, known.get(kind), rung_at)
             except ProviderError as failed:
                 if failed.reason is not ErrorReason.UNSUPPORTED_OPERATION:
                     raise
@@ -102,17 +102,17 @@ class Watcher:
 
     async def _wait(self, listed: Listed) -> None:
         """Wait for the next listings: for their time, or for an event of the queue."""
-        clock, bell = self._api.clock, self._bell
+        clock, queue = self._api.clock, self._queue
         pages = sum(listing.pages for listing in listed.values())
         rest = max(pause(), PAGE_SECONDS * pages if pages > len(listed) else 0.0)
-        if bell is None:
+        if queue is None:
             await clock.sleep(rest)
             return
         begun, every = clock.monotonic(), min(POLL_QUEUE_SECONDS, rest)
         while True:
-            await bell.poll(every)
-            limit = rest if bell.trouble is not None else max(rest, QUIET_SECONDS)
-            is_rung = bell.rung_at is not None and bell.rung_at > _begun(listed)
+            await queue.poll(every)
+            limit = rest if queue.error is not None else max(rest, QUIET_SECONDS)
+            is_rung = queue.rung_at is not None and queue.rung_at > _begun(listed)
             if is_rung or clock.monotonic() - begun >= limit:
                 return
             await clock.sleep(every)
@@ -144,11 +144,11 @@ class Topics:
             return  # a key that no read accepts never changes
         self._by_name.setdefault(name, []).append(item.watch_id)
 
-    def missed(self, known: Place, place: Place, listed: Listed) -> Iterator[ChangeEvent]:
-        """Yield what changed since a place. `known` are the kinds whose place a former stream has told."""
+    def missed(self, known: Position, position: Position, listed: Listed) -> Iterator[ChangeEvent]:
+        """Yield what changed since a position. `known` are the kinds whose position a former stream reported."""
         for kind, listing in listed.items():
             absent = self._absent(kind, listing) if kind in known else ()
-            yield from self.events(kind, [*listing.since(place[kind]), *absent], (None, listing))
+            yield from self.events(kind, [*listing.since(position[kind]), *absent], (None, listing))
 
     def differences(self, before: Listed, after: Listed) -> Iterator[ChangeEvent]:
         """Yield what changed between two listings of each kind."""
@@ -176,13 +176,13 @@ class Topics:
                 yield ChangeEvent(change, tuple(ids), observed_at=after.at)
 
 
-def token_of(place: Place) -> str:
-    """Return a place as text: `KIND=TIME` for each kind."""
-    return " ".join(f"{kind.value}={moment.astimezone(UTC).isoformat()}" for kind, moment in sorted(place.items()))
+def token_of(position: Position) -> str:
+    """Return a position as text: `KIND=TIME` for each kind."""
+    return " ".join(f"{kind.value}={moment.astimezone(UTC).isoformat()}" for kind, moment in sorted(position.items()))
 
 
-def place_of(token: str) -> dict[Kind, datetime]:
-    """Return the place that a token names; empty if it names none."""
+def position_of(token: str) -> dict[Kind, datetime]:
+    """Return the position that a token names; empty if it names none."""
     found: dict[Kind, datetime] = {}
     for part in token.split():
         kind, is_named, text = part.rpartition("=")
@@ -197,14 +197,14 @@ def place_of(token: str) -> dict[Kind, datetime]:
     return found
 
 
-def _placed(events: Iterable[ChangeEvent], before: Place, after: Place) -> Iterator[ChangeEvent]:
-    """Give the last event of a round the new place, and the others the former one."""
+def _with_positions(events: Iterable[ChangeEvent], before: Position, after: Position) -> Iterator[ChangeEvent]:
+    """Give the last event of a round the new position, and the others the former one."""
     found = list(events)
     for number, event in enumerate(found, 1):
         yield replace(event, resume_token=token_of(after if number == len(found) else before))
 
 
-def _place(listed: Listed) -> dict[Kind, datetime]:
+def _position(listed: Listed) -> dict[Kind, datetime]:
     return {kind: listing.latest for kind, listing in listed.items()}
 
 

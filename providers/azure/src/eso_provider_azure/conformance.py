@@ -58,7 +58,7 @@ def _store(kind: str, vault_url: str, principal: Principal) -> dict[str, Any]:
 
 
 def _generator(registry: str, principal: Principal) -> dict[str, Any]:
-    place = "/auth/servicePrincipal/secretRef"
+    pointer = "/auth/servicePrincipal/secretRef"
     references = {name: {"name": "azure", "key": name} for name in ("clientId", "clientSecret")}
     return {
         "kind": "ACRAccessToken",
@@ -67,7 +67,7 @@ def _generator(registry: str, principal: Principal) -> dict[str, Any]:
             "tenantId": principal.tenant,
             "auth": {"servicePrincipal": {"secretRef": references}},
         },
-        "credentials": {f"{place}/clientId": principal.client, f"{place}/clientSecret": principal.secret},
+        "credentials": {f"{pointer}/clientId": principal.client, f"{pointer}/clientSecret": principal.secret},
         "invalid": [{"registry": "", "auth": {}}],
     }
 

@@ -1,6 +1,6 @@
-"""The mapping of Key Vault's answers to `ProviderError`.
+"""The mapping of Key Vault's responses to `ProviderError`.
 
-| answer | reason |
+| response | reason |
 |---|---|
 | 404 SecretNotFound, KeyNotFound, CertificateNotFound | SECRET_NOT_FOUND; with a version, VERSION_NOT_FOUND |
 | 403 with an inner code about a disabled or expired object | BACKEND_ERROR: access is granted, the value is not |
@@ -9,11 +9,11 @@
 | 401 | CREDENTIALS_REJECTED |
 | 429 | RATE_LIMITED, with Retry-After |
 | 409 ObjectIsDeletedButRecoverable, ObjectIsBeingDeleted, ObjectIsBeingRecovered | `DeletedError` |
-| any other 409 | `ConflictError`: the deleted object tells whether that is the reason |
+| any other 409 | `ConflictError`: the deleted object shows whether that is the reason |
 | 413, and 400 about the length of a value | PAYLOAD_TOO_LARGE |
 | 5xx | BACKEND_UNAVAILABLE |
 
-The text of an answer is never quoted, because it repeats parts of the request. It only helps to distinguish cases.
+The text of a response is never quoted, because it repeats parts of the request. It only helps to distinguish cases.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _WRITES: Final = {
 
 
 class ConflictError(ProviderError):
-    """A write conflicts with something. Not every vault says that it is a deleted object."""
+    """A write conflicts with something. Not every vault reports that it is a deleted object."""
 
 
 class DeletedError(ConflictError):
@@ -57,7 +57,7 @@ class DeletedError(ConflictError):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CallSubject:
     """The subject of a call, for its error."""
 
     operation: str
@@ -70,7 +70,7 @@ class Asked:
         if not self.name:
             return f"vault {self.vault}"
         version = f', version "{self.version}"' if self.version else ""
-        return f'{self.kind.word} "{self.name}"{version} in vault {self.vault}'
+        return f'{self.kind.label} "{self.name}"{version} in vault {self.vault}'
 
     @property
     def grant(self) -> str:
@@ -80,51 +80,53 @@ class Asked:
         action = re.sub(r"(Secrets?|Keys?|Certificates?|Deleted)", "", self.operation).lower() or "get"
         if not self.name:
             action = "list"
-        return f'grant the role "{role}", or {action} on {self.kind.word}s in the access policy of the vault'
+        return f'grant the role "{role}", or {action} on {self.kind.label}s in the access policy of the vault'
 
 
-def refusal(failed: Exception, asked: Asked) -> ProviderError:
+def refusal(failed: Exception, subject: CallSubject) -> ProviderError:
     """Return the error of a call that the vault refused. 429 is the caller's business."""
     if not isinstance(failed, HttpResponseError) or failed.response is None:
-        words = f"{asked}: {asked.operation} was answered with something that is not an answer of Key Vault"
-        return backend_error(f"{words} ({type(failed).__name__}); check vaultUrl and proxies on the way")
+        text = f"{subject}: {subject.operation} got a response that is not from Key Vault"
+        return backend_error(f"{text} ({type(failed).__name__}); check vaultUrl and proxies on the way")
     status = int(failed.status_code or 0)
-    return with_status(_of_status(status, failed, asked), status)
+    return with_status(_of_status(status, failed, subject), status)
 
 
-def _of_status(status: int, failed: HttpResponseError, asked: Asked) -> ProviderError:
+def _of_status(status: int, failed: HttpResponseError, subject: CallSubject) -> ProviderError:
     code, inner, message = _codes(failed)
-    words = f"{asked}: {asked.operation}"
+    text = f"{subject}: {subject.operation}"
     if status == 404 and _ABSENT.fullmatch(code):
-        return _absent(code, asked)
+        return _absent(code, subject)
     if status == 403:
-        return _forbidden(inner or code, message, asked)
+        return _forbidden(inner or code, message, subject)
     if status == 401:
         return rejected(
-            f"vault {asked.vault} does not accept the token; check the tenant of the vault", backend_code=code
+            f"vault {subject.vault} does not accept the token; check the tenant of the vault", backend_code=code
         )
     if status == 409 and (_DELETED.fullmatch(inner) or _DELETED.fullmatch(code)):
-        return DeletedError(ErrorReason.ALREADY_EXISTS, f"{asked} is deleted and holds its name", backend_code=inner)
+        return DeletedError(ErrorReason.ALREADY_EXISTS, f"{subject} is deleted and holds its name", backend_code=inner)
     if status == 409:
-        said = f"{words} was refused with status 409 ({code or 'no code'}): something else is changing it; try again"
-        return ConflictError(ErrorReason.BACKEND_ERROR, said, backend_code=code or "409")
+        problem = f"{text} was refused with status 409 ({code or 'no code'}): something else is changing it; try again"
+        return ConflictError(ErrorReason.BACKEND_ERROR, problem, backend_code=code or "409")
     if status == 413 or (status == 400 and _LONG.search(message)):
-        said = f"{words} exceeds a limit of Key Vault (a secret has at most 25,000 characters); make the value smaller"
-        return ProviderError(ErrorReason.PAYLOAD_TOO_LARGE, said, backend_code=code)
+        problem = (
+            f"{text} exceeds a limit of Key Vault (a secret has at most 25,000 characters); make the value smaller"
+        )
+        return ProviderError(ErrorReason.PAYLOAD_TOO_LARGE, problem, backend_code=code)
     if status >= 500:
-        return unavailable(f"{words} got HTTP {status}", backend_code=code or str(status))
+        return unavailable(f"{text} got HTTP {status}", backend_code=code or str(status))
     if status == 400 and code:
-        return ProviderError(ErrorReason.INVALID_REQUEST, f"{words} was refused ({code})", backend_code=code)
+        return ProviderError(ErrorReason.INVALID_REQUEST, f"{text} was refused ({code})", backend_code=code)
     if not code:
-        return backend_error(f"{words} got HTTP {status} without a code of Key Vault; check proxies on the way")
-    return backend_error(f"{words} was refused ({code})", backend_code=code)
+        return backend_error(f"{text} got HTTP {status} without a code of Key Vault; check proxies on the way")
+    return backend_error(f"{text} was refused ({code})", backend_code=code)
 
 
 def _codes(failed: HttpResponseError) -> tuple[str, str, str]:
-    """Return code, inner code and message of an answer; empty if it is not an answer of Key Vault."""
-    answer: Any = failed.response
+    """Return code, inner code and message of a response; empty if it is not from Key Vault."""
+    response: Any = failed.response
     try:
-        body: Any = answer.json()
+        body: Any = response.json()
     except (ValueError, AzureError):
         return "", "", ""
     match body:
@@ -140,21 +142,23 @@ def _plain(code: str) -> str:
     return code if _PLAIN.fullmatch(code) else ""
 
 
-def _absent(code: str, asked: Asked) -> ProviderError:
-    if asked.version:
-        return ProviderError(ErrorReason.VERSION_NOT_FOUND, f"{asked} does not exist", backend_code=code)
-    return ProviderError(ErrorReason.SECRET_NOT_FOUND, f"{asked} does not exist", backend_code=code)
+def _absent(code: str, subject: CallSubject) -> ProviderError:
+    if subject.version:
+        return ProviderError(ErrorReason.VERSION_NOT_FOUND, f"{subject} does not exist", backend_code=code)
+    return ProviderError(ErrorReason.SECRET_NOT_FOUND, f"{subject} does not exist", backend_code=code)
 
 
-def _forbidden(code: str, message: str, asked: Asked) -> ProviderError:
+def _forbidden(code: str, message: str, subject: CallSubject) -> ProviderError:
     if _DISABLED.search(code) or "is not allowed on a disabled" in message:
-        return backend_error(f"{asked} is disabled; enable it, or choose another version", backend_code=code)
+        return backend_error(f"{subject} is disabled; enable it, or choose another version", backend_code=code)
     if _EXPIRED.search(code) or "is not allowed on an expired" in message:
-        return backend_error(f"{asked} has expired or is not valid yet; renew it", backend_code=code)
+        return backend_error(f"{subject} has expired or is not valid yet; renew it", backend_code=code)
     if code in _NETWORK:
-        words = f"{asked}: {asked.operation} is denied by the network rules of the vault; allow the provider's address"
-        return ProviderError(ErrorReason.PERMISSION_DENIED, words, backend_code=code)
+        text = (
+            f"{subject}: {subject.operation} is denied by the network rules of the vault; allow the provider's address"
+        )
+        return ProviderError(ErrorReason.PERMISSION_DENIED, text, backend_code=code)
     if not code:
-        return backend_error(f"{asked}: {asked.operation} got HTTP 403 without a code of Key Vault; check proxies")
-    words = f"{asked}: {asked.operation} is denied; {asked.grant}"
-    return ProviderError(ErrorReason.PERMISSION_DENIED, words, backend_code=code)
+        return backend_error(f"{subject}: {subject.operation} got HTTP 403 without a code of Key Vault; check proxies")
+    text = f"{subject}: {subject.operation} is denied; {subject.grant}"
+    return ProviderError(ErrorReason.PERMISSION_DENIED, text, backend_code=code)

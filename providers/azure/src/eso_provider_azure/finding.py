@@ -10,7 +10,7 @@ from eso_api.values import SecretBytes
 from eso_provider_azure.api import Api, vault_itself
 from eso_provider_azure.names import Kind, Name
 from eso_provider_azure.objects import Stored, tags_of
-from eso_provider_azure.reading import Question, Reader
+from eso_provider_azure.reading import Reader, ReadRequest
 from eso_sdk.errors import invalid_request
 from eso_sdk.matching import Matcher
 from eso_wire.errors import ErrorReason
@@ -31,14 +31,16 @@ class Finder:
         """Yield all matching secrets with their values. Secrets that were deleted since the listing are left out."""
         names = await self._names(query)
         for start in range(0, len(names), READ_AT_ONCE):
-            questions: list[Question] = [(Name(Kind.SECRET, name), "") for name in names[start : start + READ_AT_ONCE]]
-            answers = await self._reader.answers(questions)
-            for question in questions:
-                answer = answers[question]
-                if isinstance(answer, Stored):
-                    yield Found(question[0].name, SecretBytes(answer.value), answer.metadata)
-                elif answer.reason is not ErrorReason.SECRET_NOT_FOUND:
-                    raise answer
+            requests: list[ReadRequest] = [
+                (Name(Kind.SECRET, name), "") for name in names[start : start + READ_AT_ONCE]
+            ]
+            results = await self._reader.results(requests)
+            for request in requests:
+                result = results[request]
+                if isinstance(result, Stored):
+                    yield Found(request[0].name, SecretBytes(result.value), result.metadata)
+                elif result.reason is not ErrorReason.SECRET_NOT_FOUND:
+                    raise result
 
     async def _names(self, query: FindQuery) -> list[str]:
         """Return the names of all enabled secrets that match, sorted. A path has always been ignored."""

@@ -7,14 +7,16 @@
 | no token, or expired  | waits for the one login in progress                       |
 | the last login failed | gets its error again until a pause is over                |
 
-The libraries ask an identity for tokens. It ignores the scope and tenant of the vault's challenge: a token is always
-for the cloud and tenant of the store.
+The libraries request tokens from an identity. It ignores the scope and tenant of the vault's challenge: a token is
+always for the cloud and tenant of the store.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
+import re
 from collections.abc import Callable, Hashable
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
@@ -24,10 +26,11 @@ from weakref import WeakSet
 
 from azure.core.credentials import AccessToken
 from azure.core.exceptions import AzureError
+from azure.identity import CredentialUnavailableError
 
 from eso_api.values import SecretBytes
-from eso_provider_azure.logins import login_error
-from eso_sdk.errors import timed_out
+from eso_sdk.errors import backend_error, credentials_not_found, rejected, timed_out, unavailable
+from eso_sdk.http import retry_after
 from eso_sdk.refusals import REFUSALS, Pauses, Refusals
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Token
@@ -39,7 +42,7 @@ MAX_IDENTITIES: Final = 1024
 MAX_SCOPES: Final = 8
 LOGIN_SECONDS: Final = 20.0
 RENEW_AHEAD: Final = 300.0
-"""Seconds before expiry at which a token is renewed. The libraries ask for a new one at the same time."""
+"""Seconds before expiry at which a token is renewed. The libraries request a new one at the same time."""
 DISCARD_PAUSE: Final = 60.0
 """Tokens that a vault rejects are replaced at most this often."""
 
@@ -59,7 +62,7 @@ Opens = Callable[[], AbstractAsyncContextManager[Credential]]
 
 
 class AccountToken:
-    """The source of a service account token. The session that owns it keeps it alive."""
+    """The source of a service account token. It lives as long as the session that owns it."""
 
     def __init__(self, read: Callable[[], Token]) -> None:
         self.read = read
@@ -196,7 +199,7 @@ class Logins:
         return self.clock.now().timestamp()
 
     def shared(self, made: Identity) -> Identity:
-        """Share an identity and keep it, so that later sessions need no new login."""
+        """Share an identity and cache it, so that later sessions need no new login."""
         found = self._known.use(made.key)
         if found is None or type(found) is not type(made):
             self._known[made.key] = found = made
@@ -207,7 +210,7 @@ class Logins:
         proof = identity.proof()
         self._refusals.check(proof, self.clock.monotonic())
         try:
-            token = await self._asked(identity, scope)
+            token = await self._requested_at(identity, scope)
         except ProviderError as failed:
             pauses = _REFUSED if failed.reason in REFUSALS else _FAILED
             self._refusals.add(proof, failed, pauses, self.clock.monotonic())
@@ -215,7 +218,7 @@ class Logins:
         self._refusals.forget(proof)
         return token
 
-    async def _asked(self, identity: Identity, scope: str) -> AccessToken:
+    async def _requested_at(self, identity: Identity, scope: str) -> AccessToken:
         try:
             async with Deadline(self.clock, LOGIN_SECONDS), identity.open() as credential:
                 return await credential.get_token(scope)
@@ -223,3 +226,53 @@ class Logins:
             raise timed_out(f"no token for {identity.subject} within {LOGIN_SECONDS:g} s") from None
         except (AzureError, ValueError, OSError) as failed:
             raise login_error(failed, identity.subject, self.clock) from None
+
+
+# --- errors of logins ------------------------------------------------------------------------------------------------
+# The texts of Entra ID are never quoted: they repeat parts of the request.
+
+_CODE: Final = re.compile(r"AADSTS\d{4,8}")
+_HINTS: Final = {
+    "AADSTS7000215": "the client secret is wrong; write its value, not its id, into the Secret",
+    "AADSTS7000222": "the client secret has expired; create a new one",
+    "AADSTS7000229": "the application has no service principal in the tenant; create it",
+    "AADSTS700016": "the tenant does not know the application; correct the client id or the tenant id",
+    "AADSTS700027": "the certificate is not registered with the application; upload it",
+    "AADSTS90002": "the tenant does not exist; correct the tenant id",
+    "AADSTS900023": "the tenant id is wrong; write the id or a domain of the tenant",
+    "AADSTS70021": "no federated credential fits the token; check its issuer, subject and audience",
+    "AADSTS700211": "no federated credential has the issuer of the token; check the issuer of the cluster",
+    "AADSTS700212": "no federated credential has the audience of the token; use api://AzureADTokenExchange",
+    "AADSTS700213": "no federated credential has the subject of the token; it is system:serviceaccount:NAMESPACE:NAME",
+    "AADSTS700024": "the token of the service account has expired, or the clock of the cluster is wrong",
+    "AADSTS500011": "the tenant does not know the resource; check environmentType and customCloudConfig",
+}
+
+# azure-identity logs the responses of Entra ID, which repeat parts of the request. The error below reports what failed.
+logging.getLogger("azure").setLevel(logging.CRITICAL)
+
+
+def login_error(failed: Exception, subject: str, clock: Clock) -> ProviderError:
+    """Return the error of a login that Entra ID or the instance metadata refused."""
+    if isinstance(failed, CredentialUnavailableError):
+        return credentials_not_found(
+            f"{subject} is not available to the provider process: instance metadata has no such identity or does not"
+            " respond; assign the identity to the node, or use WorkloadIdentity"
+        )
+    if not isinstance(failed, AzureError):
+        return credentials_not_found(f"{subject} cannot log in ({type(failed).__name__}); check its id, tenant and key")
+    response: Any = getattr(failed, "response", None)
+    status = int(getattr(response, "status_code", 0) or 0)
+    found = _CODE.search(str(getattr(failed, "message", "")))
+    code = found.group() if found else str(status or "")
+    if status == 429:
+        message = f"Entra ID limits the logins of {subject} (HTTP 429); retried later"
+        wait = retry_after(response.headers, clock.now())
+        return ProviderError(ErrorReason.RATE_LIMITED, message, retry_after=wait, backend_code=code)
+    if status >= 500:
+        return unavailable(f"Entra ID has no token for {subject}: HTTP {status}", backend_code=code)
+    if found is None and status in (0, 404):
+        message = f"the login of {subject} got a response that is not from Entra ID"
+        return backend_error(f"{message}; check the authority and proxies on the way", backend_code=code)
+    hint = _HINTS.get(code, "check its id, its tenant and its credential")
+    return rejected(f"Entra ID refuses {subject} ({code}): {hint}", backend_code=code)

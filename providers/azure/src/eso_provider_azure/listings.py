@@ -83,7 +83,7 @@ class Listings:
         return self._refusal if now < self._refused_until else None
 
     async def newer(self, api: Api, than: Listing | None, after: datetime | None = None) -> Listing:
-        """Return a listing that began after an event; the newest one serves everyone who has not seen it."""
+        """Return a listing that began after an event; the newest one serves every caller that does not have it."""
         async with self._lock:
             if refusal := self.refusal(api.clock.monotonic()):
                 raise refusal
@@ -117,8 +117,8 @@ def listings_of(vault: Vault) -> dict[Kind, Listings]:
 
 def pause() -> float:
     """Return the seconds between two listings."""
-    said = os.environ.get("ESO_PROVIDER_AZURE_LOOK_SECONDS", "")
-    return max(float(said), 1.0) if said.isdecimal() else POLL_SECONDS
+    setting = os.environ.get("ESO_PROVIDER_AZURE_LOOK_SECONDS", "")
+    return max(float(setting), 1.0) if setting.isdecimal() else POLL_SECONDS
 
 
 async def _listed(api: Api, kind: Kind, before: frozenset[tuple[str, datetime]]) -> Listing:
@@ -130,7 +130,7 @@ async def _listed(api: Api, kind: Kind, before: frozenset[tuple[str, datetime]])
             updated = each.updated_on or each.created_on or _LONG_AGO
             states[each.name] = State(updated, bool(each.enabled), tags_of(each))
         if len(states) > MAX_OBJECTS:
-            raise unsupported(f"a vault with more than {MAX_OBJECTS} {kind.word}s cannot be watched by listing it")
+            raise unsupported(f"a vault with more than {MAX_OBJECTS} {kind.label}s cannot be watched by listing it")
     return Listing(at, states, count, before)
 
 

@@ -209,7 +209,7 @@ class _Where:
 
 @dataclass(frozen=True, slots=True)
 class _Entra:
-    """The authority of a cloud. Identities keep it; they outlive the session that made them, and must not keep that."""
+    """The authority of a cloud. Identities outlive the session that made them, so they refer to this object only."""
 
     runtime: Runtime
     authority: str

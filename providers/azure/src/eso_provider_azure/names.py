@@ -20,7 +20,7 @@ class Kind(StrEnum):
     CERTIFICATE = "cert"
 
     @property
-    def word(self) -> str:
+    def label(self) -> str:
         """Return the kind's name in messages."""
         return "certificate" if self is Kind.CERTIFICATE else self.value
 

@@ -58,29 +58,29 @@ class Stored:
         )
 
 
-def secret(told: KeyVaultSecret) -> Stored:
-    return _stored((told.value or "").encode(), told.properties, told.properties.content_type or "")
+def secret(received: KeyVaultSecret) -> Stored:
+    return _stored((received.value or "").encode(), received.properties, received.properties.content_type or "")
 
 
-def certificate(told: KeyVaultCertificate) -> Stored:
-    return _stored(bytes(told.cer or b""), told.properties)
+def certificate(received: KeyVaultCertificate) -> Stored:
+    return _stored(bytes(received.cer or b""), received.properties)
 
 
-def key(told: KeyVaultKey) -> Stored:
-    return _stored(json_web_key(told.key), told.properties)
+def key(received: KeyVaultKey) -> Stored:
+    return _stored(json_web_key(received.key), received.properties)
 
 
 def tags_of(properties: Any) -> dict[str, str]:
     return dict(properties.tags or {})
 
 
-def json_web_key(told: JsonWebKey) -> bytes:
+def json_web_key(received: JsonWebKey) -> bytes:
     """Return a key as JSON, as the service sends it."""
-    members: dict[str, Any] = {"kid": getattr(told, "kid", None), "kty": _text(getattr(told, "kty", None))}
-    members["key_ops"] = [_text(operation) for operation in getattr(told, "key_ops", None) or ()] or None
-    members["crv"] = _text(getattr(told, "crv", None))
+    members: dict[str, Any] = {"kid": getattr(received, "kid", None), "kty": _text(getattr(received, "kty", None))}
+    members["key_ops"] = [_text(operation) for operation in getattr(received, "key_ops", None) or ()] or None
+    members["crv"] = _text(getattr(received, "crv", None))
     for name in _NUMBERS:
-        number = getattr(told, name, None)
+        number = getattr(received, name, None)
         members[name] = base64.urlsafe_b64encode(number).rstrip(b"=").decode() if number else None
     return msgspec.json.encode({name: member for name, member in members.items() if member is not None})
 

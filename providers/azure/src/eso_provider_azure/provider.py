@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from eso_provider_azure.clusterkeyvault import CLUSTER_KEY_VAULT
-from eso_provider_azure.generators.registry import ACRAccessTokenGenerator
+from eso_provider_azure.generator import ACRAccessTokenGenerator
 from eso_provider_azure.keyvault import KEY_VAULT
 from eso_provider_azure.store import CONCURRENCY, KeyVaultStore
 from eso_sdk.provider import Maturity, Provider, store_kind

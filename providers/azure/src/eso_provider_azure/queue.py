@@ -1,10 +1,10 @@
 """A storage queue with the Event Grid events of a vault. An event is only a reason to list the vault at once.
 
     poll:    receive messages, which hides them for a minute
-    settle:  delete them, after a listing that began later
+    acknowledge:  delete them, after a listing that began later
 
-A message that is not settled is delivered again, and causes one more listing. What changed is always told by the
-listing, so that a lost or foreign message does no harm.
+A message that is not acknowledged is delivered again, and causes one more listing. The listing always reports what
+changed, so that a lost or foreign message does no harm.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.clock import Clock
 
 POLL_SECONDS: Final = 5.0
-"""Seconds between two looks into the queue: storage queues do not let callers wait for a message."""
+"""Seconds between two reads of the queue: storage queues do not let callers wait for a message."""
 RETRY_SECONDS: Final = 600.0
-"""Seconds until a queue that failed is asked again; until then the vault is listed as without a queue."""
+"""Seconds until a queue that failed is read again; until then the vault is listed as without a queue."""
 SCOPE: Final = "https://storage.azure.com/.default"
 FIELD: Final = "/changes/queueURL"
 
@@ -58,13 +58,13 @@ def check_queue(url: str, environment: str) -> None:
         raise invalid_config(FIELD, f"write the URL of a queue, as https://ACCOUNT.{domain}/NAME")
 
 
-class Bell:
+class EventQueue:
     """Tells when a vault should be listed. Shared by all streams of an identity that name the same queue."""
 
     def __init__(self, url: str, credential: BoundIdentity, client: HttpClient, clock: Clock) -> None:
         self.rung_at: datetime | None = None
         self.users = 0
-        self.trouble: ProviderError | None = None
+        self.error: ProviderError | None = None
         self._url = URL(url)
         self._credential = credential
         self._client = client
@@ -81,12 +81,12 @@ class Bell:
             self._next = self._clock.monotonic() + every / 2
             try:
                 await self._receive()
-                self.trouble = None
+                self.error = None
             except ProviderError as failed:
-                self.trouble = failed
+                self.error = failed
                 self._next = self._clock.monotonic() + max(RETRY_SECONDS, failed.retry_after)
 
-    async def settle(self, listed_at: datetime) -> None:
+    async def acknowledge(self, listed_at: datetime) -> None:
         """Delete the messages that came before a listing began."""
         if self.rung_at is None or listed_at < self.rung_at:
             return
@@ -99,11 +99,11 @@ class Bell:
         await self._client.close()
 
     async def _receive(self) -> None:
-        wanted = {"numofmessages": _MOST, "visibilitytimeout": _HIDDEN_SECONDS}
-        answer = await self._sent("GET", self._url / "messages" % wanted)
-        if error := self._error(answer):
+        parameters = {"numofmessages": _MOST, "visibilitytimeout": _HIDDEN_SECONDS}
+        response = await self._sent("GET", self._url / "messages" % parameters)
+        if error := self._error(response):
             raise error
-        found = [(name.decode(), unescape(receipt.decode())) for name, receipt in _MESSAGE.findall(answer.body)]
+        found = [(name.decode(), unescape(receipt.decode())) for name, receipt in _MESSAGE.findall(response.body)]
         if found:
             self._held = [*self._held, *found][-_MAX_HELD:]
             self.rung_at = self._clock.now()
@@ -117,13 +117,13 @@ class Bell:
         }
         return await self._client.send(HttpRequest(method, url, headers))
 
-    def _error(self, answer: HttpResponse) -> ProviderError | None:
+    def _error(self, response: HttpAnswer) -> ProviderError | None:
         subject = f"queue {self._url}"
-        if answer.status in (401, 403):
-            words = f'{subject} is denied; grant the role "Storage Queue Data Message Processor"'
-            return ProviderError(ErrorReason.PERMISSION_DENIED, words, backend_code=str(answer.status))
-        if answer.status == 404:
+        if response.status in (401, 403):
+            message = f'{subject} is denied; grant the role "Storage Queue Data Message Processor"'
+            return ProviderError(ErrorReason.PERMISSION_DENIED, message, backend_code=str(response.status))
+        if response.status == 404:
             return ProviderError(
                 ErrorReason.CONFIG_NOT_FOUND, f"{subject} does not exist; create it, or correct {FIELD}"
             )
-        return status_error(answer, subject, self._clock)
+        return status_error(response, subject, self._clock)

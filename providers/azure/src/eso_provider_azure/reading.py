@@ -4,24 +4,73 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
+
+import msgspec
 
 from eso_api.values import SecretBytes
 from eso_provider_azure import objects
 from eso_provider_azure.api import Api
 from eso_provider_azure.names import Kind, Name
 from eso_provider_azure.objects import Stored
-from eso_provider_azure.properties import metadata_map, metadata_of, value_of
 from eso_sdk.batches import side_by_side
-from eso_sdk.errors import invalid_request
+from eso_sdk.errors import invalid_request, property_not_found
+from eso_sdk.extract import NotAnObjectError, json_map, property_of
+from eso_sdk.properties import Dots, part_of
 from eso_sdk.provider import Check, Value
 from eso_sdk.store import members_of
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import MetadataPolicy, RemoteRef
 
-Question = tuple[Name, str]
-"""An object and the version asked for; empty for the current one."""
-Answer = Stored | ProviderError
+DOTS: Final = Dots.PATH_FIRST
+"""What the operator in Go does for this backend."""
+
+
+async def value_of(stored: Stored, name: Name, ref: RemoteRef) -> bytes:
+    """Return the value that a reference names. A certificate has no properties."""
+    return stored.value if name.kind is Kind.CERTIFICATE else await part_of(stored.value, ref, DOTS)
+
+
+async def metadata_of(stored: Stored, ref: RemoteRef) -> bytes:
+    """Return the tags and times of an object, or the one that a property names: `TAG`, or `TAG.gjson`."""
+    known = {**stored.tags, **stored.attributes}
+    if not ref.property:
+        return msgspec.json.encode(known, order="sorted")
+    if ref.property in known:
+        return known[ref.property].encode()
+    tag, dot, path = ref.property.partition(".")
+    found = await property_of(known[tag].encode(), path, ref.key) if dot and tag in known else None
+    if found is None:
+        raise property_not_found(ref.key, ref.property)
+    return found
+
+
+async def metadata_map(stored: Stored, name: Name, ref: RemoteRef) -> dict[str, bytes]:
+    """Return tags and times as `NAME_TAG`; a tag with a JSON object becomes `NAME_TAG_MEMBER`."""
+    if ref.property:
+        return {f"{ref.key}_{ref.property}": await metadata_of(stored, ref)}
+    found: dict[str, bytes] = {}
+    for tag, text in stored.tags.items():
+        members = _strings(text)
+        if members is None:
+            found[f"{name.name}_{tag}"] = text.encode()
+        else:
+            found |= {f"{name.name}_{tag}_{member}": value for member, value in members.items()}
+    return found | {f"{name.name}_{time}": text.encode() for time, text in stored.attributes.items()}
+
+
+def _strings(text: str) -> dict[str, bytes] | None:
+    """Return the members of a JSON object whose members are all strings; None for every other text."""
+    try:
+        found: Any = msgspec.json.decode(text, type=dict[str, str])
+        return json_map(text.encode()) if found is not None else None
+    except (msgspec.DecodeError, msgspec.ValidationError, NotAnObjectError, RecursionError):
+        return None
+
+
+ReadRequest = tuple[Name, str]
+"""An object and the version to read; empty for the current one."""
+ReadResult = Stored | ProviderError
 
 _ABSENT: Final = frozenset({ErrorReason.SECRET_NOT_FOUND, ErrorReason.VERSION_NOT_FOUND})
 
@@ -35,19 +84,19 @@ class Reader:
 
     async def read(self, refs: Sequence[RemoteRef]) -> list[Value | ProviderError]:
         """Return one value or error for each reference, in order."""
-        questions = [_question(ref) for ref in refs]
-        asked = list(dict.fromkeys(question for question in questions if not isinstance(question, ProviderError)))
-        answers = await self.answers(asked)
+        requests = [_request_of(ref) for ref in refs]
+        distinct = list(dict.fromkeys(request for request in requests if not isinstance(request, ProviderError)))
+        results = await self.results(distinct)
         return [
-            question if isinstance(question, ProviderError) else await _value(answers[question], question[0], ref)
-            for question, ref in zip(questions, refs, strict=True)
+            request if isinstance(request, ProviderError) else await _value(results[request], request[0], ref)
+            for request, ref in zip(requests, refs, strict=True)
         ]
 
     async def read_map(self, ref: RemoteRef) -> Mapping[str, bytes]:
         """Return the members of a secret, or its tags and times."""
         name = Name.parse(ref.key)
         if name.kind is not Kind.SECRET:
-            raise invalid_request(f'"{ref.key}" cannot be extracted: a {name.kind.word} has no members')
+            raise invalid_request(f'"{ref.key}" cannot be extracted: a {name.kind.label} has no members')
         stored = await self.one(name, ref.version)
         if ref.metadata_policy is MetadataPolicy.FETCH:
             return await metadata_map(stored, name, ref)
@@ -60,32 +109,34 @@ class Reader:
             raise found
         return Check(exists=True, version=found.metadata.provider_version)
 
-    async def answers(self, asked: Sequence[Question]) -> dict[Question, Answer]:
+    async def results(self, requests: Sequence[ReadRequest]) -> dict[ReadRequest, ReadResult]:
         """Read many objects side by side."""
         found = await side_by_side(
-            asked, self._one_or_error, late=lambda _, error: error, gate=self._gate, clock=self._api.clock
+            requests, self._one_or_error, late=lambda _, error: error, gate=self._gate, clock=self._api.clock
         )
-        return dict(zip(asked, found, strict=True))
+        return dict(zip(requests, found, strict=True))
 
     async def one(self, name: Name, version: str = "") -> Stored:
         """Read one object."""
-        vault, wanted = self._api.vault, version or None
+        vault, version_id = self._api.vault, version or None
         match name.kind:
             case Kind.SECRET:
-                asked = self._api.asked("GetSecret", name, version)
-                return objects.secret(await self._api.call(asked, lambda: vault.secrets.get_secret(name.name, wanted)))
+                subject = self._api.subject("GetSecret", name, version)
+                return objects.secret(
+                    await self._api.call(subject, lambda: vault.secrets.get_secret(name.name, version_id))
+                )
             case Kind.KEY:
-                asked = self._api.asked("GetKey", name, version)
-                return objects.key(await self._api.call(asked, lambda: vault.keys.get_key(name.name, wanted)))
+                subject = self._api.subject("GetKey", name, version)
+                return objects.key(await self._api.call(subject, lambda: vault.keys.get_key(name.name, version_id)))
             case Kind.CERTIFICATE:
-                asked = self._api.asked("GetCertificate", name, version)
+                subject = self._api.subject("GetCertificate", name, version)
                 certificates = vault.certificates
                 if version:
                     found = await self._api.call(
-                        asked, lambda: certificates.get_certificate_version(name.name, version)
+                        subject, lambda: certificates.get_certificate_version(name.name, version)
                     )
                 else:
-                    found = await self._api.call(asked, lambda: certificates.get_certificate(name.name))
+                    found = await self._api.call(subject, lambda: certificates.get_certificate(name.name))
                 return objects.certificate(found)
 
     async def current(self, name: Name) -> Stored | None:
@@ -97,27 +148,27 @@ class Reader:
                 raise
             return None
 
-    async def _one_or_error(self, question: Question) -> Answer:
+    async def _one_or_error(self, request: ReadRequest) -> ReadResult:
         try:
-            return await self.one(*question)
+            return await self.one(*request)
         except ProviderError as failed:
             return failed
 
 
-def _question(ref: RemoteRef) -> Question | ProviderError:
+def _request_of(ref: RemoteRef) -> ReadRequest | ProviderError:
     try:
         return Name.parse(ref.key), ref.version
     except ProviderError as refused:
         return refused
 
 
-async def _value(answer: Answer, name: Name, ref: RemoteRef) -> Value | ProviderError:
-    if isinstance(answer, ProviderError):
-        return answer
+async def _value(result: ReadResult, name: Name, ref: RemoteRef) -> Value | ProviderError:
+    if isinstance(result, ProviderError):
+        return result
     try:
         if ref.metadata_policy is MetadataPolicy.FETCH:
-            # Tags change without a new version, so the version does not tell whether they did.
-            return Value(SecretBytes(await metadata_of(answer, ref)))
-        return Value(SecretBytes(await value_of(answer, name, ref)), answer.metadata)
+            # Tags change without a new version, so the version does not show whether they did.
+            return Value(SecretBytes(await metadata_of(result, ref)))
+        return Value(SecretBytes(await value_of(result, name, ref)), result.metadata)
     except ProviderError as missing:
         return missing

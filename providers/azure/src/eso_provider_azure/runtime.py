@@ -10,7 +10,7 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 from eso_provider_azure.identities import BoundIdentity, Logins
-from eso_provider_azure.queue import FIELD, Bell
+from eso_provider_azure.queue import FIELD, EventQueue
 from eso_provider_azure.vault import Vault
 from eso_sdk.addresses import AddressPolicy
 from eso_sdk.errors import unsupported
@@ -29,7 +29,7 @@ class Runtime:
         self.clock = clock
         self.logins = Logins(clock)
         self._vaults: dict[Hashable, Vault] = {}
-        self._bells: dict[Hashable, Bell] = {}
+        self._queues: dict[Hashable, EventQueue] = {}
 
     @cached_property
     def tls(self) -> ssl.SSLContext:
@@ -59,25 +59,25 @@ class Runtime:
                 del self._vaults[key]
             await vault.close()
 
-    def join_queue(self, url: str, credential: BoundIdentity, addresses: AddressPolicy) -> Bell:
+    def join_queue(self, url: str, credential: BoundIdentity, addresses: AddressPolicy) -> EventQueue:
         """Return the bell of a queue, as one identity; every call needs a `leave_queue`."""
         key = (url, credential.identity.key, addresses)
-        if key not in self._bells:
-            if len(self._bells) >= MAX_QUEUES:
-                raise unsupported(f"this provider asks {MAX_QUEUES} queues already; let stores share queues")
+        if key not in self._queues:
+            if len(self._queues) >= MAX_QUEUES:
+                raise unsupported(f"this provider polls {MAX_QUEUES} queues already; let stores share queues")
             client = self.http_client(f"queue {url}", FIELD, addresses)
-            self._bells[key] = Bell(url, credential, client, self.clock)
-        bell = self._bells[key]
-        bell.users += 1
-        return bell
+            self._queues[key] = EventQueue(url, credential, client, self.clock)
+        queue = self._queues[key]
+        queue.users += 1
+        return queue
 
-    async def leave_queue(self, bell: Bell) -> None:
+    async def leave_queue(self, queue: EventQueue) -> None:
         """Release a bell; the last user closes its connections."""
-        bell.users -= 1
-        if bell.users == 0:
-            for key in [key for key, each in self._bells.items() if each is bell]:
-                del self._bells[key]
-            await bell.close()
+        queue.users -= 1
+        if queue.users == 0:
+            for key in [key for key, each in self._queues.items() if each is queue]:
+                del self._queues[key]
+            await queue.close()
 
 
 _RUNTIMES: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, Runtime]]] = WeakKeyDictionary()

@@ -14,8 +14,8 @@ from eso_sdk.errors import invalid_request
 from eso_wire.values import PushItem
 
 
-class PushMetadata(pushmetadata.MetadataSpec, frozen=True, kw_only=True):
-    """What the metadata of an entry may say."""
+class PushMetadata(pushmetadata.Told, frozen=True, kw_only=True):
+    """The metadata of an entry."""
 
     expiration_date: str = ""
     """When the secret expires, as RFC 3339 has it."""
@@ -32,7 +32,7 @@ class Settings:
     tags: Mapping[str, str] = field(default_factory=dict)
 
     def fit(self, present: Stored) -> bool:
-        """Return whether an object has these settings already. A content type counts only if it was asked for."""
+        """Return whether an object has these settings already. A content type counts only if the metadata names it."""
         return (
             self.expires == present.expires
             and self.content_type in ("", present.content_type)
@@ -43,16 +43,16 @@ class Settings:
 def settings_of(item: PushItem) -> Settings:
     """Decode the metadata of one pushed entry."""
     key = item.remote.key
-    told = pushmetadata.decoded(item.provider_metadata, PushMetadata, key)
-    if MARK in told.tags:
+    metadata = pushmetadata.decoded(item.provider_metadata, PushMetadata, key)
+    if MARK in metadata.tags:
         raise invalid_request(f'metadata of "{key}" sets the tag {MARK}, which is set by External Secrets; remove it')
-    return Settings(_moment(told.expiration_date, key), told.content_type, told.tags)
+    return Settings(_moment(metadata.expiration_date, key), metadata.content_type, metadata.tags)
 
 
-def merged(wanted: Iterable[Settings]) -> Settings:
+def merged(settings: Iterable[Settings]) -> Settings:
     """Return the settings of several entries for one object; later ones win."""
     found = Settings()
-    for each in wanted:
+    for each in settings:
         found = Settings(
             each.expires or found.expires, each.content_type or found.content_type, {**found.tags, **each.tags}
         )
@@ -70,4 +70,4 @@ def _moment(text: str, key: str) -> datetime | None:
         raise invalid_request(
             f'expirationDate of "{key}" is not an RFC 3339 time; write one such as 2030-12-31T20:30:00Z'
         )
-    return moment.astimezone(UTC).replace(microsecond=0)  # Key Vault keeps seconds
+    return moment.astimezone(UTC).replace(microsecond=0)  # Key Vault stores seconds

@@ -11,7 +11,7 @@ from eso_provider_azure.changes import Watcher
 from eso_provider_azure.clouds import check_vault, cloud_of
 from eso_provider_azure.finding import Finder
 from eso_provider_azure.login import Login, check_auth, log_in
-from eso_provider_azure.queue import SCOPE, Bell, check_queue
+from eso_provider_azure.queue import SCOPE, EventQueue, check_queue
 from eso_provider_azure.reading import Reader
 from eso_provider_azure.runtime import runtime_of
 from eso_provider_azure.specs import KeyVaultConfig
@@ -63,19 +63,19 @@ class KeyVaultStore(Store[KeyVaultConfig]):
         self._reader = Reader(api, asyncio.Semaphore(CONCURRENCY))
         self._finder = Finder(api, self._reader)
         self._writer = Writer(api, self._reader)
-        self._bell: Bell | None = None
+        self._queue: EventQueue | None = None
         if self.config.queue_url:
             check_queue(self.config.queue_url, self.config.environment_type)
-            asking = self._login.identity.bind(self._runtime.logins, SCOPE)
-            self._bell = self._runtime.join_queue(self.config.queue_url, asking, self.addresses)
-        self._watcher = Watcher(api, self._bell)
+            requesting = self._login.identity.bind(self._runtime.logins, SCOPE)
+            self._queue = self._runtime.join_queue(self.config.queue_url, requesting, self.addresses)
+        self._watcher = Watcher(api, self._queue)
 
     async def close(self) -> None:
         self.__dict__.pop("_login", None)
         if (vault := self.__dict__.pop("_vault", None)) is not None:
             await self._runtime.leave(vault)
-        if (bell := self.__dict__.pop("_bell", None)) is not None:
-            await self._runtime.leave_queue(bell)
+        if (queue := self.__dict__.pop("_bell", None)) is not None:
+            await self._runtime.leave_queue(queue)
 
     async def validate(self) -> Validation:
         """Obtain a token. The vault itself is not called, because an identity may have rights to single secrets."""

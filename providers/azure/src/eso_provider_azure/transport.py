@@ -1,7 +1,7 @@
 """The HTTP client of the SDK as the transport of Microsoft's libraries.
 
-All requests of the libraries then follow the address rule, have a deadline and a bounded answer, and follow redirects
-never. Failures without an answer are `ProviderError`s already; the libraries pass them on.
+All requests of the libraries then follow the address rule, have a deadline and a bounded response, and follow redirects
+never. Failures without a response are `ProviderError`s already; the libraries pass them on.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from eso_sdk.http import HttpClient, HttpResponse, url_of
 from eso_sdk.http import HttpRequest as KitRequest
 
 
-class Answer(AsyncHttpResponse):
-    """An answer that was received completely."""
+class ReceivedResponse(AsyncHttpResponse):
+    """A response that was received completely."""
 
-    def __init__(self, request: HttpRequest, answer: HttpResponse) -> None:
+    def __init__(self, request: HttpRequest, response: HttpAnswer) -> None:
         self._request = request
-        self._answer = answer
-        self._headers: MutableMapping[str, str] = CIMultiDict(answer.headers)
+        self._response = response
+        self._headers: MutableMapping[str, str] = CIMultiDict(response.headers)
         self._encoding: str | None = None
 
     @property
@@ -36,7 +36,7 @@ class Answer(AsyncHttpResponse):
 
     @property
     def status_code(self) -> int:
-        return self._answer.status
+        return self._response.status
 
     @property
     def headers(self) -> MutableMapping[str, str]:
@@ -45,7 +45,7 @@ class Answer(AsyncHttpResponse):
     @property
     def reason(self) -> str:
         try:
-            return HTTPStatus(self._answer.status).phrase
+            return HTTPStatus(self._response.status).phrase
         except ValueError:
             return ""
 
@@ -75,33 +75,33 @@ class Answer(AsyncHttpResponse):
 
     @property
     def content(self) -> bytes:
-        return self._answer.body
+        return self._response.body
 
     def body(self) -> bytes:
-        """Return the content, as azure-identity asks for it."""
-        return self._answer.body
+        """Return the content, as azure-identity expects it."""
+        return self._response.body
 
     def text(self, encoding: str | None = None) -> str:
-        return self._answer.body.decode(encoding or self._encoding or "utf-8", errors="replace")
+        return self._response.body.decode(encoding or self._encoding or "utf-8", errors="replace")
 
     def json(self) -> Any:
         try:
-            return msgspec.json.decode(self._answer.body)
+            return msgspec.json.decode(self._response.body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            raise ValueError("the answer is not JSON") from None  # the decoder's own message may quote it
+            raise ValueError("the response is not JSON") from None  # the decoder's own message may quote it
 
     def raise_for_status(self) -> None:
-        if self._answer.status >= HTTPStatus.BAD_REQUEST:
+        if self._response.status >= HTTPStatus.BAD_REQUEST:
             raise HttpResponseError(response=self)
 
     async def read(self) -> bytes:
-        return self._answer.body
+        return self._response.body
 
     async def iter_raw(self, **_: Any) -> AsyncIterator[bytes]:
-        yield self._answer.body
+        yield self._response.body
 
     async def iter_bytes(self, **_: Any) -> AsyncIterator[bytes]:
-        yield self._answer.body
+        yield self._response.body
 
     async def close(self) -> None:
         """Do nothing: the connection has been returned."""
@@ -126,7 +126,7 @@ class KitTransport(AsyncHttpTransport[HttpRequest, AsyncHttpResponse]):
         sent = KitRequest(
             request.method, url_of(request.url), dict(request.headers), body.encode() if isinstance(body, str) else body
         )
-        return Answer(request, await self._client.send(sent))
+        return ReceivedResponse(request, await self._client.send(sent))
 
     async def open(self) -> None:
         """Do nothing: the client opens itself."""

@@ -1,4 +1,4 @@
-"""One vault, as one identity: Microsoft's clients with shared connections, and the pause that the vault asks for.
+"""One vault, as one identity: Microsoft's clients with shared connections, and the pause that the vault requests.
 
 Stores with the same vault and identity share it.
 """
@@ -75,12 +75,12 @@ class Vault:
         return self._limited(wait)
 
     def served(self) -> None:
-        """Record that the vault answered a call."""
+        """Record that the vault served a call."""
         self._limits = 0
 
     def _limited(self, left: float) -> ProviderError:
-        words = f"vault {self.url} limits its calls (HTTP 429); asked again later"
-        return ProviderError(ErrorReason.RATE_LIMITED, words, retry_after=left, backend_code="429")
+        message = f"vault {self.url} limits its calls (HTTP 429); retried later"
+        return ProviderError(ErrorReason.RATE_LIMITED, message, retry_after=left, backend_code="429")
 
     def _settings(self) -> dict[str, Any]:
         return {

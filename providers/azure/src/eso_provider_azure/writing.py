@@ -6,7 +6,7 @@
 | ours | writes a version if value or settings differ |
 | ours, deleted but recoverable | recovers it, then writes; its former value does not count. A bare 409 is looked up |
 | without our tag, also if deleted | nothing: OWNERSHIP_CONFLICT |
-| disabled | nothing: the error says that it is disabled |
+| disabled | nothing: the error reports that it is disabled |
 
 Key Vault compares no versions. Writes of one session to one object wait for each other; between processes the last
 writer wins.
@@ -27,8 +27,7 @@ from eso_provider_azure.api import Api
 from eso_provider_azure.errors import ConflictError, DeletedError
 from eso_provider_azure.names import Kind, Name
 from eso_provider_azure.objects import MARK, OWNER, Stored
-from eso_provider_azure.properties import DOTS
-from eso_provider_azure.reading import Reader
+from eso_provider_azure.reading import DOTS, Reader
 from eso_provider_azure.settings import Settings, merged, settings_of
 from eso_sdk.drafts import Draft, payload_of, removed, text_of
 from eso_sdk.errors import invalid_request
@@ -42,7 +41,7 @@ RECOVER_SECONDS: Final = 20.0
 RECOVER_PAUSE: Final = 1.0
 
 _COLLECTIONS: Final = {Kind.SECRET: "secrets", Kind.KEY: "keys", Kind.CERTIFICATE: "certificates"}
-_WORDS: Final = {Kind.SECRET: "Secret", Kind.KEY: "Key", Kind.CERTIFICATE: "Certificate"}
+_TITLES: Final = {Kind.SECRET: "Secret", Kind.KEY: "Key", Kind.CERTIFICATE: "Certificate"}
 
 T = TypeVar("T")
 
@@ -84,11 +83,11 @@ class Writer:
         if present is not None:
             self._check_ours(name, present, owner)
         draft = Draft(present.value if present else None, DOTS)
-        wanted: list[Settings] = []
-        outcomes = [await _put(draft, item, wanted) for item in items]
-        if not wanted or draft.value is None:
+        settings_of_items: list[Settings] = []
+        outcomes = [await _put(draft, item, settings_of_items) for item in items]
+        if not settings_of_items or draft.value is None:
             return [outcome for outcome in outcomes if outcome is not None]
-        settings = merged(wanted)
+        settings = merged(settings_of_items)
         if present is not None and draft.value == present.value and settings.fit(present):
             done = Pushed(PushOutcome.UNCHANGED, present.version)
         else:
@@ -97,17 +96,17 @@ class Writer:
         return [done if outcome is None else outcome for outcome in outcomes]
 
     async def _set(self, name: Name, value: bytes, present: Stored | None, settings: Settings, owner: str) -> str:
-        kept = present.content_type if present else ""
+        content_type = present.content_type if present else ""
 
         async def write() -> str:
             made = await self._api.call(
-                self._api.asked("SetSecret", name),
+                self._api.subject("SetSecret", name),
                 lambda: self._api.vault.secrets.set_secret(
                     name.name,
                     value.decode(),
                     enabled=True,
                     tags={**settings.tags, MARK: owner},
-                    content_type=settings.content_type or kept or None,
+                    content_type=settings.content_type or content_type or None,
                     expires_on=settings.expires,
                 ),
             )
@@ -141,7 +140,7 @@ class Writer:
     async def _import(self, name: Name, item: PushItem, owner: str) -> Pushed:
         raw, settings = payload_of(item), settings_of(item)
         if item.remote.property:
-            raise invalid_request(f'"{item.remote.key}" is a {name.kind.word} and has no properties; remove property')
+            raise invalid_request(f'"{item.remote.key}" is a {name.kind.label} and has no properties; remove property')
         present = await self._reader.current(name)
         if present is not None:
             self._check_ours(name, present, owner)
@@ -150,10 +149,10 @@ class Writer:
         prepared = imports.prepared(raw, item.remote.key)
         if present is not None and prepared.equals(present.value):
             return Pushed(PushOutcome.UNCHANGED, present.version)
-        asked = self._api.asked(f"Import{_WORDS[name.kind]}", name)
+        subject = self._api.subject(f"Import{_TITLES[name.kind]}", name)
 
         async def write() -> str:
-            return await self._api.call(asked, lambda: prepared.write(self._api.vault, name.name, tags, settings))
+            return await self._api.call(subject, lambda: prepared.write(self._api.vault, name.name, tags, settings))
 
         version = await self._recovered(name, owner, write)
         return Pushed(PushOutcome.CREATED if present is None else PushOutcome.UPDATED, version)
@@ -162,7 +161,7 @@ class Writer:
 
     async def _delete(self, name: Name) -> None:
         """Delete an object. The method of the library would wait until the deletion is complete."""
-        await self._send(f"Delete{_WORDS[name.kind]}", name, "DELETE", f"{_COLLECTIONS[name.kind]}/{name.name}")
+        await self._send(f"Delete{_TITLES[name.kind]}", name, "DELETE", f"{_COLLECTIONS[name.kind]}/{name.name}")
 
     async def _recovered(self, name: Name, owner: str, write: Callable[[], Awaitable[T]]) -> T:
         """Write; if the name belongs to a deleted object of ours, recover that first."""
@@ -180,49 +179,49 @@ class Writer:
                     except ConflictError as still:
                         last = still
         except TimeoutError:
-            words = f"{self._api.asked('Recover', name)} is still being recovered; pushed again later"
-            raise ProviderError(ErrorReason.BACKEND_TIMEOUT, words, backend_code=last.backend_code) from None
+            message = f"{self._api.subject('Recover', name)} is still being recovered; pushed again later"
+            raise ProviderError(ErrorReason.BACKEND_TIMEOUT, message, backend_code=last.backend_code) from None
 
     async def _recover(self, name: Name, owner: str, conflict: ConflictError) -> None:
         """Recover the deleted object that a write conflicts with. Raise the conflict if there is none."""
-        place, word = f"deleted{_COLLECTIONS[name.kind]}/{name.name}", _WORDS[name.kind]
+        path, title = f"deleted{_COLLECTIONS[name.kind]}/{name.name}", _TITLES[name.kind]
         try:
-            told = await self._send(f"GetDeleted{word}", name, "GET", place)
+            response = await self._send(f"GetDeleted{title}", name, "GET", path)
         except ProviderError as failed:
             if failed.reason is not ErrorReason.SECRET_NOT_FOUND:
                 raise
             if not isinstance(conflict, DeletedError):
                 raise conflict from None
             return  # it is between both states
-        tags = told.get("tags") or {} if isinstance(told, dict) else {}
+        tags = response.get("tags") or {} if isinstance(response, dict) else {}
         if tags.get(MARK) != owner:
-            words = (
-                f"{self._api.asked('Recover', name)} is deleted and was not created by External Secrets: it has no tag"
-                f" {MARK}: {owner}; purge or recover it, or choose another remoteKey"
+            message = (
+                f"{self._api.subject('Recover', name)} is deleted and was not created by External Secrets: it has no"
+                f" tag {MARK}: {owner}; purge or recover it, or choose another remoteKey"
             )
-            raise ProviderError(ErrorReason.OWNERSHIP_CONFLICT, words)
-        await self._send(f"RecoverDeleted{word}", name, "POST", f"{place}/recover")
+            raise ProviderError(ErrorReason.OWNERSHIP_CONFLICT, message)
+        await self._send(f"RecoverDeleted{title}", name, "POST", f"{path}/recover")
 
-    async def _send(self, operation: str, name: Name, method: str, place: str) -> Any:
+    async def _send(self, operation: str, name: Name, method: str, path: str) -> Any:
         """Make a call that the library has only together with waiting. Any of its clients can send it."""
 
         async def send() -> Any:
-            answer = await self._api.vault.secrets.send_request(HttpRequest(method, place))
-            answer.raise_for_status()
-            return msgspec.json.decode(await answer.read())
+            response = await self._api.vault.secrets.send_request(HttpRequest(method, path))
+            response.raise_for_status()
+            return msgspec.json.decode(await response.read())
 
-        return await self._api.call(self._api.asked(operation, name), send)
+        return await self._api.call(self._api.subject(operation, name), send)
 
     def _check_ours(self, name: Name, present: Stored, owner: str) -> None:
         if not present.is_of(owner):
             raise ProviderError(
                 ErrorReason.OWNERSHIP_CONFLICT,
-                f"{self._api.asked('Get', name)} exists and was not created by External Secrets: it has no tag"
-                f" {MARK}: {owner}; choose another remoteKey, or add that tag to hand it over",
+                f"{self._api.subject('Get', name)} exists and was not created by External Secrets: it has no"
+                f" tag {MARK}: {owner}; choose another remoteKey, or add that tag to hand it over",
             )
 
 
-async def _put(draft: Draft, item: PushItem, wanted: list[Settings]) -> ProviderError | None:
+async def _put(draft: Draft, item: PushItem, settings_of_items: list[Settings]) -> ProviderError | None:
     """Put one item into the draft; return its error if that is impossible."""
     try:
         settings = settings_of(item)
@@ -230,5 +229,5 @@ async def _put(draft: Draft, item: PushItem, wanted: list[Settings]) -> Provider
         await draft.put(item.remote.key, item.remote.property, text.encode())
     except ProviderError as refused:
         return refused
-    wanted.append(settings)
+    settings_of_items.append(settings)
     return None

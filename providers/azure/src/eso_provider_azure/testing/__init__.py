@@ -1,1 +1,1 @@
-"""A server that speaks as Key Vault, Entra ID, instance metadata and a container registry, for tests."""
+"""A server for the protocols of Key Vault, Entra ID, instance metadata and a container registry, for tests."""

@@ -53,8 +53,8 @@ class Entra:
     lifetime: int = 3599
     failing: Reply | None = None
 
-    def answer(self, call: Call) -> Reply:
-        """Answer a request for a token."""
+    def respond(self, call: Call) -> Reply:
+        """Respond to a request for a token."""
         if self.failing is not None:
             return self.failing
         tenant, *rest = [part for part in call.path.split("/") if part]
@@ -74,7 +74,7 @@ class Entra:
         return Reply(200, {"token_type": "Bearer", "expires_in": life, "ext_expires_in": life, "access_token": token})
 
     def metadata(self, call: Call) -> Reply:
-        """Answer a request to the instance metadata."""
+        """Respond to a request to the instance metadata."""
         query = call.query
         if call.headers.get("Metadata") != "true" or query.get("api-version") != "2018-02-01":
             return Reply(
@@ -85,8 +85,8 @@ class Entra:
             return Reply(400, {"error": "invalid_request", "error_description": "Identity not found"})
         token = self.issue(Grant("", identity, query["resource"]))
         end = int(SystemClock().now().timestamp()) + self.lifetime
-        told = {"access_token": token, "expires_in": str(self.lifetime), "expires_on": str(end), "token_type": "Bearer"}
-        return Reply(200, told | {"resource": query["resource"], "not_before": "0", "client_id": identity})
+        body = {"access_token": token, "expires_in": str(self.lifetime), "expires_on": str(end), "token_type": "Bearer"}
+        return Reply(200, body | {"resource": query["resource"], "not_before": "0", "client_id": identity})
 
     def issue(self, grant: Grant) -> str:
         token = f"entra-{secrets.token_hex(16)}"
@@ -146,5 +146,5 @@ def _decoded(part: str) -> bytes:
 def _refused(status: int, error: str, description: str, form: dict[str, str]) -> Reply:
     """Return a refusal that repeats parts of the request, as real ones do."""
     proof = form.get("client_secret") or form.get("client_assertion") or ""
-    told = f"{description} for app {form.get('client_id')} {proof}. Trace ID: 00000000"
-    return Reply(status, {"error": error, "error_description": told, "error_codes": [], "timestamp": ""})
+    body = f"{description} for app {form.get('client_id')} {proof}. Trace ID: 00000000"
+    return Reply(status, {"error": error, "error_description": body, "error_codes": [], "timestamp": ""})

@@ -21,11 +21,11 @@ MAX_SECRET: Final = 25_000
 RETRY_AFTER: Final = 7
 
 _NAME: Final = re.compile(r"[0-9A-Za-z-]{1,127}")
-_WORDS: Final = {"secrets": "Secret", "keys": "Key", "certificates": "Certificate"}
+_TITLES: Final = {"secrets": "Secret", "keys": "Key", "certificates": "Certificate"}
 
 
 class RefusedError(Exception):
-    """An answer with an error."""
+    """A response with an error."""
 
     def __init__(self, status: int, code: str, message: str = "", inner: str = "", **headers: str) -> None:
         super().__init__(code)
@@ -46,9 +46,9 @@ class KeyVault:
     """Permissions that are not granted, such as `secrets/set`."""
     denial: str = "ForbiddenByRbac"
     quota: int = -1
-    """Calls until the vault answers 429; negative for no limit."""
+    """Calls until the vault responds with 429; negative for no limit."""
     conflict_codes: bool = True
-    """Whether a conflict has an inner code that tells its reason."""
+    """Whether a conflict has an inner code that shows its reason."""
     busy: set[str] = field(default_factory=set)
     """Names whose writes conflict with something else than a deleted object."""
     retry_after: str = str(RETRY_AFTER)
@@ -58,13 +58,13 @@ class KeyVault:
     def resource(self) -> str:
         return f"https://{self.contents.host.partition('.')[2].partition(':')[0]}"
 
-    def answer(self, call: Call) -> Reply:
+    def respond(self, call: Call) -> Reply:
         try:
-            return self._answer(call)
+            return self._respond(call)
         except RefusedError as refused:
             return refused.reply
 
-    def _answer(self, call: Call) -> Reply:
+    def _respond(self, call: Call) -> Reply:
         self._authorize(call)
         if self.quota == 0:
             named = {"Retry_After": self.retry_after} if self.retry_after else {}
@@ -77,8 +77,8 @@ class KeyVault:
         if collection not in COLLECTIONS or any(not _NAME.fullmatch(part) for part in rest[:1]):
             raise RefusedError(400, "BadParameter", f"The request URI contains an invalid name: {call.path}")
         if first != collection:
-            told = self._deleted(call, collection, rest)
-            return Reply(200, told) if told else Reply(204, b"")
+            bundle = self._deleted(call, collection, rest)
+            return Reply(200, bundle) if bundle else Reply(204, b"")
         return Reply(200, self._live(call, collection, rest))
 
     # --- access ------------------------------------------------------------------------------------------------------
@@ -132,25 +132,25 @@ class KeyVault:
 
     def _get(self, collection: str, name: str, version: str) -> dict[str, Any]:
         self._permit(f"{collection}/get")
-        found, word = self.contents.find(collection, name, version), _WORDS[collection]
+        found, title = self.contents.find(collection, name, version), _TITLES[collection]
         if found is None:
-            words = f"{word} {name} is not in this vault; it may have been deleted"
-            raise RefusedError(404, f"{word}NotFound", words)
+            message = f"{title} {name} is not in this vault; it may have been deleted"
+            raise RefusedError(404, f"{title}NotFound", message)
         if not found.attributes["enabled"] and collection != "certificates":
-            words = f"Operation get is not allowed on a disabled {word.lower()}."
-            raise RefusedError(403, "Forbidden", words, f"{word}Disabled")
+            message = f"Operation get is not allowed on a disabled {title.lower()}."
+            raise RefusedError(403, "Forbidden", message, f"{title}Disabled")
         return self.contents.bundle(collection, name, found)
 
     def _put(self, call: Call, collection: str, name: str) -> dict[str, Any]:
         self._permit(f"{collection}/{'set' if collection == 'secrets' else 'import'}")
         if name in self.busy:
-            raise self._conflict(f"{_WORDS[collection]} {name} is busy", "")
+            raise self._conflict(f"{_TITLES[collection]} {name} is busy", "")
         if name in self.contents.deleted[collection]:
-            message = f"{_WORDS[collection]} {name} is deleted but recoverable"
+            message = f"{_TITLES[collection]} {name} is deleted but recoverable"
             raise self._conflict(message, "ObjectIsDeletedButRecoverable")
         if self.contents.recovering.get(name, 0):
             self.contents.recovering[name] -= 1
-            raise self._conflict(f"{_WORDS[collection]} {name} is being recovered", "ObjectIsBeingRecovered")
+            raise self._conflict(f"{_TITLES[collection]} {name} is being recovered", "ObjectIsBeingRecovered")
         sent = call.json()
         version = self.contents.add(collection, name, _body(collection, sent), sent)
         return self.contents.bundle(collection, name, version)
@@ -162,7 +162,7 @@ class KeyVault:
         self._permit(f"{collection}/set")
         found = self.contents.find(collection, name, version)
         if found is None:
-            raise RefusedError(404, f"{_WORDS[collection]}NotFound")
+            raise RefusedError(404, f"{_TITLES[collection]}NotFound")
         sent = call.json()
         found.attributes.update(sent.get("attributes") or {}, updated=self.contents.now())
         found.tags = sent.get("tags", found.tags)
@@ -171,7 +171,7 @@ class KeyVault:
     def _delete(self, collection: str, name: str) -> dict[str, Any]:
         self._permit(f"{collection}/delete")
         if name not in self.contents.live[collection]:
-            raise RefusedError(404, f"{_WORDS[collection]}NotFound")
+            raise RefusedError(404, f"{_TITLES[collection]}NotFound")
         self.contents.delete(collection, name)
         return self.contents.epitaph(collection, name)
 
@@ -183,7 +183,7 @@ class KeyVault:
             self._permit(f"{collection}/list")
             return {"value": [self.contents.epitaph(collection, name) for name in sorted(graves)], "nextLink": None}
         if rest[0] not in graves:
-            raise RefusedError(404, f"{_WORDS[collection]}NotFound")
+            raise RefusedError(404, f"{_TITLES[collection]}NotFound")
         match call.method, rest:
             case "GET", [name]:
                 self._permit(f"{collection}/get")
@@ -191,8 +191,8 @@ class KeyVault:
             case "POST", [name, "recover"]:
                 self._permit(f"{collection}/recover")
                 self.contents.recover(collection, name)
-                told = self.contents.bundle(collection, name, self.contents.current(collection, name))
-                return {member: part for member, part in told.items() if member != "value"}
+                bundle = self.contents.bundle(collection, name, self.contents.current(collection, name))
+                return {member: part for member, part in bundle.items() if member != "value"}
             case "DELETE", [name]:
                 self._permit(f"{collection}/purge")
                 del graves[name]
@@ -202,7 +202,7 @@ class KeyVault:
 
 
 def _body(collection: str, sent: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the vault keeps of a request."""
+    """Return what the vault stores of a request."""
     if collection == "secrets":
         value = sent.get("value")
         if not isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Requests and answers of the test server."""
+"""Requests and responses of the test server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request, as a test looks at it."""
+    """One request, as a test reads it."""
 
     host: str
     method: str
@@ -31,7 +31,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One answer. `body` is JSON, unless it is bytes."""
+    """One response. `body` is JSON, unless it is bytes."""
 
     status: int
     body: Any = field(repr=False)

@@ -35,9 +35,9 @@ class Contents:
 
     def add(self, collection: str, name: str, body: dict[str, Any], sent: dict[str, Any]) -> Version:
         """Add a version, as the service does after an import or a set."""
-        asked = dict(sent.get("attributes") or {})
+        requested = dict(sent.get("attributes") or {})
         times = {"created": self.now(), "updated": self.now()}
-        attributes = {"enabled": True, "recoveryLevel": RECOVERABLE, "recoverableDays": 90, **asked, **times}
+        attributes = {"enabled": True, "recoveryLevel": RECOVERABLE, "recoverableDays": 90, **requested, **times}
         version = Version(body, dict(sent.get("tags") or {}), attributes)
         self.live[collection].setdefault(name, []).append(version)
         return version
@@ -88,10 +88,10 @@ class Contents:
     def epitaph(self, collection: str, name: str) -> dict[str, Any]:
         """Return a deleted object, which has no value."""
         version = self.deleted[collection][name][-1]
-        told = self.bundle(collection, name, version)
-        told.pop("value", None)
+        bundle = self.bundle(collection, name, version)
+        bundle.pop("value", None)
         when = self.now()
-        return told | {
+        return bundle | {
             "recoveryId": f"https://{self.host}/deleted{collection}/{name}",
             "deletedDate": when,
             "scheduledPurgeDate": when + RETENTION,

@@ -73,12 +73,12 @@ class StorageQueue:
         }
         self._add(base64.b64encode(msgspec.json.encode(event)).decode(), 0)
 
-    def answer(self, call: Call) -> Reply:
+    def respond(self, call: Call) -> Reply:
         scheme, _, token = call.headers.get("Authorization", "").partition(" ")
         grant = self.entra.grants.get(token) if scheme == "Bearer" else None
         if grant is None or grant.resource != RESOURCE:
-            place = f"{self.entra.url}/{self.tenant}/oauth2/authorize"
-            challenge = f"Bearer authorization_uri={place} resource_id={RESOURCE}"
+            url = f"{self.entra.url}/{self.tenant}/oauth2/authorize"
+            challenge = f"Bearer authorization_uri={url} resource_id={RESOURCE}"
             return _refused(401, "InvalidAuthenticationInfo", **{"WWW-Authenticate": challenge})
         if "x-ms-version" not in call.headers:
             return _refused(400, "MissingRequiredHeader")
@@ -111,7 +111,7 @@ class StorageQueue:
         if found is None:
             return _refused(400, "InvalidXmlDocument")
         made = self._add(unescape(found[1]), int(call.query.get("visibilitytimeout", "0")))
-        return Reply(201, _listed([self._told(made, "PopReceipt", "TimeNextVisible")]), _XML)
+        return Reply(201, _listed([self._xml(made, "PopReceipt", "TimeNextVisible")]), _XML)
 
     def _received(self, call: Call) -> Reply:
         count = int(call.query.get("numofmessages", "1"))
@@ -120,11 +120,11 @@ class StorageQueue:
             return _refused(400, "OutOfRangeQueryParameterValue")
         visible = [each for each in self.messages.values() if each.visible <= self.now()][:count]
         if call.query.get("peekonly") == "true":
-            return Reply(200, _listed(self._told(each, "DequeueCount", "MessageText") for each in visible), _XML)
+            return Reply(200, _listed(self._xml(each, "DequeueCount", "MessageText") for each in visible), _XML)
         for each in visible:
             each.visible, each.receipt, each.received = self.now() + seconds, _receipt(), each.received + 1
         shown = ("PopReceipt", "TimeNextVisible", "DequeueCount", "MessageText")
-        return Reply(200, _listed(self._told(each, *shown) for each in visible), _XML)
+        return Reply(200, _listed(self._xml(each, *shown) for each in visible), _XML)
 
     def _changed(self, call: Call, identity: str) -> Reply:
         message = self.messages.get(identity)
@@ -138,10 +138,10 @@ class StorageQueue:
         message.visible, message.receipt = self.now() + int(call.query["visibilitytimeout"]), _receipt()
         if found := _TEXT.search(call.body.decode()):
             message.text = unescape(found[1])
-        told = {"x-ms-popreceipt": message.receipt, "x-ms-time-next-visible": _date(message.visible)}
-        return Reply(204, b"", told)
+        headers = {"x-ms-popreceipt": message.receipt, "x-ms-time-next-visible": _date(message.visible)}
+        return Reply(204, b"", headers)
 
-    def _told(self, message: Message, *members: str) -> str:
+    def _xml(self, message: Message, *members: str) -> str:
         parts = {
             "MessageId": message.id,
             "InsertionTime": _date(message.inserted),
@@ -169,8 +169,8 @@ def _date(seconds: int) -> str:
 
 
 def _listed(messages: Iterable[str]) -> bytes:
-    told = "".join(f"<QueueMessage>{each}</QueueMessage>" for each in messages)
-    return f'<?xml version="1.0" encoding="utf-8"?><QueueMessagesList>{told}</QueueMessagesList>'.encode()
+    entries = "".join(f"<QueueMessage>{each}</QueueMessage>" for each in messages)
+    return f'<?xml version="1.0" encoding="utf-8"?><QueueMessagesList>{entries}</QueueMessagesList>'.encode()
 
 
 def _refused(status: int, code: str, **headers: Any) -> Reply:

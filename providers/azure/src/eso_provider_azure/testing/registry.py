@@ -23,7 +23,7 @@ class Registry:
     pullers: set[str] = field(default_factory=set)
     life: int = 10_800
 
-    def answer(self, call: Call) -> Reply:
+    def respond(self, call: Call) -> Reply:
         form = call.form()
         if call.method != "POST" or form.get("service") != self.host:
             return Reply(404, {"errors": [{"code": "NAME_UNKNOWN"}]})

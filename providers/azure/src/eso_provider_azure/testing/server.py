@@ -113,12 +113,12 @@ class AzureServer:
     def seconds(self) -> int:
         return int(SystemClock().now().timestamp()) + self.clock_skew
 
-    def asked(self, pattern: str) -> list[Call]:
+    def requests(self, pattern: str) -> list[Call]:
         """Return the calls so far whose `METHOD HOST PATH` fits a pattern."""
         return [call for call in self.calls if fnmatch(_line(call), pattern)]
 
     def script(self, pattern: str, *replies: Reply) -> None:
-        """Answer the next calls that fit the pattern with these replies."""
+        """Respond to the next calls that fit the pattern with these replies."""
         self.scripted += [(pattern, reply) for reply in replies]
 
     # --- inside ------------------------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ class AzureServer:
         for name, context in (("tls", tls), ("metadata", None)):
             site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
             await site.start()
-            self.ports[name] = _port(site._server)  # noqa: SLF001 - aiohttp tells the port nowhere else
+            self.ports[name] = _port(site._server)  # noqa: SLF001 - aiohttp has no other API for the port
         proxy = await asyncio.start_server(self._proxied, "127.0.0.1", 0)
         self.ports["proxy"] = _port(proxy)
         ready.set()
@@ -171,30 +171,30 @@ class AzureServer:
         if call.path == "/metadata/identity/oauth2/token":
             return self.entra.metadata(call)
         if call.host in self.vaults:
-            return self.vaults[call.host].answer(call)
+            return self.vaults[call.host].respond(call)
         if call.host in self.registries:
-            return self.registries[call.host].answer(call)
+            return self.registries[call.host].respond(call)
         if call.host in self.queues:
-            return self.queues[call.host].answer(call)
+            return self.queues[call.host].respond(call)
         if call.host.startswith("login."):
-            return self.entra.answer(call)
+            return self.entra.respond(call)
         return Reply(502, b"<html>no such host</html>")
 
     async def _proxied(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer CONNECT for any name with a connection to this server."""
+        """Serve CONNECT for any name with a connection to this server."""
         with suppress(asyncio.IncompleteReadError):
             await reader.readuntil(b"\r\n\r\n")
         if reader.at_eof():
             writer.close()
             return
         writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-        inside, outside = await asyncio.open_connection("127.0.0.1", self.ports["tls"])
+        inside, upstream = await asyncio.open_connection("127.0.0.1", self.ports["tls"])
         try:
-            await asyncio.gather(_piped(reader, outside), _piped(inside, writer))
+            await asyncio.gather(_piped(reader, upstream), _piped(inside, writer))
         except asyncio.CancelledError:
             return  # the server stops
         finally:
-            outside.close()
+            upstream.close()
             writer.close()
 
 

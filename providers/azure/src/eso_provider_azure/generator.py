@@ -81,10 +81,10 @@ class ACRAccessTokenGenerator(Generator[ACRAccessTokenSpec]):
         exchange = {"grant_type": "access_token", "service": config.registry, "access_token": proof.token}
         if config.tenant_id:
             exchange["tenant"] = config.tenant_id
-        password = await self._asked("exchange", exchange, "refresh_token")
+        password = await self._token_from_registry("exchange", exchange, "refresh_token")
         if config.scope:
-            ask = {"grant_type": "refresh_token", "service": config.registry, "scope": config.scope}
-            password = await self._asked("token", {**ask, "refresh_token": password}, "access_token")
+            form = {"grant_type": "refresh_token", "service": config.registry, "scope": config.scope}
+            password = await self._token_from_registry("token", {**form, "refresh_token": password}, "access_token")
         values = {"username": SecretBytes(USERNAME.encode()), "password": SecretBytes(password.encode())}
         return Generated(values, metadata=ValueMetadata(expires_at=_expiry(password)))
 
@@ -121,42 +121,42 @@ class ACRAccessTokenGenerator(Generator[ACRAccessTokenSpec]):
             )
         return client, tenant
 
-    async def _asked(self, what: str, form: dict[str, str], member: str) -> str:
+    async def _token_from_registry(self, what: str, form: dict[str, str], member: str) -> str:
         """Return one token of the registry."""
         registry = self.config.registry
         with self.observe(what.capitalize()):
-            answer = await self._http.send(
+            response = await self._http.send(
                 HttpRequest("POST", URL(f"https://{registry}/oauth2/{what}"), _FORM, urlencode(form).encode())
             )
-            wait = retry_after(answer.headers, self.clock.now())
-            if error := error_for_status(answer.status, f"registry {registry}", retry_after=wait):
+            wait = retry_after(response.headers, self.clock.now())
+            if error := error_for_status(response.status, f"registry {registry}", retry_after=wait):
                 raise self._hinted(error)
-            found = _member(answer.body, member)
+            found = _member(response.body, member)
         if not found:
-            raise backend_error(f"registry {registry} answered {what} without a token; check registry")
+            raise backend_error(f"registry {registry} sent no token for {what}; check registry")
         return found
 
     def _hinted(self, error: ProviderError) -> ProviderError:
         if error.reason not in (ErrorReason.CREDENTIALS_REJECTED, ErrorReason.PERMISSION_DENIED):
             return error
-        words = (
+        message = (
             f"registry {self.config.registry} gives no token to {self._login.identity.subject}; grant the role AcrPull"
             " (AcrPush for pushes) on the registry, and check scope"
         )
-        return ProviderError(ErrorReason.PERMISSION_DENIED, words, backend_code=error.backend_code)
+        return ProviderError(ErrorReason.PERMISSION_DENIED, message, backend_code=error.backend_code)
 
 
 def _member(body: bytes, name: str) -> str:
     try:
-        told: Any = msgspec.json.decode(body)
+        document: Any = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ""
-    found = told.get(name) if isinstance(told, dict) else None
+    found = document.get(name) if isinstance(document, dict) else None
     return found if isinstance(found, str) else ""
 
 
 def _expiry(token: str) -> datetime | None:
-    """Return when a token expires; None if it does not say so."""
+    """Return when a token expires; None if that is unknown."""
     parts = token.split(".")
     try:
         claims: Any = msgspec.json.decode(base64.urlsafe_b64decode(parts[1] + "=="))

@@ -1,1 +1,0 @@
-"""Generators of Azure: logins for container registries."""
