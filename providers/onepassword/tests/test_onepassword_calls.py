@@ -1,4 +1,4 @@
-"""What reads cost at a Connect server, and that its sporadic refusals are not seen."""
+"""What reads cost at a Connect server, and that its sporadic refusals are hidden."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ async def test_a_missing_item_appears_within_a_minute(
 async def test_an_item_that_is_listed_but_cannot_be_read_is_not_missing(
     filled: ConnectServer, provider: InMemory
 ) -> None:
-    """Deletion policies act on "not found": only a listing may say it."""
+    """Deletion policies act on "not found": only a listing may prove it."""
     call = connect(filled)
     filled.script("GET /v1/vaults/*/items/*", StandinResponse(404))
 
@@ -227,7 +227,7 @@ async def test_a_refusal_that_stays_is_reported(filled: ConnectServer, timed: In
 
 
 @pytest.mark.parametrize(
-    ("said", "reason"),
+    ("response", "reason"),
     [
         pytest.param(StandinResponse(429, {"m": "CANARY"}, {"Retry-After": "7"}), ErrorReason.RATE_LIMITED, id="429"),
         pytest.param(StandinResponse(500, {"m": "CANARY"}), ErrorReason.BACKEND_UNAVAILABLE, id="500"),
@@ -237,9 +237,9 @@ async def test_a_refusal_that_stays_is_reported(filled: ConnectServer, timed: In
     ],
 )
 async def test_failures_of_the_server_have_their_reason_and_quote_nothing(
-    said: StandinResponse, reason: ErrorReason, filled: ConnectServer, provider: InMemory
+    response: Said, reason: ErrorReason, filled: ConnectServer, provider: InMemory
 ) -> None:
-    filled.script("GET /v1/vaults", said)
+    filled.script("GET /v1/vaults", response)
 
     error = await failure(provider, connect(filled), "item-0")
 
@@ -264,11 +264,11 @@ async def test_calls_are_counted_and_nothing_secret_is_logged_or_counted(
 
 
 def test_values_are_not_printed() -> None:
-    told = {"id": "i", "fields": [{"label": "password", "value": "CANARY"}]}
+    described = {"id": "i", "fields": [{"label": "password", "value": "CANARY"}]}
     overview = Overview("i", "v", "title", "1")
     values = (
-        msgspec.convert(told, ConnectItem),
-        Item(overview, "LOGIN", (Field("password", "CANARY"),), origin=told),
+        msgspec.convert(described, ConnectItem),
+        Item(overview, "LOGIN", (Field("password", "CANARY"),), origin=described),
         Draft("title", values={"password": "CANARY"}),
     )
 

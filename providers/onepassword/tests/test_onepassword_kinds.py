@@ -1,4 +1,4 @@
-"""The kinds of this provider, and what a configuration may say."""
+"""The kinds of this provider, and the fields of a configuration."""
 
 from __future__ import annotations
 

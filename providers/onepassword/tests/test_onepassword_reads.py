@@ -66,7 +66,7 @@ async def test_a_vault_may_be_named_by_its_id(filled: ConnectServer, provider: I
 
 
 @pytest.mark.parametrize(
-    ("ref", "reason", "words"),
+    ("ref", "reason", "text"),
     [
         pytest.param(
             "no-such", ErrorReason.SECRET_NOT_FOUND, 'no item "no-such" in vaults "team", "shared"', id="no such item"
@@ -83,7 +83,7 @@ async def test_a_vault_may_be_named_by_its_id(filled: ConnectServer, provider: I
     ],
 )
 async def test_what_cannot_be_read_is_explained(
-    ref: RemoteRef | str, reason: ErrorReason, words: str, filled: ConnectServer, provider: InMemory
+    ref: RemoteRef | str, reason: ErrorReason, text: str, filled: ConnectServer, provider: InMemory
 ) -> None:
     team = filled.vault("team")
     team.put("twice", {"password": "CANARY-1"})
@@ -93,7 +93,7 @@ async def test_what_cannot_be_read_is_explained(
     error = await failure(provider, connect(filled, "team", "shared"), ref)
 
     assert error.reason is reason
-    assert words in error.message
+    assert text in error.message
     assert "CANARY" not in error.message
 
 

@@ -48,7 +48,7 @@ async def test_keys_are_references(ref: str, value: bytes, provider: InMemory) -
 
 
 @pytest.mark.parametrize(
-    ("ref", "reason", "words"),
+    ("ref", "reason", "text"),
     [
         pytest.param("no-such/password", ErrorReason.SECRET_NOT_FOUND, '"no-such/password"', id="no such item"),
         pytest.param("login/nothing", ErrorReason.PROPERTY_NOT_FOUND, "no such field", id="no such field"),
@@ -61,7 +61,7 @@ async def test_keys_are_references(ref: str, value: bytes, provider: InMemory) -
     ],
 )
 async def test_what_cannot_be_read_is_explained(
-    ref: RemoteRef | str, reason: ErrorReason, words: str, stocked: FakeAccount, provider: InMemory
+    ref: RemoteRef | str, reason: ErrorReason, text: str, stocked: FakeAccount, provider: InMemory
 ) -> None:
     team = stocked.vault("team")
     for number in ("1", "2"):
@@ -70,7 +70,7 @@ async def test_what_cannot_be_read_is_explained(
     error = await failure(provider, sdk(), ref)
 
     assert error.reason is reason
-    assert words in error.message
+    assert text in error.message
 
 
 @pytest.mark.usefixtures("stocked")

@@ -73,15 +73,15 @@ async def test_a_conflict_is_tried_again_with_the_newest_item(stocked: FakeAccou
     stocked.failures = []
     call = sdk()
     await push(provider, call, item("app", b"x"))
-    original = FakeAccount.answer
+    original = FakeAccount.respond
 
-    def racing(self: FakeAccount, token: str, name: str, told: dict[str, Any]) -> Any:
+    def racing(self: FakeAccount, token: str, name: str, described: dict[str, Any]) -> Any:
         if name == "ItemsPut" and stocked.calls.count("ItemsPut") == 1:
             stocked.vault("team").put("app", {"password": "of another", "more": "kept"})
-        return original(self, token, name, told)
+        return original(self, token, name, described)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(FakeAccount, "answer", racing)
+        patched.setattr(FakeAccount, "respond", racing)
         outcome = await push(provider, call, item("app", b"y"))
 
     assert outcome == [UPDATED]
@@ -90,7 +90,7 @@ async def test_a_conflict_is_tried_again_with_the_newest_item(stocked: FakeAccou
 
 @pytest.mark.usefixtures("stocked")
 @pytest.mark.parametrize(
-    ("pushed", "words"),
+    ("pushed", "text"),
     [
         pytest.param(item("app", b"\xff"), "binary", id="no text"),
         pytest.param(item("app", {"a": b"1"}, "named"), "remove remoteRef.property", id="a whole Secret as a property"),
@@ -98,11 +98,11 @@ async def test_a_conflict_is_tried_again_with_the_newest_item(stocked: FakeAccou
         pytest.param(item("app", b"x", provider_metadata=envelope(vault="v")), "metadata", id="another vault"),
     ],
 )
-async def test_what_cannot_be_pushed_is_explained(pushed: Any, words: str, provider: InMemory) -> None:
+async def test_what_cannot_be_pushed_is_explained(pushed: Any, text: str, provider: InMemory) -> None:
     (outcome,) = await push(provider, sdk(), pushed)
 
     assert isinstance(outcome, ProviderError)
-    assert (outcome.reason, words in outcome.message) == (ErrorReason.INVALID_REQUEST, True)
+    assert (outcome.reason, text in outcome.message) == (ErrorReason.INVALID_REQUEST, True)
 
 
 @pytest.mark.usefixtures("stocked")

@@ -47,10 +47,10 @@ def test_items_by_id_by_title_and_all(server: ConnectServer, client: Client) -> 
 def test_summaries_have_no_values(server: ConnectServer, client: Client) -> None:
     server.vault("team").put("login", {"password": "first"})
 
-    answer = client.build_request("GET", f"/v1/vaults/{server.vault('team').id}/items")
+    response = client.build_request("GET", f"/v1/vaults/{server.vault('team').id}/items")
 
-    assert "first" not in answer.text
-    assert answer.json()[0]["version"] == 1
+    assert "first" not in response.text
+    assert response.json()[0]["version"] == 1
 
 
 def test_an_item_is_created_changed_and_deleted(server: ConnectServer, client: Client) -> None:

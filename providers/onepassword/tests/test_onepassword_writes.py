@@ -143,7 +143,7 @@ async def test_metadata_sets_tags_and_chooses_the_vault(server: ConnectServer, p
 
 
 @pytest.mark.parametrize(
-    ("pushed", "reason", "words"),
+    ("pushed", "reason", "text"),
     [
         pytest.param(
             item("app", b"x", provider_metadata=envelope(vault="foreign")),
@@ -166,7 +166,7 @@ async def test_metadata_sets_tags_and_chooses_the_vault(server: ConnectServer, p
     ],
 )
 async def test_what_cannot_be_pushed_is_explained(
-    pushed: Any, reason: ErrorReason, words: str, server: ConnectServer, provider: InMemory
+    pushed: Any, reason: ErrorReason, text: str, server: ConnectServer, provider: InMemory
 ) -> None:
     server.vault("foreign")
     server.vault("team").put("doubled", fields=[{"label": "password", "value": "CANARY"}] * 2)
@@ -175,7 +175,7 @@ async def test_what_cannot_be_pushed_is_explained(
 
     assert isinstance(outcome, ProviderError)
     assert outcome.reason is reason
-    assert words in outcome.message
+    assert text in outcome.message
     assert "CANARY" not in outcome.message
     assert written(server) == []
 

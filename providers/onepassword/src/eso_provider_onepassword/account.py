@@ -22,6 +22,7 @@ import base64
 import re
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
+from threading import Thread
 from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
@@ -29,15 +30,63 @@ import msgspec
 
 from eso_api.stores.onepasswordsdk import OnePasswordIntegration
 from eso_api.values import SecretBytes
-from eso_provider_onepassword.threads import Threads
 from eso_sdk.authorization import digest
-from eso_sdk.errors import invalid_config
+from eso_sdk.errors import invalid_config, timed_out
 from eso_sdk.logins import REFUSED
 from eso_sdk.processwide import shared_table
 from eso_sdk.refusals import Refusals
 from eso_sdk.throttle import Throttle
 from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.clock import Clock
+from kubebase.deadline import Deadline
+
+SLOTS: Final = 4
+SECONDS: Final = 30.0
+
+
+class Threads:
+    """The threads of one account, so that a hanging one does not hold up others."""
+
+    def __init__(self, clock: Clock, subject: str, *, places: int = SLOTS, seconds: float = SECONDS) -> None:
+        self._clock = clock
+        self._subject = subject
+        self._places = asyncio.Semaphore(places)
+        self._seconds = seconds
+
+    async def run(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Run an async function in the event loop of another thread; raise BACKEND_TIMEOUT after the deadline."""
+        try:
+            async with Deadline(self._clock, self._seconds):
+                await self._places.acquire()
+                return await self._started(work)
+        except TimeoutError:
+            raise timed_out(f"{self._subject} did not respond within {self._seconds:g} s") from None
+
+    def _started(self, work: Callable[[], Awaitable[T]]) -> asyncio.Future[T]:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+
+        async def bounded() -> T:
+            async with asyncio.timeout(self._seconds):
+                return await work()
+
+        def finish(set_outcome: Callable[[Any], None], outcome: Any) -> None:
+            self._places.release()
+            if not future.done():  # the caller may have given up
+                set_outcome(outcome)
+
+        def body() -> None:
+            try:
+                outcome: Any = asyncio.run(bounded())
+                set_outcome: Callable[[Any], None] = future.set_result
+            except BaseException as failed:  # noqa: BLE001 - handed to the caller
+                outcome, set_outcome = failed, future.set_exception
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(finish, set_outcome, outcome)
+
+        Thread(target=body, name=self._subject, daemon=True).start()
+        return future
+
 
 SUBJECT: Final = "1Password"
 TOKEN: Final = "/auth/serviceAccountSecretRef"  # noqa: S105 - a pointer
@@ -53,7 +102,7 @@ Observe = Callable[[str], AbstractContextManager[None]]
 """Counts one call to the backend."""
 
 _REASONS: Final = (
-    ("rate limit", ErrorReason.RATE_LIMITED, "1Password limits the calls of the service account; asked again later"),
+    ("rate limit", ErrorReason.RATE_LIMITED, "1Password limits the calls of the service account; retried later"),
     (
         "service account token|authentication error|not authenticated|bad credentials|session expired",
         ErrorReason.CREDENTIALS_REJECTED,
@@ -64,7 +113,7 @@ _REASONS: Final = (
         ErrorReason.PERMISSION_DENIED,
         "1Password denies {call}; grant the service account this right for the vault",
     ),
-    ("timeout", ErrorReason.BACKEND_TIMEOUT, "1Password did not answer {call} in time"),
+    ("timeout", ErrorReason.BACKEND_TIMEOUT, "1Password did not respond to {call} in time"),
     (
         "not up to date|conflict",
         ErrorReason.PRECONDITION_FAILED,
@@ -199,7 +248,7 @@ def _padded(text: str) -> str:
 def error_of(failed: Exception, call: str) -> ProviderError:
     """Return the error for an exception of the SDK. Its text may repeat parts of the request."""
     text = str(failed).lower()
-    for parts, reason, words in _REASONS:
+    for parts, reason, message in _REASONS:
         if any(part in text for part in parts.split("|")):
-            return ProviderError(reason, words.format(call=call))
+            return ProviderError(reason, message.format(call=call))
     return ProviderError(ErrorReason.BACKEND_ERROR, f"1Password refuses {call}; check vault, key and rights")

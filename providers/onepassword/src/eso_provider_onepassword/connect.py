@@ -1,4 +1,4 @@
-"""The API of a Connect server: paths, JSON, and what its answers mean."""
+"""The API of a Connect server: paths, JSON, and the meaning of its responses."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ CONCURRENCY: Final = 8
 """Calls of one read at a time: a Connect server is small."""
 SHOWN_SECONDS: Final = 5.0
 SHOWN_PAUSE: Final = 0.25
-"""How long a write waits until the server shows it, and how often it looks."""
-UNSEEN_SECONDS: Final = 600.0
+"""How long a write waits until the server shows it, and how often it reads."""
+UNLISTED_SECONDS: Final = 600.0
 MAX_UNSEEN: Final = 1000
 """How long, and of how many, the server's promise to create an item is remembered."""
 NOTES: Final = "NOTES"
@@ -82,9 +82,9 @@ class ConnectItem(msgspec.Struct, frozen=True):
     trashed: bool = False
 
 
-def is_sporadic(answer: HttpResponse | RestResponse) -> bool:
-    """Return whether an answer is the 403 that Connect servers give now and then to tokens that are in order."""
-    return answer.status == 403 and b"Authorization" in answer.body
+def is_sporadic(response: HttpAnswer | RestAnswer) -> bool:
+    """Return whether a response is the 403 that Connect servers give now and then to tokens that are in order."""
+    return response.status == 403 and b"Authorization" in response.body
 
 
 class Connect:
@@ -93,18 +93,18 @@ class Connect:
     def __init__(self, rest: Rest) -> None:
         self._rest = rest
         self._gate = asyncio.Semaphore(CONCURRENCY)
-        self._unseen: ExpiringDict[tuple[str, str], Overview] = ExpiringDict(MAX_UNSEEN, rest.clock)
+        self._unlisted: ExpiringDict[tuple[str, str], Overview] = ExpiringDict(MAX_UNSEEN, rest.clock)
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
     async def vaults(self) -> Sequence[Vault]:
-        answer = await self._rest.get("vaults", call="ListVaults")
-        found: list[ConnectVault] = answer.read(list[ConnectVault])
+        response = await self._rest.get("vaults", call="ListVaults")
+        found: list[ConnectVault] = response.read(list[ConnectVault])
         return [Vault(each.id, each.name, str(each.content_version), each.items) for each in found]
 
     async def overviews(self, vault: Vault) -> Sequence[Overview]:
-        answer = await self._rest.get(_path(vault.id), call="ListItems")
-        found: list[ConnectItem] = answer.read(list[ConnectItem])
+        response = await self._rest.get(_path(vault.id), call="ListItems")
+        found: list[ConnectItem] = response.read(list[ConnectItem])
         return [_overview(each, vault.id) for each in found if not each.trashed]
 
     async def items(self, overviews: Sequence[Overview]) -> Sequence[Item | ProviderError]:
@@ -120,12 +120,12 @@ class Connect:
     async def item(self, overview: Overview) -> Item | None:
         """Return the item as the server shows it now; None if it is not there."""
         try:
-            answer = await self._rest.get(_path(overview.vault, overview.id), call="GetItem")
+            response = await self._rest.get(_path(overview.vault, overview.id), call="GetItem")
         except ProviderError as failed:
             if failed.backend_code == "404":
                 return None
             raise
-        return _item(answer, overview.vault)
+        return _item(response, overview.vault)
 
     async def _settled(self, overview: Overview) -> Item | ProviderError:
         try:
@@ -137,10 +137,10 @@ class Connect:
 
     async def create(self, vault: str, draft: Draft) -> Item:
         """Create an item, unless this was done before and the server did not show it: there would be two of them."""
-        if (unseen := self._unseen.get((vault, draft.title))) is not None:
+        if (unseen := self._unlisted.get((vault, draft.title))) is not None:
             if (late := await self.item(unseen)) is None:
                 raise self._not_shown(draft.title)
-            self._unseen.discard((vault, draft.title))
+            self._unlisted.discard((vault, draft.title))
             return await self.replace(late, draft)
         item: dict[str, Any] = {
             "vault": {"id": vault},
@@ -149,34 +149,34 @@ class Connect:
             "tags": list(draft.tags),
             "fields": [_new(label, value) for label, value in draft.values.items()],
         }
-        answer = await self._write(RestRequest("POST", _path(vault), "CreateItem", json=item))
-        self._unseen.put((vault, draft.title), _item(answer, vault).overview, UNSEEN_SECONDS)
-        shown = await self._shown(answer, vault)
-        self._unseen.discard((vault, draft.title))
+        response = await self._write(RestRequest("POST", _path(vault), "CreateItem", json=item))
+        self._unlisted.put((vault, draft.title), _item(response, vault).overview, UNLISTED_SECONDS)
+        shown = await self._shown(response, vault)
+        self._unlisted.discard((vault, draft.title))
         return shown
 
     async def replace(self, item: Item, draft: Draft) -> Item:
         """Write an item back with other fields and tags; everything else of it stays."""
         origin: dict[str, Any] = item.origin
-        kept = [
+        remaining = [
             {**each, "value": draft.values[label]} if (label := _label(each)) in draft.values else each
             for each in origin.get("fields") or ()
             if _label(each) not in draft.removed
         ]
-        known = {_label(each) for each in kept}
+        known = {_label(each) for each in remaining}
         new = [_new(label, value) for label, value in draft.values.items() if label not in known]
-        changed = {**origin, "fields": kept + new, "tags": list(draft.tags)}
+        changed = {**origin, "fields": remaining + new, "tags": list(draft.tags)}
         path = _path(item.overview.vault, item.overview.id)
-        answer = await self._write(RestRequest("PUT", path, "UpdateItem", json=changed))
-        return await self._shown(answer, item.overview.vault)
+        response = await self._write(RestRequest("PUT", path, "UpdateItem", json=changed))
+        return await self._shown(response, item.overview.vault)
 
     async def remove(self, item: Item) -> None:
         path = _path(item.overview.vault, item.overview.id)
         await self._write(RestRequest("DELETE", path, "DeleteItem", allowed=(404,)))
 
-    async def _shown(self, answer: RestResponse, vault: str) -> Item:
+    async def _shown(self, response: RestAnswer, vault: str) -> Item:
         """Wait until the server shows what it accepted: until then a read may return the former value."""
-        written, clock = _item(answer, vault), self._rest.clock
+        written, clock = _item(response, vault), self._rest.clock
         until = clock.monotonic() + SHOWN_SECONDS
         while True:
             shown = await self.item(written.overview)
@@ -188,26 +188,26 @@ class Connect:
 
     def _not_shown(self, title: str) -> ProviderError:
         subject = self._rest.settings.subject
-        return timed_out(f'{subject} accepted item "{title}", but does not show it yet; tried again later')
+        return timed_out(f'{subject} accepted item "{title}", but does not show it yet; retried later')
 
     async def _write(self, request: RestRequest) -> RestResponse:
         """Send a write. A sporadic 403 is repeated: the server did nothing."""
         allowed = {*request.allowed, 400, 403, 409}
         for _ in range(ATTEMPTS):
-            answer = await self._rest.send(replace(request, allowed=allowed))
-            if not is_sporadic(answer):
+            response = await self._rest.send(replace(request, allowed=allowed))
+            if not is_sporadic(response):
                 break
             await self._rest.clock.sleep(ATTEMPT_PAUSE)
-        match answer.status:
+        match response.status:
             case 403:
-                words = f"{answer.subject} denies {request.call}; grant the token write access to the vault"
-                raise ProviderError(ErrorReason.PERMISSION_DENIED, words, backend_code="403")
+                message = f"{response.subject} denies {request.call}; grant the token write access to the vault"
+                raise ProviderError(ErrorReason.PERMISSION_DENIED, message, backend_code="403")
             case 409:
-                words = f"{answer.subject}: the item was changed by another writer; tried again later"
-                raise ProviderError(ErrorReason.PRECONDITION_FAILED, words, backend_code="409")
+                message = f"{response.subject}: the item was changed by another writer; retried later"
+                raise ProviderError(ErrorReason.PRECONDITION_FAILED, message, backend_code="409")
             case 400:
-                raise invalid_request(f"{answer.subject} refuses {request.call} as invalid: HTTP 400; check the key")
-        return answer
+                raise invalid_request(f"{response.subject} refuses {request.call} as invalid: HTTP 400; check the key")
+        return response
 
 
 def _path(vault: str, item: str = "") -> str:
@@ -224,20 +224,22 @@ def _new(label: str, value: str) -> Mapping[str, str]:
     return {"id": uuid.uuid4().hex[:ID_CHARS], "label": label, "value": value, "type": CONCEALED}
 
 
-def _overview(told: ConnectItem, vault: str) -> Overview:
-    return Overview(told.id, vault, told.title, str(told.version), tuple(told.tags or ()))
+def _overview(described: ConnectItem, vault: str) -> Overview:
+    return Overview(described.id, vault, described.title, str(described.version), tuple(described.tags or ()))
 
 
-def _item(answer: RestResponse, vault: str) -> Item:
-    told: ConnectItem = answer.read(ConnectItem)
-    origin = answer.json()
+def _item(response: RestAnswer, vault: str) -> Item:
+    described: ConnectItem = response.read(ConnectItem)
+    origin = response.json()
     if not isinstance(origin, dict):
-        raise backend_error(f"{answer.subject} answers with something else than the expected JSON")
+        raise backend_error(f"{response.subject} sends something else than the expected JSON")
     return Item(
-        _overview(told, vault),
-        told.category,
-        tuple(Field(each.label or each.id, each.value, each.id, each.purpose == NOTES) for each in told.fields or ()),
-        tuple(File(each.id, each.name, each.size) for each in told.files or ()),
-        len(told.sections or ()),
+        _overview(described, vault),
+        described.category,
+        tuple(
+            Field(each.label or each.id, each.value, each.id, each.purpose == NOTES) for each in described.fields or ()
+        ),
+        tuple(File(each.id, each.name, each.size) for each in described.files or ()),
+        len(described.sections or ()),
         origin=origin,
     )

@@ -10,10 +10,9 @@ from yarl import URL
 from eso_api.references import SecretKeySelector
 from eso_api.stores.onepassword import OnePasswordProvider
 from eso_provider_onepassword.connect import Connect, is_sporadic
-from eso_provider_onepassword.metadata import ConnectMetadata, metadata_of
 from eso_provider_onepassword.reading import Reader
-from eso_provider_onepassword.shelves import Shelves
-from eso_provider_onepassword.writing import Wish, Writer
+from eso_provider_onepassword.vaultcache import VaultCache
+from eso_provider_onepassword.writing import ConnectMetadata, PushSettings, Writer, metadata_of
 from eso_sdk.authorization import FixedHeaders, bearer
 from eso_sdk.errors import invalid_config, invalid_request
 from eso_sdk.http import url_of
@@ -33,8 +32,8 @@ from eso_wire.values import (
 )
 
 API_NAME: Final = "1Password/Connect"
-MAX_RESPONSE: Final = 32 * 1024 * 1024
-"""The items of a vault come in one answer, about 500 bytes each; files can be larger than values usually are."""
+MAX_ANSWER: Final = 32 * 1024 * 1024
+"""The items of a vault come in one response, about 500 bytes each; files can be larger than values usually are."""
 _TOKEN: Final = "/auth/secretRef/connectTokenSecretRef"  # noqa: S105 - a pointer
 
 
@@ -48,9 +47,9 @@ class ConnectStore(Store[OnePasswordProvider]):
         check_reference(config.auth.secret_ref.connect_token_secret_ref, _TOKEN)
         _address(config.connect_host)
         if not config.vaults or "" in config.vaults:
-            raise invalid_config("/vaults", "name at least one vault, each with its place in the search order")
+            raise invalid_config("/vaults", "name at least one vault, each with its position in the search order")
         if len(set(config.vaults.values())) != len(config.vaults):
-            raise invalid_config("/vaults", "two vaults have the same place in the search order; number them")
+            raise invalid_config("/vaults", "two vaults have the same position in the search order; number them")
         return ()
 
     async def open(self) -> None:
@@ -64,17 +63,17 @@ class ConnectStore(Store[OnePasswordProvider]):
         self._rest = Rest(self, settings, FixedHeaders(bearer(self.secret(reference), _TOKEN)))
         connect = Connect(self._rest)
         names = sorted(config.vaults, key=lambda name: config.vaults[name])
-        self._shelves = Shelves(connect, names, place="/vaults", clock=self.clock)
-        self._reader = Reader(self._shelves, self.clock)
-        self._writer = Writer(self._shelves, connect, first=names[0], subject=subject, clock=self.clock)
+        self._vault_cache = VaultCache(connect, names, pointer="/vaults", clock=self.clock)
+        self._reader = Reader(self._vault_cache, self.clock)
+        self._writer = Writer(self._vault_cache, connect, first=names[0], subject=subject, clock=self.clock)
 
     async def close(self) -> None:
         if hasattr(self, "_rest"):
             await self._rest.close()
 
     async def validate(self) -> Validation:
-        """Check that every vault can be seen."""
-        await self._shelves.check_all()
+        """Check that every vault can be read."""
+        await self._vault_cache.check_all()
         return Validation(ValidationState.READY)
 
     @reads("not_found")
@@ -96,7 +95,7 @@ class ConnectStore(Store[OnePasswordProvider]):
         """Write all fields of one item at once."""
         del source
         metadata = metadata_of(items, ConnectMetadata)
-        return await self._writer.push(items, Wish(self._vault(metadata, items[0].remote.key), metadata.tags))
+        return await self._writer.push(items, PushSettings(self._vault(metadata, items[0].remote.key), metadata.tags))
 
     async def delete_many(self, items: Sequence[DeleteItem]) -> Sequence[bool | ProviderError]:
         """Remove all fields of one item at once."""

@@ -55,7 +55,7 @@ class Field:
     value: str = field(repr=False)
     id: str = ""
     is_note: bool = False
-    """Whether it is the place for notes that 1Password adds to items."""
+    """Whether it is the field for notes that 1Password adds to items."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Item:
     whole: bool = False
     """Whether External Secrets created it from a whole Secret."""
     origin: Any = field(default=None, repr=False)
-    """The item as the backend describes it, so that a write keeps everything else."""
+    """The item as the backend describes it, so that a write changes nothing else."""
 
     @property
     def size(self) -> int:
@@ -100,20 +100,20 @@ def part_of(item: Item, key: str, name: str) -> Field | File:
         label = name.removeprefix(_FIELD) or DEFAULT_FIELD
         fields = [each for each in item.fields if each.label == label]
         return _only(fields, key, label, [each.label for each in item.fields])
-    wanted = name.removeprefix(_FILE)
-    if not wanted and item.files:
+    label = name.removeprefix(_FILE)
+    if not label and item.files:
         return item.files[0]
-    files = [each for each in item.files if each.name == wanted]
-    return _only(files, key, wanted, [each.name for each in item.files])
+    files = [each for each in item.files if each.name == label]
+    return _only(files, key, label, [each.name for each in item.files])
 
 
 def parts_of(item: Item, name: str) -> Sequence[Field | File]:
     """Return all fields, or all files of a document; a property selects among them."""
     if _names_file(item, name):
-        wanted = name.removeprefix(_FILE)
-        return [each for each in item.files if wanted in ("", each.name)]
-    wanted = name.removeprefix(_FIELD)
-    return [each for each in item.fields if wanted in ("", each.label)]
+        label = name.removeprefix(_FILE)
+        return [each for each in item.files if label in ("", each.name)]
+    label = name.removeprefix(_FIELD)
+    return [each for each in item.fields if label in ("", each.label)]
 
 
 def all_parts_of(item: Item) -> Sequence[Field | File]:

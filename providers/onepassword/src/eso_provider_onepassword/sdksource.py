@@ -85,17 +85,17 @@ class SDKSource:
 
     async def resolve(self, references: Mapping[str, str]) -> dict[str, str | ProviderError]:
         """Return the value of each reference (op://...), or its error. `references` have the key of each."""
-        asked = list(references)
-        answer = await self._account.call(
-            "SecretsResolveAll", lambda client: client.secrets.resolve_all(asked), self._observe
+        names = list(references)
+        response = await self._account.call(
+            "SecretsResolveAll", lambda client: client.secrets.resolve_all(names), self._observe
         )
-        return {each: _resolved(answer.individual_responses.get(each), references[each]) for each in asked}
+        return {each: _resolved(response.individual_responses.get(each), references[each]) for each in names}
 
     async def variables(self, environment: str) -> dict[str, str]:
-        answer = await self._account.call(
+        response = await self._account.call(
             "EnvironmentsGetVariables", lambda client: client.environments.get_variables(environment), self._observe
         )
-        return {each.name: each.value for each in answer.variables}
+        return {each.name: each.value for each in response.variables}
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
@@ -114,10 +114,10 @@ class SDKSource:
 
     async def replace(self, item: Item, draft: Draft) -> Item:
         """Write an item back with other fields and tags; everything else of it stays."""
-        kept = [_changed(each, draft) for each in item.origin.fields if each.title not in draft.removed]
-        known = {each.title for each in kept}
+        remaining = [_changed(each, draft) for each in item.origin.fields if each.title not in draft.removed]
+        known = {each.title for each in remaining}
         new = [_new_field(label, value, draft) for label, value in draft.values.items() if label not in known]
-        changed = item.origin.model_copy(update={"fields": kept + new, "tags": list(draft.tags)})
+        changed = item.origin.model_copy(update={"fields": remaining + new, "tags": list(draft.tags)})
         return _item(await self._account.call("ItemsPut", lambda client: client.items.put(changed), self._observe))
 
     async def remove(self, item: Item) -> None:
@@ -128,12 +128,14 @@ class SDKSource:
 
     async def _batch(self, overviews: Sequence[Overview]) -> list[Item | ProviderError]:
         vault, ids = overviews[0].vault, [each.id for each in overviews]
-        answer = await self._account.call("ItemsGetAll", lambda client: client.items.get_all(vault, ids), self._observe)
-        told = answer.individual_responses
-        return [_told(each, overview) for each, overview in zip(told, overviews, strict=True)]
+        response = await self._account.call(
+            "ItemsGetAll", lambda client: client.items.get_all(vault, ids), self._observe
+        )
+        found = response.individual_responses
+        return [_item_or_error(each, overview) for each, overview in zip(found, overviews, strict=True)]
 
 
-def _told(response: Any, overview: Overview) -> Item | ProviderError:
+def _item_or_error(response: Any, overview: Overview) -> Item | ProviderError:
     if response.content is not None:
         return replace(_item(response.content), overview=overview)
     if response.error is not None and response.error.type.value == "itemNotFound":
@@ -146,24 +148,29 @@ def _resolved(response: Any, key: str) -> str | ProviderError:
         found: str = response.content.secret
         return found
     kind = response.error.type.value if response is not None and response.error is not None else ""
-    reason, words = _UNRESOLVED.get(kind, (ErrorReason.BACKEND_ERROR, '1Password cannot read "{key}"; check the key'))
-    return ProviderError(reason, words.format(key=key))
+    reason, message = _UNRESOLVED.get(kind, (ErrorReason.BACKEND_ERROR, '1Password cannot read "{key}"; check the key'))
+    return ProviderError(reason, message.format(key=key))
 
 
-def _overview(told: Any) -> Overview:
-    return Overview(told.id, told.vault_id, told.title, told.updated_at.isoformat(), tuple(told.tags))
+def _overview(described: Any) -> Overview:
+    return Overview(
+        described.id, described.vault_id, described.title, described.updated_at.isoformat(), tuple(described.tags)
+    )
 
 
-def _item(told: Any) -> Item:
-    files = [*(each.attributes for each in told.files), *([told.document] if told.document is not None else [])]
+def _item(described: Any) -> Item:
+    files = [
+        *(each.attributes for each in described.files),
+        *([described.document] if described.document is not None else []),
+    ]
     return Item(
-        _overview(told),
-        DOCUMENT if told.category.value == "Document" else told.category.value,
-        tuple(Field(each.title, each.value, each.id) for each in told.fields),
+        _overview(described),
+        DOCUMENT if described.category.value == "Document" else described.category.value,
+        tuple(Field(each.title, each.value, each.id) for each in described.fields),
         tuple(File(each.id, each.name, each.size, each) for each in files),
-        len(told.sections),
-        whole=told.notes == MARK,
-        origin=told,
+        len(described.sections),
+        whole=described.notes == MARK,
+        origin=described,
     )
 
 

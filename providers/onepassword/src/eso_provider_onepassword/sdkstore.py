@@ -18,12 +18,10 @@ from eso_api.values import SecretBytes
 from eso_provider_onepassword.account import TOKEN, account_of
 from eso_provider_onepassword.connectstore import check_reference
 from eso_provider_onepassword.items import DEFAULT_FIELD, Vault
-from eso_provider_onepassword.metadata import SDKMetadata, metadata_of
 from eso_provider_onepassword.reading import Reader, refuse_version
 from eso_provider_onepassword.sdksource import BATCH, SDKSource, read_only
-from eso_provider_onepassword.shelves import MAX_BYTES, MAX_ITEMS, Shelves
-from eso_provider_onepassword.sizedcache import SizedCache
-from eso_provider_onepassword.writing import Wish, Writer
+from eso_provider_onepassword.vaultcache import MAX_BYTES, MAX_ITEMS, SizedCache, VaultCache
+from eso_provider_onepassword.writing import PushSettings, SDKMetadata, Writer, metadata_of
 from eso_sdk.errors import invalid_config, not_found, unsupported
 from eso_sdk.matching import Matcher
 from eso_sdk.payloads import require_namespaces
@@ -70,10 +68,10 @@ class SDKStore(Store[OnePasswordSDKProvider]):
         require_namespaces(self.holder, {TOKEN: reference})
         account = account_of(self.secret(reference), config.integration_info or OnePasswordIntegration(), self.clock)
         self._source = SDKSource(account, self.observe)
-        self._shelves = Shelves(self._source, [config.vault], place="/vault", clock=self.clock)
-        self._reader = Reader(self._shelves, self.clock)
+        self._vault_cache = VaultCache(self._source, [config.vault], pointer="/vault", clock=self.clock)
+        self._reader = Reader(self._vault_cache, self.clock)
         subject = f"1Password vault {config.vault}"
-        self._writer = Writer(self._shelves, self._source, first=config.vault, subject=subject, clock=self.clock)
+        self._writer = Writer(self._vault_cache, self._source, first=config.vault, subject=subject, clock=self.clock)
         self._ttl = _ttl(config.cache) if config.cache is not None else 0.0
         size = config.cache.max_size if config.cache is not None else 1
         self._timed: ExpiringDict[str, dict[str, bytes]] = ExpiringDict(size, self.clock)
@@ -105,11 +103,11 @@ class SDKStore(Store[OnePasswordSDKProvider]):
                 raise value
             return members_of(SecretBytes(value), ref.key)
         name = f"map {ref.key} {ref.property}"
-        kept = self._timed.get(name)
-        if kept is None:
-            kept = dict(await self._reader.map(ref))
-            self._keep(name, kept)
-        return kept
+        cached = self._timed.get(name)
+        if cached is None:
+            cached = dict(await self._reader.map(ref))
+            self._cache(name, cached)
+        return cached
 
     async def check(self, ref: RemoteRef) -> Check:
         if self.config.environment:
@@ -138,43 +136,45 @@ class SDKStore(Store[OnePasswordSDKProvider]):
                 yield Found(name, SecretBytes(value))
 
     async def _variables(self) -> Mapping[str, bytes]:
-        kept = self._timed.get("variables")
-        if kept is None:
-            told = await self._source.variables(self.config.environment)
-            kept = {name: value.encode() for name, value in told.items()}
-            self._keep("variables", kept)
-        return kept
+        cached = self._timed.get("variables")
+        if cached is None:
+            variables = await self._source.variables(self.config.environment)
+            cached = {name: value.encode() for name, value in variables.items()}
+            self._cache("variables", cached)
+        return cached
 
     async def _values(self, names: Sequence[str]) -> dict[str, bytes | ProviderError]:
         """Return the value of each `ITEM/[SECTION/]FIELD`."""
         found: dict[str, bytes | ProviderError] = {}
         for name in names:
             try:
-                self._shelves.repeat_missing(f"value {name}")
+                self._vault_cache.repeat_missing(f"value {name}")
             except ProviderError as missing:
                 found[name] = missing
-            if (kept := self._timed.get(name)) is not None:
-                found[name] = kept[name]
-        asked = [name for name in names if name not in found]
-        return found | (await self._fresh_values(asked) if asked else {})
+            if (cached := self._timed.get(name)) is not None:
+                found[name] = cached[name]
+        unread = [name for name in names if name not in found]
+        return found | (await self._fresh_values(unread) if unread else {})
 
     async def _fresh_values(self, names: Sequence[str]) -> dict[str, bytes | ProviderError]:
         """Return values that are as new as the vault."""
-        vault = await self._shelves.vault(self.config.vault)
-        known = {name: kept[1] for name in names if (kept := self._resolved.get(name)) and kept[0] == vault.version}
+        vault = await self._vault_cache.vault(self.config.vault)
+        known = {
+            name: cached[1] for name in names if (cached := self._resolved.get(name)) and cached[0] == vault.version
+        }
         found: dict[str, str | ProviderError] = dict(known)
         for batch in _batches([name for name in names if name not in known]):
             found |= await self._resolve(batch, vault)
         values = {name: each.encode() if isinstance(each, str) else each for name, each in found.items()}
         for name, value in values.items():
             if isinstance(value, bytes):
-                self._keep(name, {name: value})
+                self._cache(name, {name: value})
             elif value.is_not_found:
-                self._shelves.note_missing(f"value {name}", value)
+                self._vault_cache.note_missing(f"value {name}", value)
         return values
 
     async def _resolve(self, names: Sequence[str], vault: Vault) -> dict[str, str | ProviderError]:
-        # With the id of the vault the SDK need not look for its name.
+        # With the id of the vault the SDK need not search its name.
         keys = {f"op://{vault.id}/{name}": name for name in names}
         found = {keys[each]: value for each, value in (await self._source.resolve(keys)).items()}
         for name, value in found.items():
@@ -185,7 +185,7 @@ class SDKStore(Store[OnePasswordSDKProvider]):
                 self._resolved.put(name, (vault.version, value), 1024)
         return found
 
-    def _keep(self, name: str, values: dict[str, bytes]) -> None:
+    def _cache(self, name: str, values: dict[str, bytes]) -> None:
         """Keep values for the time that the configuration allows."""
         if self._ttl > 0 and "?" not in name:
             self._timed.put(name, values, self._ttl)
@@ -201,7 +201,7 @@ class SDKStore(Store[OnePasswordSDKProvider]):
         metadata = metadata_of(items, SDKMetadata)
         self._forget()
         try:
-            return await self._writer.push(items, Wish(tags=metadata.tags, field_type=metadata.field_type))
+            return await self._writer.push(items, PushSettings(tags=metadata.tags, field_type=metadata.field_type))
         finally:
             self._forget()
 
@@ -215,7 +215,7 @@ class SDKStore(Store[OnePasswordSDKProvider]):
             self._forget()
 
     def _forget(self) -> None:
-        """Drop what was kept for a time: a write has changed it."""
+        """Drop what was cached for a time: a write has changed it."""
         for name in list(self._timed):
             self._timed.discard(name)
 

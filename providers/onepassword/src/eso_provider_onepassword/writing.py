@@ -3,7 +3,7 @@
     versions of the vaults -> the item, by id or title -> set every field -> equal: stop -> create or replace the item
     -> wait until the backend shows it
 
-1Password has no place for a mark of ownership. A push changes only the fields that it names, and a deletion removes
+1Password cannot store a mark of ownership. A push changes only the fields that it names, and a deletion removes
 only those; the item is deleted when nothing else is left in it. A push of a whole Secret is the exception: the fields
 of the item become exactly the keys of the Secret.
 """
@@ -13,19 +13,53 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol, TypeVar
+from typing import Final, Literal, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 from eso_api.values import SecretBytes
 from eso_provider_onepassword.items import DEFAULT_FIELD, Item
-from eso_provider_onepassword.shelves import Shelves
+from eso_provider_onepassword.vaultcache import VaultCache
 from eso_sdk.drafts import text_of
 from eso_sdk.errors import invalid_request
 from eso_sdk.processwide import shared_table
 from eso_sdk.provider import Pushed
+from eso_sdk.pushmetadata import Told, decoded
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import DeleteItem, PushItem, PushOutcome
 from kubebase.clock import Clock
+
+FieldType = Literal["", "text", "concealed", "email", "url", "phone", "date", "monthyear"]
+
+
+class ConnectMetadata(Told, frozen=True, kw_only=True):
+    """`spec` of the metadata, for a Connect server."""
+
+    tags: list[str] | None = None
+    """Tags of the item; they replace those that it has."""
+    vault: str = ""
+    """Vault of the item: one of the store's; absent searches all, and creates the item in the first one."""
+
+
+class SDKMetadata(Told, frozen=True, kw_only=True):
+    """`spec` of the metadata, with a service account."""
+
+    tags: list[str] | None = None
+    """Tags of the item; they replace those that it has."""
+    field_type: FieldType = ""
+    """Type of the fields that are written; absent means concealed for new fields."""
+
+
+M = TypeVar("M", ConnectMetadata, SDKMetadata)
+
+
+def metadata_of(items: Sequence[PushItem] | Sequence[DeleteItem], kind: type[M]) -> M:
+    """Decode the metadata of the items of one key; the last item that has some counts."""
+    found = kind()
+    for item in items:
+        if item.provider_metadata:
+            found = decoded(item.provider_metadata, kind, item.remote.key)
+    return found
+
 
 ATTEMPTS: Final = 3
 
@@ -58,7 +92,7 @@ class Sink(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class PushSettings:
     """The settings of a push beside its values."""
 
     vault: str = ""
@@ -70,22 +104,22 @@ class Wish:
 class Writer:
     """Writes the items of one session. `first` is the vault of new items, `subject` names the backend."""
 
-    def __init__(self, shelves: Shelves, sink: Sink, *, first: str, subject: str, clock: Clock) -> None:
-        self._shelves = shelves
+    def __init__(self, vault_cache: VaultCache, sink: Sink, *, first: str, subject: str, clock: Clock) -> None:
+        self._vault_cache = vault_cache
         self._sink = sink
         self._first = first
         self._subject = subject
         self._clock = clock
 
-    async def push(self, items: Sequence[PushItem], wish: Wish) -> list[Pushed | ProviderError]:
+    async def push(self, items: Sequence[PushItem], settings: PushSettings) -> list[Pushed | ProviderError]:
         """Write all items of one key; return one outcome for each."""
-        return await self._alone(items[0].remote.key, lambda: self._push(items, wish))
+        return await self._serialised(items[0].remote.key, lambda: self._push(items, settings))
 
     async def delete(self, items: Sequence[DeleteItem], vault: str = "") -> list[bool | ProviderError]:
         """Remove the fields of one key; return for each whether it existed."""
-        return await self._alone(items[0].remote.key, lambda: self._delete(items, vault))
+        return await self._serialised(items[0].remote.key, lambda: self._delete(items, vault))
 
-    async def _alone(self, key: str, attempt: Callable[[], Awaitable[T]]) -> T:
+    async def _serialised(self, key: str, attempt: Callable[[], Awaitable[T]]) -> T:
         """Serialise the writes to one item. Look at it again if another process changed it."""
         locks = shared_table("onepassword.locks", self._clock, WeakValueDictionary[str, asyncio.Lock])
         lock = locks.setdefault(f"{self._subject} {key}", asyncio.Lock())
@@ -98,34 +132,36 @@ class Writer:
                         raise
             raise AssertionError  # the last attempt returns or raises
 
-    async def _push(self, items: Sequence[PushItem], wish: Wish) -> list[Pushed | ProviderError]:
+    async def _push(self, items: Sequence[PushItem], settings: PushSettings) -> list[Pushed | ProviderError]:
         key = items[0].remote.key
-        item = await self._existing(key, wish.vault)
+        item = await self._existing(key, settings.vault)
         values: dict[str, str] = {}
         outcomes = [_set(each, item, values) for each in items]
         if not any(isinstance(outcome, Pushed) for outcome in outcomes):
             return outcomes
         whole = any(not isinstance(each.payload, SecretBytes) for each in items)
         removed = frozenset(each.label for each in item.fields if each.label not in values) if whole and item else ()
-        tags = tuple(item.overview.tags if item else ()) if wish.tags is None else tuple(wish.tags)
-        draft = Draft(item.overview.title if item else key, tags, values, frozenset(removed), wish.field_type, whole)
+        tags = tuple(item.overview.tags if item else ()) if settings.tags is None else tuple(settings.tags)
+        draft = Draft(
+            item.overview.title if item else key, tags, values, frozenset(removed), settings.field_type, whole
+        )
         if item is not None and not _differs(item, draft):
             return outcomes
-        written = await self._written(item, draft, wish)
+        written = await self._written(item, draft, settings)
         version = written.overview.version
         return [_counted(each, version) if isinstance(each, Pushed) else each for each in outcomes]
 
-    async def _written(self, item: Item | None, draft: Draft, wish: Wish) -> Item:
-        vault = item.overview.vault if item else (await self._shelves.vault(wish.vault or self._first)).id
+    async def _written(self, item: Item | None, draft: Draft, settings: PushSettings) -> Item:
+        vault = item.overview.vault if item else (await self._vault_cache.vault(settings.vault or self._first)).id
         try:
             return await (self._sink.create(vault, draft) if item is None else self._sink.replace(item, draft))
         finally:
-            self._shelves.forget(vault)
+            self._vault_cache.forget(vault)
 
     async def _existing(self, key: str, vault: str) -> Item | None:
-        self._shelves.forget_missing()
+        self._vault_cache.forget_missing()
         try:
-            return await self._shelves.find(key, only=vault)
+            return await self._vault_cache.find(key, only=vault)
         except ProviderError as missing:
             if missing.reason is not ErrorReason.SECRET_NOT_FOUND:
                 raise
@@ -147,7 +183,7 @@ class Writer:
             try:
                 await self._sink.replace(item, Draft(item.overview.title, item.overview.tags, {}, found))
             finally:
-                self._shelves.forget(item.overview.vault)
+                self._vault_cache.forget(item.overview.vault)
         else:
             await self._remove(item)
         return [label in found for label in labels]
@@ -156,7 +192,7 @@ class Writer:
         try:
             await self._sink.remove(item)
         finally:
-            self._shelves.forget(item.overview.vault)
+            self._vault_cache.forget(item.overview.vault)
 
 
 def _label(name: str) -> str:

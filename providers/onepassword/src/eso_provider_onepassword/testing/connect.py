@@ -32,8 +32,8 @@ class StoredItem:
     coming: dict[str, Any] | None = None
     reads_left: int = 0
 
-    def look(self) -> dict[str, Any] | None:
-        """Return the item as a read sees it; every look brings the coming state nearer."""
+    def read(self) -> dict[str, Any] | None:
+        """Return the item as a read returns it; every read brings the coming state nearer."""
         if self.coming is not None:
             if self.reads_left <= 0:
                 self.shown, self.coming = self.coming, None
@@ -54,12 +54,12 @@ class StoredVault:
     def put(self, title: str, values: dict[str, str] | None = None, **more: Any) -> str:
         """Add an item with concealed fields, or change the one with this title; return its id."""
         made = [{"label": label, "value": text, "type": "CONCEALED"} for label, text in (values or {}).items()]
-        told: dict[str, Any] = {"title": title, "fields": made, **more}
+        item_body: dict[str, Any] = {"title": title, "fields": made, **more}
         known = next((each.shown for each in self.items.values() if each.shown and each.shown["title"] == title), None)
         if known is None or "id" in more:
-            found = _described({"category": "LOGIN", **told}, self.id)
+            found = _described({"category": "LOGIN", **item_body}, self.id)
         else:
-            found = _described({**known, **told, "version": known["version"] + 1}, self.id)
+            found = _described({**known, **item_body, "version": known["version"] + 1}, self.id)
         self.items[found["id"]] = StoredItem(found)
         self.version += 1
         return str(found["id"])
@@ -109,7 +109,7 @@ class ConnectServer(StandIn):
     lag: int = 0
     """Reads of an item that still show its former state after a write."""
     flaky: bool = False
-    """Whether two of three answers to each request are the sporadic 403."""
+    """Whether two of three responses to each request are the sporadic 403."""
     counted: Counter[str] = field(default_factory=Counter)
 
     def vault(self, name: str) -> StoredVault:
@@ -128,24 +128,20 @@ class ConnectServer(StandIn):
         if self.flaky and self.counted[asked.line] % 3:
             return _error(403, "Authorization: token does not have access to vault")
         allowed = self.tokens[token]
-        seen = {key: each for key, each in self.vaults.items() if allowed is None or each.name in allowed}
+        visible = {key: each for key, each in self.vaults.items() if allowed is None or each.name in allowed}
         match asked.segments:
             case ("v1", "vaults"):
-                return StandinResponse(
-                    200, [each.described() for each in seen.values() if _fits(each.described(), asked)]
-                )
+                return Said(200, [each.described() for each in visible.values() if _fits(each.described(), asked)])
             case ("v1", "vaults", vault, *rest):
-                return self._of_vault(asked, vault, rest, seen)
+                return self._of_vault(asked, vault, rest, visible)
         return _error(404, "not found")
 
-    def _of_vault(
-        self, asked: StandinRequest, vault: str, rest: list[str], seen: dict[str, StoredVault]
-    ) -> StandinResponse:
+    def _of_vault(self, asked: Asked, vault: str, rest: list[str], visible: dict[str, StoredVault]) -> Said:
         if not _ID.fullmatch(vault):
             return _error(400, "Invalid Vault UUID")
         if vault not in self.vaults:
             return _error(404, f"vault {vault} not found")
-        if vault not in seen:
+        if vault not in visible:
             return _error(403, "Authorization: token does not have access to vault")
         writes = asked.method != "GET"
         if writes and asked.headers["authorization"].removeprefix("Bearer ") in self.readers:
@@ -163,10 +159,10 @@ class ConnectServer(StandIn):
                 return self._of_item(asked, found, item, more)
         return _error(404, "item not found")
 
-    def _create(self, vault: StoredVault, told: dict[str, Any]) -> StandinResponse:
-        if not told.get("category") or told.get("vault", {}).get("id") != vault.id:
+    def _create(self, vault: StoredVault, item_body: dict[str, Any]) -> Said:
+        if not item_body.get("category") or item_body.get("vault", {}).get("id") != vault.id:
             return _error(400, "Invalid item: category and vault are required")
-        made = _described(told, vault.id)
+        made = _described(item_body, vault.id)
         vault.items[made["id"]] = StoredItem(None, made, self.lag) if self.lag else StoredItem(made)
         vault.version += 1
         return StandinResponse(200, made)
@@ -174,17 +170,17 @@ class ConnectServer(StandIn):
     def _of_item(self, asked: StandinRequest, vault: StoredVault, item: str, more: list[str]) -> StandinResponse:
         stored = vault.items[item]
         if asked.method == "GET":
-            shown = stored.look()
+            shown = stored.read()
             return _error(404, f"item {item} not found") if shown is None else _part(vault, shown, more)
         if asked.method == "DELETE" and not more:
             del vault.items[item]
             vault.version += 1
             return StandinResponse(204)
         if asked.method == "PUT" and not more:
-            told = asked.json()
-            if told.get("id") != item or told.get("vault", {}).get("id") != vault.id:
-                return _error(400, f'Unable to update item "{told.get("title")}" in Vault "{vault.id}"')
-            changed = _described({**told, "version": _newest(stored)["version"] + 1}, vault.id)
+            item_body = asked.json()
+            if item_body.get("id") != item or item_body.get("vault", {}).get("id") != vault.id:
+                return _error(400, f'Unable to update item "{item_body.get("title")}" in Vault "{vault.id}"')
+            changed = _described({**item_body, "version": _newest(stored)["version"] + 1}, vault.id)
             if self.lag:
                 stored.coming, stored.reads_left = changed, self.lag
             else:
@@ -208,9 +204,9 @@ def _part(vault: StoredVault, item: dict[str, Any], more: list[str]) -> StandinR
     return _error(404, "file not found")
 
 
-def _described(told: dict[str, Any], vault: str) -> dict[str, Any]:
+def _described(item_body: dict[str, Any], vault: str) -> dict[str, Any]:
     """Complete an item as the server stores it."""
-    found: dict[str, Any] = {"id": new_id(), "version": 1, "createdAt": _NOW, "tags": [], **copy.deepcopy(told)}
+    found: dict[str, Any] = {"id": new_id(), "version": 1, "createdAt": _NOW, "tags": [], **copy.deepcopy(item_body)}
     found |= {"vault": {"id": vault}, "updatedAt": _NOW, "lastEditedBy": new_id()}
     found["fields"] = [{"id": new_id(), "type": "STRING", **each} for each in found.get("fields") or ()]
     return found
@@ -221,14 +217,14 @@ def _newest(stored: StoredItem) -> dict[str, Any]:
     return found if found is not None else {"title": "", "version": 0, "fields": []}
 
 
-def _fits(described: dict[str, Any], asked: StandinRequest) -> bool:
-    """Apply a SCIM filter. The clients ask for vaults by name or title, and for items by title or tag."""
-    wanted = _FILTER.fullmatch(asked.query.get("filter", ""))
-    if wanted is None:
+def _fits(described: dict[str, Any], asked: Asked) -> bool:
+    """Apply a SCIM filter. The clients request vaults by name or title, and for items by title or tag."""
+    condition = _FILTER.fullmatch(asked.query.get("filter", ""))
+    if condition is None:
         return True
-    if wanted[1] == "tag":
-        return wanted[2] in described["tags"]
-    return wanted[2] == described.get("name", described.get("title"))
+    if condition[1] == "tag":
+        return condition[2] in described["tags"]
+    return condition[2] == described.get("name", described.get("title"))
 
 
 def _error(status: int, message: str) -> StandinResponse:

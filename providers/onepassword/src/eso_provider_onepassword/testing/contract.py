@@ -1,4 +1,4 @@
-"""What 1Password's description of the Connect API says about the operations that this provider uses.
+"""What 1Password's description of the Connect API has about the operations that this provider uses.
 
 | | |
 |---|---|

@@ -4,7 +4,7 @@
     with account.installed(): ...                      in this process
     environment_with(folder, {TOKEN: {"team": ...}})   for a process of the provider
 
-The wheel's `Client` sends JSON to `UniffiCore`, which hands it to a native library. The stand-in takes the place of
+The wheel's `Client` sends JSON to `UniffiCore`, which hands it to a native library. The stand-in replaces
 `UniffiCore`: the wheel's code in front of it, with all its types, is the real one. Texts of errors are those that the
 library has.
 """
@@ -94,10 +94,10 @@ class FakeVault:
         self.contents[number] = raw
         return self.put(title, {}, category="Document", document={"name": name, "id": number, "size": len(raw)})
 
-    def store(self, told: dict[str, Any]) -> dict[str, Any]:
+    def store(self, parameters: dict[str, Any]) -> dict[str, Any]:
         """Store an item as the service does."""
         self.version += 1
-        version = told.get("version", 0) + 1
+        version = parameters.get("version", 0) + 1
         time = f"2026-11-17T10:{self.version // 60 % 60:02}:{self.version % 60:02}Z"
         filled: dict[str, Any] = {
             "id": new_id(),
@@ -109,7 +109,7 @@ class FakeVault:
             "files": [],
             "document": None,
             "createdAt": time,
-            **{key: value for key, value in told.items() if value is not None},
+            **{key: value for key, value in parameters.items() if value is not None},
         }
         filled |= {"vaultId": self.id, "version": version, "updatedAt": time, "state": "active"}
         self.items[filled["id"]] = filled
@@ -146,7 +146,7 @@ class FakeAccount:
 
     @contextmanager
     def installed(self) -> Iterator[FakeAccount]:
-        """Take the place of the core in this process."""
+        """Replace the core in this process."""
         import onepassword.client as wheel
 
         FakeCore.account, original = self, wheel.UniffiCore
@@ -166,32 +166,34 @@ class FakeAccount:
                     account.vault(vault, token).put(title, fields)
         return account
 
-    def answer(self, token: str, name: str, told: dict[str, Any]) -> Any:
-        """Answer one call of the SDK."""
+    def respond(self, token: str, name: str, parameters: dict[str, Any]) -> Any:
+        """Respond to one call of the SDK."""
         vaults = {each.id: each for each in self.vaults[token].values()}
         match name:
             case "VaultsList":
                 return [_vault(each) for each in vaults.values()]
             case "ItemsList":
-                return list(_of(vaults, told["vault_id"]).items.values())
+                return list(_of(vaults, parameters["vault_id"]).items.values())
             case "ItemsGetAll":
-                return {"individualResponses": _got(_of(vaults, told["vault_id"]), told["item_ids"])}
+                return {"individualResponses": _got(_of(vaults, parameters["vault_id"]), parameters["item_ids"])}
             case "ItemsCreate":
-                return _of(vaults, told["params"]["vaultId"]).store(told["params"])
+                return _of(vaults, parameters["params"]["vaultId"]).store(parameters["params"])
             case "ItemsPut":
-                return _put(_of(vaults, told["item"]["vaultId"]), told["item"])
+                return _put(_of(vaults, parameters["item"]["vaultId"]), parameters["item"])
             case "ItemsDelete":
-                vault = _of(vaults, told["vault_id"])
-                if vault.items.pop(told["item_id"], None) is None:
+                vault = _of(vaults, parameters["vault_id"])
+                if vault.items.pop(parameters["item_id"], None) is None:
                     raise CoreError("item couldn't be found")
                 vault.version += 1
                 return None
             case "ItemsFilesRead":
-                return list(_of(vaults, told["vault_id"]).contents[told["attr"]["id"]])
+                return list(_of(vaults, parameters["vault_id"]).contents[parameters["attr"]["id"]])
             case "SecretsResolveAll":
-                return {"individualResponses": {each: _resolved(vaults, each) for each in told["secret_references"]}}
+                return {
+                    "individualResponses": {each: _resolved(vaults, each) for each in parameters["secret_references"]}
+                }
             case "EnvironmentsGetVariables":
-                found = self.environments.get(told["environment_id"])
+                found = self.environments.get(parameters["environment_id"])
                 if found is None:
                     raise CoreError("environment couldn't be found")
                 return {"variables": [{"name": k, "value": v, "masked": True} for k, v in found.items()]}
@@ -199,7 +201,7 @@ class FakeAccount:
 
 
 class FakeCore:
-    """Takes the place of the wheel's `UniffiCore`."""
+    """Replaces the wheel's `UniffiCore`."""
 
     account: ClassVar[FakeAccount]
     clients: ClassVar[dict[int, str]] = {}
@@ -218,14 +220,14 @@ class FakeCore:
 
     async def invoke(self, config: dict[str, Any]) -> str:
         invocation = config["invocation"]
-        name, told = invocation["parameters"]["name"], invocation["parameters"]["parameters"]
+        name, parameters = invocation["parameters"]["name"], invocation["parameters"]["parameters"]
         self._arrived(name)
         token = self.clients[invocation["clientId"]]
         if token not in self.account.vaults:
             _raise(CoreError("you are not authenticated"))
         try:
             # As across the native border: only JSON passes.
-            return json.dumps(self.account.answer(token, name, json.loads(json.dumps(told))))
+            return json.dumps(self.account.respond(token, name, json.loads(json.dumps(parameters))))
         except CoreError as failed:
             _raise(failed)
             raise
@@ -277,13 +279,13 @@ def _got(vault: FakeVault, numbers: list[str]) -> list[dict[str, Any]]:
     return [{"content": vault.items[each], "error": None} if each in vault.items else missing for each in numbers]
 
 
-def _put(vault: FakeVault, told: dict[str, Any]) -> dict[str, Any]:
-    known = vault.items.get(told["id"])
+def _put(vault: FakeVault, parameters: dict[str, Any]) -> dict[str, Any]:
+    known = vault.items.get(parameters["id"])
     if known is None:
         raise CoreError("item update failed: item couldn't be found")
-    if known["version"] != told["version"]:
+    if known["version"] != parameters["version"]:
         raise CoreError("The submitted item is not up to date. Refetch the item and retry the request.")
-    return vault.store(told)
+    return vault.store(parameters)
 
 
 def _resolved(vaults: dict[str, FakeVault], reference: str) -> dict[str, Any]:

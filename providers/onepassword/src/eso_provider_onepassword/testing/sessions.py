@@ -45,8 +45,8 @@ def connect(server: ConnectServer, *vaults: str, token: str = TOKEN, namespace: 
 
 def sdk(*, token: str = ACCOUNT_TOKEN, namespace: str = "team", **spec: Any) -> Context:
     """Return the context of a call to a store with a service account."""
-    place = {} if "environment" in spec else {"vault": "team"}
-    config = {"auth": {"serviceAccountSecretRef": REFERENCE}} | place | spec
+    vault = {} if "environment" in spec else {"vault": "team"}
+    config = {"auth": {"serviceAccountSecretRef": REFERENCE}} | vault | spec
     return call_context(OnePasswordSDK, config, {SDK_POINTER: token}, namespace=namespace)
 
 
@@ -102,7 +102,7 @@ async def push(provider: InMemory, call: Context, *items: PushItem) -> list[Push
 async def delete(
     provider: InMemory, call: Context, key: str, *properties: str, metadata: Mapping[str, Any] | None = None
 ) -> list[bool]:
-    """Delete properties, or the default one; say of each whether it was there."""
+    """Delete properties, or the default one; return for each whether it existed."""
     items = tuple(
         DeleteItem(name, RemoteRef(key, property=name), provider_metadata=metadata) for name in properties or ("",)
     )

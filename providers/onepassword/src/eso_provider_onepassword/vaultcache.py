@@ -1,4 +1,4 @@
-"""The vaults of a store, in their order, as the backend showed them last; the backend is asked as little as possible.
+"""The vaults of a store, in their order, as the backend showed them last; with as few calls as possible.
 
 | state of the vaults | calls of a refresh |
 |---|---|
@@ -6,19 +6,18 @@
 | something changed in a vault | + 1 for its items without values, + 1 for each changed item that is read |
 | a key was missing less than a minute ago | 0 |
 
-One call of the operator asks for the versions once, however many keys it reads. A listing is trusted for an hour at
+One call of the operator reads the versions once, however many keys it reads. A listing is trusted for an hour at
 most, in case a backend forgets to change the version of a vault.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, Generic, Protocol, TypeVar
 
 from eso_provider_onepassword.items import File, Item, Overview, Vault, is_id
-from eso_provider_onepassword.sizedcache import SizedCache
 from eso_sdk.backend import CURRENT_CALL, Call
 from eso_sdk.errors import invalid_config, invalid_request, unavailable
 from eso_wire.errors import ErrorReason, ProviderError
@@ -26,13 +25,53 @@ from kubebase.bounded import BoundedDict, ExpiringDict
 from kubebase.clock import Clock
 from kubebase.hints import with_hint
 
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class SizedCache(Generic[K, V]):
+    """Holds values until they are replaced, dropped or evicted."""
+
+    def __init__(self, entries: int, size: int) -> None:
+        self._size = size
+        self._held = 0
+        self._entries: BoundedDict[K, tuple[int, V]] = BoundedDict(entries, on_evict=self._evicted)
+
+    def get(self, key: K) -> V | None:
+        found = self._entries.use(key)
+        return None if found is None else found[1]
+
+    def put(self, key: K, value: V, size: int) -> None:
+        """Keep a value, unless it takes more than a quarter of the space."""
+        self.drop(key)
+        if size > self._size // 4:
+            return
+        self._held += size
+        self._entries[key] = (size, value)
+        while self._held > self._size:
+            self.drop(next(iter(self._entries)))
+
+    def drop(self, key: K) -> None:
+        if (found := self._entries.pop(key, None)) is not None:
+            self._held -= found[0]
+
+    def drop_if(self, obsolete: Callable[[K, V], bool]) -> None:
+        """Drop the entries for which the function returns True."""
+        for key, (_, value) in list(self._entries.items()):
+            if obsolete(key, value):
+                self.drop(key)
+
+    def _evicted(self, _key: K, entry: tuple[int, V]) -> None:
+        self._held -= entry[0]
+
+
 MISSING_SECONDS: Final = 60.0
 """A missing item or vault costs one call a minute, also with a refresh interval of seconds."""
 TRUSTED_SECONDS: Final = 3600.0
 MAX_MISSING: Final = 4096
 MAX_CALLS: Final = 256
 MAX_ITEMS, MAX_BYTES = 1000, 4 * 1024 * 1024
-"""Bounds of the items and files that one session keeps."""
+"""Bounds of the items and files that one session caches."""
 
 
 class Source(Protocol):
@@ -64,17 +103,17 @@ class Listing:
             self.by_title.setdefault(each.title, []).append(each)
 
 
-class Shelves:
-    """The vaults of one session. `place` names the spec field with the vaults."""
+class VaultCache:
+    """The vaults of one session. `pointer` names the spec field with the vaults."""
 
-    def __init__(self, source: Source, names: Sequence[str], *, place: str, clock: Clock) -> None:
+    def __init__(self, source: Source, names: Sequence[str], *, pointer: str, clock: Clock) -> None:
         self._source = source
         self._names = names
-        self._place = place
+        self._pointer = pointer
         self._clock = clock
         self._lock = asyncio.Lock()
         self._checked: BoundedDict[int, Call] = BoundedDict(MAX_CALLS)
-        """The calls for which the versions were asked for, by their ids."""
+        """The calls for which the versions were read, by their ids."""
         self._vaults: Sequence[Vault] = ()
         self._listings: dict[str, Listing] = {}
         self._items: SizedCache[str, Item] = SizedCache(MAX_ITEMS, MAX_BYTES)
@@ -82,7 +121,7 @@ class Shelves:
         self._missing: ExpiringDict[str, ProviderError] = ExpiringDict(MAX_MISSING, clock)
 
     async def check_all(self) -> None:
-        """Raise if one of the vaults cannot be seen."""
+        """Raise if one of the vaults cannot be read."""
         for name in self._names:
             await self.vault(name)
 
@@ -94,10 +133,10 @@ class Shelves:
         if len(found) == 1:
             return found[0]
         if found:
-            raise invalid_config(self._place, f'{len(found)} vaults have the name "{name}"; use the id of one')
-        words = f'the token does not give access to a vault "{name}"; check the name, and the vaults of the token'
+            raise invalid_config(self._pointer, f'{len(found)} vaults have the name "{name}"; use the id of one')
+        message = f'the token does not give access to a vault "{name}"; check the name, and the vaults of the token'
         # Not "not found": the item may exist in that vault, and deletion policies act on "not found".
-        error = invalid_config(self._place, with_hint(words, name, [each.name for each in self._vaults]))
+        error = invalid_config(self._pointer, with_hint(message, name, [each.name for each in self._vaults]))
         self.note_missing(f"vault {name}", error)
         raise error
 
@@ -131,16 +170,16 @@ class Shelves:
         """Return each item with its values, or its error. Unchanged items are not read again."""
         found: dict[str, Item | ProviderError] = {}
         for each in overviews:
-            kept = self._items.get(each.id)
-            if kept is not None and kept.overview.version == each.version:
-                found[each.id] = kept
+            cached = self._items.get(each.id)
+            if cached is not None and cached.overview.version == each.version:
+                found[each.id] = cached
         unknown = [each for each in overviews if each.id not in found]
         for each, item in zip(unknown, await self._source.items(unknown) if unknown else (), strict=True):
             found[each.id] = item
             if isinstance(item, Item):
                 self._items.put(each.id, item, item.size)
             elif item.is_not_found:
-                # Only a listing says that an item does not exist: the next read asks for a new one.
+                # Only a listing shows that an item does not exist: the next read requests a new one.
                 self._listings.pop(each.vault, None)
                 found[each.id] = unavailable(
                     f'item "{each.title}" is listed, but cannot be read now; tried again later'
@@ -150,14 +189,14 @@ class Shelves:
     async def content(self, item: Item, file: File) -> bytes:
         """Return the content of a file."""
         key = (item.overview.id, item.overview.version, file.id)
-        if (kept := self._contents.get(key)) is not None:
-            return kept
+        if (cached := self._contents.get(key)) is not None:
+            return cached
         found = await self._source.content(item, file)
         self._contents.put(key, found, len(found) + 256)
         return found
 
     def forget(self, vault: str) -> None:
-        """List a vault again at its next use, and ask again for everything that was missing: after a write."""
+        """List a vault again at its next use, and request again everything that was missing: after a write."""
         self._listings.pop(vault, None)
         self._checked.clear()
         self.forget_missing()
@@ -185,9 +224,9 @@ class Shelves:
 
     async def _listing(self, vault: Vault) -> Listing:
         async with self._lock:
-            kept = self._listings.get(vault.id)
-            if kept is not None and kept.version == vault.version and self._clock.monotonic() < kept.until:
-                return kept
+            cached = self._listings.get(vault.id)
+            if cached is not None and cached.version == vault.version and self._clock.monotonic() < cached.until:
+                return cached
             listing = Listing(vault.version, self._clock.monotonic() + TRUSTED_SECONDS)
             listing.add(await self._source.overviews(vault))
             if vault.count and not listing.by_id:
@@ -203,8 +242,8 @@ class Shelves:
         names = [only] if only else self._names
         quoted = ", ".join(f'"{name}"' for name in names)
         where = "vault" if len(names) == 1 else "vaults"
-        words = with_hint(f'1Password has no item "{key}" in {where} {quoted}', key, known)
-        return ProviderError(ErrorReason.SECRET_NOT_FOUND, words)
+        message = with_hint(f'1Password has no item "{key}" in {where} {quoted}', key, known)
+        return ProviderError(ErrorReason.SECRET_NOT_FOUND, message)
 
 
 def _match(listing: Listing, key: str, vault: Vault) -> Overview | None:
