@@ -237,7 +237,7 @@ async def test_a_whole_secret_is_a_json_object(provider: InMemory, server: Compa
 
 
 @pytest.mark.parametrize(
-    ("item", "more", "words"),
+    ("item", "more", "text"),
     [
         pytest.param((PROJECT, "", "x"), {}, "push to a name", id="an id"),
         pytest.param(("a", "", b"\xff"), {}, "binary", id="a binary value"),
@@ -245,12 +245,12 @@ async def test_a_whole_secret_is_a_json_object(provider: InMemory, server: Compa
     ],
 )
 async def test_a_push_that_cannot_work_is_refused(
-    provider: InMemory, server: CompanionServer, item: tuple[str, str, Any], more: dict[str, Any], words: str
+    provider: InMemory, server: CompanionServer, item: tuple[str, str, Any], more: dict[str, Any], text: str
 ) -> None:
     (outcome,) = await push(provider, store(server), item, **more)
 
     assert reason(outcome) is ErrorReason.INVALID_REQUEST
-    assert words in str(outcome)
+    assert text in str(outcome)
     assert server.entries == {}
 
 

@@ -40,7 +40,7 @@ def core(monkeypatch: pytest.MonkeyPatch) -> type[Core]:
 
 @pytest.fixture
 def address() -> Iterator[str]:
-    """An address of this machine that accepts connections and says nothing."""
+    """An address of this machine that accepts connections and sends nothing."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         yield f"https://127.0.0.1:{silent.getsockname()[1]}"
 
@@ -184,10 +184,10 @@ async def test_a_worker_that_ends_is_reported_and_started_again(monkeypatch: pyt
     channel = channels.Process(SystemClock())
     monkeypatch.setattr(channels, "COMMAND", (sys.executable, "-c", "raise SystemExit"))
     with pytest.raises(ProviderError, match="starts it again"):
-        await channel.ask({"login": {}})
+        await channel.send({"login": {}})
     monkeypatch.undo()
 
-    answer = await channel.ask({"call": "unknown", "arguments": []})
+    response = await channel.send({"call": "unknown", "arguments": []})
     await channel.close()
 
-    assert "error" in answer
+    assert "error" in response

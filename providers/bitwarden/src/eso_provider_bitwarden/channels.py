@@ -1,4 +1,4 @@
-"""The way to a worker process (`worker.py`): one request at a time, each with a deadline that ends the process."""
+"""The connection to a worker process (`worker.py`): one request at a time; a missed deadline ends the process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COMMAND: Final = (sys.executable, "-m", "eso_provider_bitwarden.worker")
 class Channel(Protocol):
     """Sends requests to one session of the SDK."""
 
-    async def ask(self, request: Mapping[str, Any]) -> dict[str, Any]: ...
+    async def send(self, request: Mapping[str, Any]) -> dict[str, Any]: ...
 
     async def close(self) -> None: ...
 
@@ -34,18 +34,18 @@ class Process:
         self._seconds = SECONDS
         self._running: asyncio.subprocess.Process | None = None
 
-    async def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    async def send(self, request: Mapping[str, Any]) -> dict[str, Any]:
         try:
             async with Deadline(self._clock, self._seconds):
-                return await self._asked(request)
+                return await self._exchange(request)
         except TimeoutError:
             await self.close()
-            raise timed_out(f"Bitwarden did not answer within {self._seconds:g} s") from None
+            raise timed_out(f"Bitwarden did not respond within {self._seconds:g} s") from None
         except (OSError, ValueError):
             await self.close()
             raise unavailable("the process of Bitwarden's SDK ended; the next call starts it again") from None
         except asyncio.CancelledError:
-            # The answer of an abandoned request must not be taken for that of the next one.
+            # The response of an abandoned request must not be taken for that of the next one.
             await self.close()
             raise
 
@@ -56,7 +56,7 @@ class Process:
                 running.kill()
             await running.wait()
 
-    async def _asked(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    async def _exchange(self, request: Mapping[str, Any]) -> dict[str, Any]:
         if self._running is None:
             self._running = await asyncio.create_subprocess_exec(
                 *COMMAND, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=MAX_LINE
@@ -66,5 +66,5 @@ class Process:
             raise OSError("no pipes")
         writer.write(json.dumps(request).encode() + b"\n")
         await writer.drain()
-        answer: dict[str, Any] = json.loads(await reader.readline())
-        return answer
+        response: dict[str, Any] = json.loads(await reader.readline())
+        return response

@@ -12,8 +12,8 @@ from typing import Any, Final
 import msgspec
 
 from eso_api.stores.bitwardensecretsmanager import BitwardenProvider
+from eso_provider_bitwarden.client import Draft, Entry, Listed
 from eso_provider_bitwarden.failures import MISSING, failure_of
-from eso_provider_bitwarden.warden import Draft, Entry, Listed
 from eso_sdk.errors import backend_error, not_found
 from eso_sdk.rest import Rest, RestRequest, RestResponse
 
@@ -53,26 +53,26 @@ class Companion:
         """Whether the server is too old for reading many secrets at once."""
 
     async def listed(self) -> list[Listed]:
-        answer = await self._asked("GET", _MANY, "ListSecrets", {"organizationID": self._config.organization_id})
-        if answer is None:
+        response = await self._send("GET", _MANY, "ListSecrets", {"organizationID": self._config.organization_id})
+        if response is None:
             raise backend_error(f"{self._rest.settings.subject} knows no organization with the id of organizationID")
-        return answer.read(_List).data or []
+        return response.read(_List).data or []
 
     async def get(self, identifier: str) -> Entry | None:
         async with self._gate:
-            answer = await self._asked("GET", _ONE, "GetSecret", {"id": identifier})
-        return None if answer is None else answer.read(Entry)
+            response = await self._send("GET", _ONE, "GetSecret", {"id": identifier})
+        return None if response is None else response.read(Entry)
 
     async def get_all(self, identifiers: Sequence[str]) -> list[Entry]:
         if len(identifiers) > 1 and not self._one_by_one:
             request = RestRequest(
                 "GET", _BY_IDS, "GetSecretsByIds", json={"ids": list(identifiers)}, allowed=(MISSING, 405)
             )
-            answer = await self._rest.send(request)
-            if answer.status == 200:
-                return answer.read(_Entries).data or []
+            response = await self._rest.send(request)
+            if response.status == 200:
+                return response.read(_Entries).data or []
             # One that is gone makes Bitwarden refuse all; an old server does not have the path.
-            self._one_by_one = answer.status == 405 or _NO_PATH in answer.body
+            self._one_by_one = response.status == 405 or _NO_PATH in response.body
         found = await asyncio.gather(*(self.get(each) for each in identifiers))
         return [entry for entry in found if entry is not None]
 
@@ -83,8 +83,8 @@ class Companion:
         await self._written("PUT", "UpdateSecret", draft, {"id": identifier})
 
     async def delete(self, identifier: str) -> None:
-        answer = await self._asked("DELETE", _ONE, "DeleteSecret", {"ids": [identifier]})
-        for each in answer.read(_Deletions).data if answer is not None else ():
+        response = await self._send("DELETE", _ONE, "DeleteSecret", {"ids": [identifier]})
+        for each in response.read(_Deletions).data if response is not None else ():
             if each.error:
                 raise failure_of(each.error, self._rest.settings.subject)
 
@@ -100,12 +100,12 @@ class Companion:
             "organizationId": self._config.organization_id,
             "projectIds": [self._config.project_id],
         }
-        if await self._asked(method, _ONE, call, body) is None:
+        if await self._send(method, _ONE, call, body) is None:
             raise not_found(draft.key)
 
-    async def _asked(self, method: str, path: str, call: str, body: Any) -> RestResponse | None:
-        """Send a request; return None if Bitwarden answers 404."""
-        answer = await self._rest.send(RestRequest(method, path, call, json=body, allowed=(MISSING,)))
-        if answer.status == MISSING and _NO_PATH in answer.body:
+    async def _send(self, method: str, path: str, call: str, body: Any) -> RestAnswer | None:
+        """Send a request; return None if Bitwarden responds with 404."""
+        response = await self._rest.send(RestRequest(method, path, call, json=body, allowed=(MISSING,)))
+        if response.status == MISSING and _NO_PATH in response.body:
             raise backend_error(f"{self._rest.settings.subject} does not know the path {path}; check its address")
-        return None if answer.status == MISSING else answer
+        return None if response.status == MISSING else response

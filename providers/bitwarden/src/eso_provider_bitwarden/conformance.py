@@ -19,19 +19,22 @@ from typing import Any, Final
 STORES: Final = ("BitwardenSecretsManager", "ClusterBitwardenSecretsManager")
 
 
-def fixture(place: Mapping[str, Any], token: str, known: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the fixture for one project; `place` has its ids and the companion server, `known` existing values."""
-    return {"kinds": [_store(kind, place, token) | dict(known or {}) for kind in STORES]}
+def fixture(settings: Mapping[str, Any], token: str, known: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the fixture for one project; `settings` has its ids and the companion server, `known` existing values."""
+    return {"kinds": [_store(kind, settings, token) | dict(known or {}) for kind in STORES]}
 
 
-def _store(kind: str, place: Mapping[str, Any], token: str) -> dict[str, Any]:
+def _store(kind: str, settings: Mapping[str, Any], token: str) -> dict[str, Any]:
     namespace = {"namespace": "conformance"} if kind.startswith("Cluster") else {}
     auth = {"secretRef": {"credentials": {"name": "bitwarden", "key": "token", **namespace}}}
     return {
         "kind": kind,
-        "spec": {**place, "auth": auth},
+        "spec": {**settings, "auth": auth},
         "credentials": {"/auth/secretRef/credentials": token},
-        "invalid": [{"auth": auth, **place, "projectID": "no id"}, {"auth": auth, **place, "caBundle": "no bundle"}],
+        "invalid": [
+            {"auth": auth, **settings, "projectID": "no id"},
+            {"auth": auth, **settings, "caBundle": "no bundle"},
+        ],
         "property": "value",
         "writable": "conformance-",
         "absent": "conformance-no-such-key",

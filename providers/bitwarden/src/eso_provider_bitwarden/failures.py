@@ -1,6 +1,6 @@
 """What failed at Bitwarden, from the text of its SDK: the companion server passes that text on, with status 400.
 
-The text may quote the request, so only a status and a few fixed words are looked for, and nothing of it is repeated.
+The text may quote the request, so only a status and a few fixed terms are searched, and nothing of it is repeated.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ UNCLEAR: Final = 400
 
 _REJECTED: Final = 401
 _UNREACHED: Final = 503
-_TOLD: Final = frozenset({400, 500})
+_WRAPPED: Final = frozenset({400, 500})
 """Statuses of the companion server that come with a text of the SDK."""
 _STATUS: Final = re.compile(r"\[(\d{3})[ \]]")
-_NO_ANSWER: Final = ("error sending request", "dns error", "timed out", "onnection", "builder error")
+_NO_RESPONSE: Final = ("error sending request", "dns error", "timed out", "onnection", "builder error")
 _LOGIN: Final = ("failed to login", "ccess token", "invalid_client", "decryption key", "not authenticated")
 
 
@@ -30,21 +30,21 @@ def meaning(text: str, *, login: bool = False) -> int:
     status = int(found[1]) if found else 0
     if status == 429 or status >= 500:
         return status
-    if not status and any(word in text for word in _NO_ANSWER):
+    if not status and any(term in text for term in _NO_RESPONSE):
         return _UNREACHED
-    if login or status == _REJECTED or any(word in text for word in _LOGIN):
+    if login or status == _REJECTED or any(term in text for term in _LOGIN):
         return _REJECTED
     return status or UNCLEAR
 
 
-def status_of(answer: HttpResponse) -> int:
-    """Return the status of Bitwarden behind an answer of the companion server."""
-    if answer.status not in _TOLD:
-        return answer.status
-    return meaning(answer.body.decode("utf-8", "replace"))
+def status_of(response: HttpAnswer) -> int:
+    """Return the status of Bitwarden behind a response of the companion server."""
+    if response.status not in _WRAPPED:
+        return response.status
+    return meaning(response.body.decode("utf-8", "replace"))
 
 
 def failure_of(text: str, subject: str, *, login: bool = False) -> ProviderError:
     """Return the error for a text of the SDK."""
     status = meaning(text, login=login)
-    return error_for_status(status, subject) or backend_error(f"{subject} answers with HTTP {status}")
+    return error_for_status(status, subject) or backend_error(f"{subject} responds with HTTP {status}")

@@ -17,8 +17,8 @@ from yarl import URL
 from eso_api.stores.bitwardensecretsmanager import BitwardenProvider
 from eso_api.values import SecretBytes
 from eso_provider_bitwarden import channels
+from eso_provider_bitwarden.client import Draft, Entry, Listed
 from eso_provider_bitwarden.failures import MISSING, failure_of, meaning
-from eso_provider_bitwarden.warden import Draft, Entry, Listed
 from eso_provider_bitwarden.worker import MISSING_PACKAGE
 from eso_sdk.authorization import digest, header_text
 from eso_sdk.backend import Backend
@@ -37,7 +37,7 @@ MAX_CLIENTS: Final = 16
 
 
 class _MissingError(Exception):
-    """Bitwarden itself answers 404."""
+    """Bitwarden itself responds with 404."""
 
 
 class Client:
@@ -50,7 +50,7 @@ class Client:
         self._lock = asyncio.Lock()
         self._channel: channels.Channel | None = None
 
-    async def ask(self, login: dict[str, str], call: str, *arguments: Any) -> Any:
+    async def send(self, login: dict[str, str], call: str, *arguments: Any) -> Any:
         """Make one call, after a login if there is none."""
         refusals = shared_table("eso_provider_bitwarden.refusals", self._clock, Refusals)
         async with self._lock:
@@ -58,7 +58,7 @@ class Client:
             try:
                 if self._channel is None:
                     await self._log_in(login)
-                return await self._asked({"call": call, "arguments": arguments})
+                return await self._exchange({"call": call, "arguments": arguments})
             except ProviderError as failed:
                 if failed.reason is ErrorReason.CREDENTIALS_REJECTED or failed.reason not in REFUSALS:
                     await self.close()
@@ -73,14 +73,14 @@ class Client:
 
     async def _log_in(self, login: dict[str, str]) -> None:
         self._channel = channels.Process(self._clock)
-        await self._asked({"login": login}, login=True)
+        await self._exchange({"login": login}, login=True)
 
-    async def _asked(self, request: dict[str, Any], *, login: bool = False) -> Any:
+    async def _exchange(self, request: dict[str, Any], *, login: bool = False) -> Any:
         if self._channel is None:
             raise unsupported("the login of this store is closed")
-        answer = await self._channel.ask(request)
-        if (text := answer.get("error")) is None:
-            return answer["data"]
+        response = await self._channel.send(request)
+        if (text := response.get("error")) is None:
+            return response["data"]
         if text == MISSING_PACKAGE:
             await self.close()
             raise invalid_config(
@@ -117,11 +117,11 @@ class Native:
         return "<Native>"
 
     async def listed(self) -> list[Listed]:
-        return msgspec.convert(await self._ask("ListSecrets", "list", self._config.organization_id), list[Listed])
+        return msgspec.convert(await self._send("ListSecrets", "list", self._config.organization_id), list[Listed])
 
     async def get(self, identifier: str) -> Entry | None:
         try:
-            return msgspec.convert(await self._ask("GetSecret", "get", identifier), Entry)
+            return msgspec.convert(await self._send("GetSecret", "get", identifier), Entry)
         except _MissingError:
             return None
 
@@ -129,7 +129,7 @@ class Native:
         if not identifiers:
             return []
         try:
-            return msgspec.convert(await self._ask("GetSecretsByIds", "get_by_ids", list(identifiers)), list[Entry])
+            return msgspec.convert(await self._send("GetSecretsByIds", "get_by_ids", list(identifiers)), list[Entry])
         except _MissingError:  # one of them is gone, and Bitwarden refuses all
             found = [await self.get(each) for each in identifiers]
             return [entry for entry in found if entry is not None]
@@ -142,7 +142,7 @@ class Native:
 
     async def delete(self, identifier: str) -> None:
         try:
-            errors = await self._ask("DeleteSecret", "delete", [identifier])
+            errors = await self._send("DeleteSecret", "delete", [identifier])
         except _MissingError:
             return
         for error in filter(None, errors):
@@ -154,14 +154,14 @@ class Native:
     async def _write(self, name: str, call: str, draft: Draft, *identifier: str) -> None:
         parts = (self._config.organization_id, *identifier, draft.key, draft.value, draft.note)
         try:
-            await self._ask(name, call, *parts, [self._config.project_id])
+            await self._send(name, call, *parts, [self._config.project_id])
         except _MissingError:
             raise not_found(draft.key) from None
 
-    async def _ask(self, name: str, call: str, *arguments: Any) -> Any:
+    async def _send(self, name: str, call: str, *arguments: Any) -> Any:
         await self._reach()
         with self._store.observe(name):
-            return await self._client.ask(self._login, call, *arguments)
+            return await self._client.send(self._login, call, *arguments)
 
     async def _reach(self) -> None:
         """Apply the address rule of the process to the addresses of the spec."""

@@ -8,12 +8,11 @@ from yarl import URL
 
 from eso_api.stores.bitwardensecretsmanager import BitwardenProvider
 from eso_api.values import SecretBytes
+from eso_provider_bitwarden.client import BitwardenClient, Entry
 from eso_provider_bitwarden.companion import Companion
 from eso_provider_bitwarden.failures import status_of
-from eso_provider_bitwarden.maps import members_in
 from eso_provider_bitwarden.native import Native
-from eso_provider_bitwarden.reading import Reader, is_id
-from eso_provider_bitwarden.warden import Entry, Warden
+from eso_provider_bitwarden.reading import Reader, is_id, members_in
 from eso_provider_bitwarden.writing import Writer
 from eso_sdk.authorization import FixedHeaders, header_text
 from eso_sdk.drafts import Draft
@@ -57,22 +56,24 @@ class BitwardenStore(Store[BitwardenProvider]):
     async def open(self) -> None:
         self.check_config(self.config)
         token = self.secret(self.config.auth.secret_ref.credentials)
-        self._warden: Warden = self._companion(token) if self.config.bitwarden_server_sdk_url else Native(self, token)
-        self._reader = Reader(self._warden, self.config.project_id, self.clock)
-        self._writer = Writer(self._warden, self._reader)
+        self._client: BitwardenClient = (
+            self._companion(token) if self.config.bitwarden_server_sdk_url else Native(self, token)
+        )
+        self._reader = Reader(self._client, self.config.project_id, self.clock)
+        self._writer = Writer(self._client, self._reader)
 
     async def close(self) -> None:
-        if (warden := self.__dict__.pop("_warden", None)) is not None:
-            await warden.close()
+        if (client := self.__dict__.pop("_warden", None)) is not None:
+            await client.close()
 
     async def validate(self) -> Validation:
-        await self._warden.listed()
+        await self._client.listed()
         return Validation(ValidationState.READY)
 
     @reads("not_found")
     async def get_many(self, refs: Sequence[RemoteRef]) -> Sequence[Value | ProviderError]:
         found = await self._reader.read(list(dict.fromkeys(ref.key for ref in refs)))
-        return [await _answer(ref, found[ref.key]) for ref in refs]
+        return [await _value_or_error(ref, found[ref.key]) for ref in refs]
 
     async def get_map(self, ref: RemoteRef) -> Mapping[str, bytes]:
         entry = (await self._reader.read([ref.key]))[ref.key]
@@ -88,8 +89,8 @@ class BitwardenStore(Store[BitwardenProvider]):
     async def find(self, query: FindQuery) -> AsyncIterator[Found]:
         """Yield the secrets whose name matches, by id: names may occur several times."""
         matcher = Matcher(query)
-        ids = [each.id for each in await self._warden.listed() if await matcher.accepts(each.key)]
-        for entry in await self._warden.get_all(ids):
+        ids = [each.id for each in await self._client.listed() if await matcher.accepts(each.key)]
+        for entry in await self._client.get_all(ids):
             yield Found(entry.id, SecretBytes(entry.value.encode()))
 
     @pushes("whole_secret")
@@ -139,7 +140,7 @@ def _bundle(config: BitwardenProvider) -> bytes:
     return text.encode() if "-----BEGIN" in text else ca_bundle(text)
 
 
-async def _answer(ref: RemoteRef, found: Entry | ProviderError) -> Value | ProviderError:
+async def _value_or_error(ref: RemoteRef, found: Entry | ProviderError) -> Value | ProviderError:
     if isinstance(found, ProviderError):
         return found
     try:

@@ -2,9 +2,9 @@
 
 The SDK is a binary that blocks the whole interpreter during a call, without a deadline of its own. In this process it
 blocks nothing else, and the provider can end it. One line of JSON on standard input is a request, one line on standard
-output its answer:
+output its response:
 
-| request | answer |
+| request | response |
 |---|---|
 | `{"login": {"token": ..., "apiUrl": ..., "identityUrl": ...}}` | `{"data": null}` |
 | `{"call": "get", "arguments": [...]}` | `{"data": ...}`, secrets with the members of `warden.Entry` |
@@ -37,8 +37,8 @@ class Session:
             "delete": lambda ids: [each.error for each in self._secrets().delete(ids).data.data],
         }
 
-    def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the answer to one request."""
+    def respond(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the response to one request."""
         try:
             if "login" in request:
                 self._log_in(request["login"])
@@ -60,30 +60,40 @@ class Session:
         return self._client.secrets()
 
 
-def _listed(told: Any) -> dict[str, Any]:
-    return {"id": str(told.id), "key": told.key, "projectIds": [str(project) for project in told.project_ids]}
+def _listed(received: Any) -> dict[str, Any]:
+    return {
+        "id": str(received.id),
+        "key": received.key,
+        "projectIds": [str(project) for project in received.project_ids],
+    }
 
 
-def _entry(told: Any) -> dict[str, Any]:
-    project = None if told.project_id is None else str(told.project_id)
-    return {"id": str(told.id), "key": told.key, "value": told.value, "note": told.note, "projectId": project}
+def _entry(received: Any) -> dict[str, Any]:
+    project = None if received.project_id is None else str(received.project_id)
+    return {
+        "id": str(received.id),
+        "key": received.key,
+        "value": received.value,
+        "note": received.note,
+        "projectId": project,
+    }
 
 
-def serve(requests: BinaryIO, answers: BinaryIO) -> None:
-    """Answer requests until there are no more."""
+def serve(requests: BinaryIO, responses: BinaryIO) -> None:
+    """Serve requests until there are no more."""
     session = Session()
     for line in requests:
-        answers.write(json.dumps(session.answer(json.loads(line))).encode() + b"\n")
-        answers.flush()
+        responses.write(json.dumps(session.respond(json.loads(line))).encode() + b"\n")
+        responses.flush()
 
 
 def main() -> None:
-    # Whatever the SDK prints must neither mix with the answers nor reach a log.
-    answers = os.fdopen(os.dup(1), "wb")
+    # Whatever the SDK prints must neither mix with the responses nor reach a log.
+    responses = os.fdopen(os.dup(1), "wb")
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)
-    serve(sys.stdin.buffer, answers)
+    serve(sys.stdin.buffer, responses)
 
 
 if __name__ == "__main__":

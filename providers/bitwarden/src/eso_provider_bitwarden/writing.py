@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
-from eso_provider_bitwarden import warden
+from eso_provider_bitwarden import client
 from eso_provider_bitwarden.reading import Reader, is_id
 from eso_sdk.drafts import Draft, payload_of, removed, text_of
 from eso_sdk.errors import invalid_request
@@ -26,8 +26,8 @@ from eso_wire.values import DeleteItem, PushItem, PushOutcome
 class Writer:
     """Writes the secrets of one session."""
 
-    def __init__(self, bitwarden: warden.Warden, reader: Reader) -> None:
-        self._warden = bitwarden
+    def __init__(self, bitwarden: client.BitwardenClient, reader: Reader) -> None:
+        self._client = bitwarden
         self._reader = reader
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -43,7 +43,7 @@ class Writer:
             refused = [await _put(draft, item, note) for item in items]
             done = Pushed(PushOutcome.UNCHANGED)
             if draft.value is not None and (present is None or draft.value != present.value.encode()):
-                done = await self._write(warden.Draft(key, draft.value.decode(), note), present)
+                done = await self._write(client.Draft(key, draft.value.decode(), note), present)
         return [refusal or done for refusal in refused]
 
     async def delete(self, items: Sequence[DeleteItem]) -> list[bool | ProviderError]:
@@ -54,16 +54,16 @@ class Writer:
             draft = Draft(None if present is None else present.value.encode())
             outcomes = [await removed(draft, item) for item in items]
             if present is not None and draft.value is None:
-                await self._warden.delete(present.id)
+                await self._client.delete(present.id)
             elif present is not None and draft.value is not None and draft.value != present.value.encode():
-                await self._write(warden.Draft(present.key, draft.value.decode(), present.note), present)
+                await self._write(client.Draft(present.key, draft.value.decode(), present.note), present)
         return outcomes
 
-    async def _write(self, draft: warden.Draft, present: warden.Entry | None) -> Pushed:
+    async def _write(self, draft: client.Draft, present: client.Entry | None) -> Pushed:
         if present is None:
-            await self._warden.create(draft)
+            await self._client.create(draft)
             return Pushed(PushOutcome.CREATED)
-        await self._warden.update(present.id, draft)
+        await self._client.update(present.id, draft)
         return Pushed(PushOutcome.UPDATED)
 
 

@@ -1,4 +1,4 @@
-"""The binary inside Bitwarden's SDK, as far as secrets need it: JSON commands in, JSON answers out.
+"""The binary inside Bitwarden's SDK, as far as secrets need it: JSON commands in, JSON responses out.
 
 The Python part of the SDK runs unmodified above it. The real binary encrypts everything from end to end, so no server
 can stand in for Bitwarden itself.
@@ -20,9 +20,9 @@ class Direct:
     def __init__(self, *_: object) -> None:
         self._session = Session()
 
-    async def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        answer: dict[str, Any] = json.loads(json.dumps(self._session.answer(request)))
-        return answer
+    async def send(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        response: dict[str, Any] = json.loads(json.dumps(self._session.respond(request)))
+        return response
 
     async def close(self) -> None:
         """Do nothing: no process runs."""
@@ -49,8 +49,8 @@ class Core:
         try:
             return json.dumps({"success": True, "data": self._answered(json.loads(text))})
         except RefusedError as refused:
-            words = refused.said.raw().decode().removeprefix("failed to get secret: ")
-            return json.dumps({"success": False, "errorMessage": words})
+            text = refused.response.raw().decode().removeprefix("failed to get secret: ")
+            return json.dumps({"success": False, "errorMessage": text})
 
     def _answered(self, command: dict[str, Any]) -> Any:
         if "loginAccessToken" in command:
@@ -68,24 +68,24 @@ class Core:
 
     def _secrets(self, name: str, body: dict[str, Any]) -> Any:
         server = self.server
-        seen = {at: one for at, one in server.entries.items() if one["projectId"] in server.tokens[self._token]}
+        visible = {at: one for at, one in server.entries.items() if one["projectId"] in server.tokens[self._token]}
         match name:
             case "list":
-                return {"data": server.listed(seen, body["organizationId"])}
+                return {"data": server.listed(visible, body["organizationId"])}
             case "get":
-                return server.one(seen, body["id"])
+                return server.one(visible, body["id"])
             case "getByIds":
-                return {"data": [server.one(seen, at) for at in body["ids"]]}
+                return {"data": [server.one(visible, at) for at in body["ids"]]}
             case "create":
                 (project,) = body["projectIds"]
                 if body["organizationId"] != ORGANIZATION:
                     raise RefusedError("unknown organization")
                 return server.entries[server.put(body["key"], body["value"], note=body["note"], project=project)]
             case "update":
-                entry = server.one(seen, body["id"])
+                entry = server.one(visible, body["id"])
                 entry |= {part: body[part] for part in ("key", "value", "note")}
                 return entry
             case "delete":
-                return {"data": [server.deleted(seen, at) for at in body["ids"]]}
+                return {"data": [server.deleted(visible, at) for at in body["ids"]]}
             case _:
                 raise RefusedError(f"unknown command {name}")

@@ -1,4 +1,4 @@
-"""A companion server that stands in for the real one: its paths, its headers and its way to tell errors."""
+"""A companion server that stands in for the real one: its paths, its headers and its form of errors."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _API: Final = ("rest", "api", "1")
 
 
 class RefusedError(Exception):
-    """An answer with the text of an error."""
+    """A response with the text of an error."""
 
     def __init__(self, text: str, status: int = 400) -> None:
         super().__init__(text)
-        self.said = StandinResponse(status, text.encode())
+        self.response = Said(status, text.encode())
 
 
-def told(status: str, message: str) -> RefusedError:
-    """Return an error of Bitwarden itself, as its SDK words it."""
+def bitwarden_error(status: str, message: str) -> RefusedError:
+    """Return an error of Bitwarden itself, in the text of its SDK."""
     return RefusedError(f"failed to get secret: API error: Received error message from server: [{status}] {message}")
 
 
@@ -36,7 +36,7 @@ class CompanionServer(StandIn):
     entries: dict[str, dict[str, Any]] = field(default_factory=dict, repr=False)
     tokens: dict[str, frozenset[str]] = field(default_factory=lambda: {TOKEN: frozenset({PROJECT, OTHER})}, repr=False)
     old: bool = False
-    """Whether the server cannot read many secrets at once, and lists tell no projects."""
+    """Whether the server cannot read many secrets at once, and lists show no projects."""
 
     def put(self, key: str, value: str, *, note: str = "", project: str | None = PROJECT) -> str:
         """Store one more secret; return its id."""
@@ -59,57 +59,57 @@ class CompanionServer(StandIn):
 
     async def respond(self, asked: StandinRequest) -> StandinResponse:
         try:
-            return self._answered(asked)
+            return self._respond(asked)
         except RefusedError as refused:
-            return refused.said
+            return refused.response
 
-    def _answered(self, asked: StandinRequest) -> StandinResponse:
+    def _respond(self, asked: Asked) -> Said:
         token = asked.headers.get("warden-access-token", "")
         if not token:
             raise RefusedError("Missing Warden access token", 401)
         if token not in self.tokens:
             text = f'API error: [400 Bad Request] {{"error":"invalid_client","token":"{token}"}}'
             raise RefusedError(f"failed to login to bitwarden using access token: bitwarden login: {text}")
-        seen = {at: entry for at, entry in self.entries.items() if entry["projectId"] in self.tokens[token]}
+        visible = {at: entry for at, entry in self.entries.items() if entry["projectId"] in self.tokens[token]}
         match (asked.method, *asked.segments):
             case ("GET", *path, "secret") if tuple(path) == _API:
-                return StandinResponse(200, self.one(seen, asked.json()["id"]))
+                return Said(200, self.one(visible, asked.json()["id"]))
             case ("GET", *path, "secrets") if tuple(path) == _API:
-                return StandinResponse(200, {"data": self.listed(seen, asked.json()["organizationID"])})
+                return Said(200, {"data": self.listed(visible, asked.json()["organizationID"])})
             case ("GET", *path, "secrets-by-ids") if tuple(path) == _API and not self.old:
-                return StandinResponse(200, {"data": [self.one(seen, at) for at in asked.json()["ids"]]})
+                return Said(200, {"data": [self.one(visible, at) for at in asked.json()["ids"]]})
             case ("POST" | "PUT", *path, "secret") if tuple(path) == _API:
-                return StandinResponse(200, self._written(seen, asked))
+                return Said(200, self._written(visible, asked))
             case ("DELETE", *path, "secret") if tuple(path) == _API:
-                return StandinResponse(200, {"data": [self.deleted(seen, at) for at in asked.json()["ids"]]})
+                return Said(200, {"data": [self.deleted(visible, at) for at in asked.json()["ids"]]})
             case _:
                 raise RefusedError("404 page not found", 404)
 
-    def one(self, seen: dict[str, dict[str, Any]], at: str) -> dict[str, Any]:
-        if at.lower() not in seen:
-            raise told("404 Not Found", '{"message":"Resource not found.","value":"CANARY"}')
-        return seen[at.lower()]
+    def one(self, visible: dict[str, dict[str, Any]], at: str) -> dict[str, Any]:
+        if at.lower() not in visible:
+            raise bitwarden_error("404 Not Found", '{"message":"Resource not found.","value":"CANARY"}')
+        return visible[at.lower()]
 
-    def listed(self, seen: dict[str, dict[str, Any]], organization: str) -> list[dict[str, Any]]:
+    def listed(self, visible: dict[str, dict[str, Any]], organization: str) -> list[dict[str, Any]]:
         if organization != ORGANIZATION:
-            raise told("404 Not Found", '{"message":"Resource not found."}')
+            raise bitwarden_error("404 Not Found", '{"message":"Resource not found."}')
         return [
             {"id": entry["id"], "key": entry["key"], "organizationId": ORGANIZATION}
             | ({} if self.old else {"projectIds": [entry["projectId"]]})
-            for entry in seen.values()
+            for entry in visible.values()
         ]
 
-    def _written(self, seen: dict[str, dict[str, Any]], asked: StandinRequest) -> dict[str, Any]:
+    def _written(self, visible: dict[str, dict[str, Any]], asked: Asked) -> dict[str, Any]:
         body = asked.json()
         (project,) = body["projectIds"]
         if asked.method == "PUT":
-            entry = self.one(seen, body["id"])
+            entry = self.one(visible, body["id"])
             entry |= {"key": body["key"], "value": body["value"], "note": body["note"], "projectId": project}
             return entry
         return self.entries[self.put(body["key"], body["value"], note=body["note"], project=project)]
 
-    def deleted(self, seen: dict[str, dict[str, Any]], at: str) -> dict[str, Any]:
-        if at not in seen:
+    def deleted(self, visible: dict[str, dict[str, Any]], at: str) -> dict[str, Any]:
+        if at not in visible:
             return {"id": at, "error": "access denied"}
         del self.entries[at]
         return {"id": at}

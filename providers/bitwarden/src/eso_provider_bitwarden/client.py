@@ -1,4 +1,4 @@
-"""Secrets of one organization as the store sees them, whichever way leads to Bitwarden."""
+"""Secrets of one organization as the store reads them, through the companion server or the native SDK."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Entry(msgspec.Struct, rename={"organization_id": "organizationId", "projec
 
 
 class Listed(msgspec.Struct, rename={"project_ids": "projectIds"}, frozen=True):
-    """One secret without its value. Older companion servers do not say the projects: then they are None."""
+    """One secret without its value. Older companion servers do not list the projects: then they are None."""
 
     id: str
     key: str
@@ -44,15 +44,15 @@ class Draft(msgspec.Struct, frozen=True):
         return f"<draft of {self.key}>"
 
 
-class Warden(Protocol):
+class BitwardenClient(Protocol):
     """Calls to Bitwarden with one access token."""
 
     async def listed(self) -> list[Listed]:
-        """Return everything of the organization that the machine account sees."""
+        """Return everything of the organization that the machine account can read."""
         ...
 
     async def get(self, identifier: str) -> Entry | None:
-        """Return one secret; None if Bitwarden says that there is none for this machine account."""
+        """Return one secret; None if Bitwarden has none for this machine account."""
         ...
 
     async def get_all(self, identifiers: Sequence[str]) -> list[Entry]:
