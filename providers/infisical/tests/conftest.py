@@ -15,7 +15,7 @@ from kubebase.testing.clock import VirtualClock
 
 @pytest.fixture(autouse=True)
 def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Servers of tests are on this machine, whatever the environment says."""
+    """Servers of tests are on this machine, whatever the environment names."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
 

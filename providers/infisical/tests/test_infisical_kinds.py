@@ -37,7 +37,7 @@ def test_one_kind_serves_the_block_of_v1_stores() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "words"),
+    ("spec", "text"),
     [
         pytest.param({"auth": {}, "secretsScope": SCOPE}, "/auth: needs one of universalAuth", id="no login"),
         pytest.param({"auth": UNIVERSAL, "secretsScope": SCOPE | {"projectSlug": " "}}, "projectSlug", id="no project"),
@@ -48,14 +48,12 @@ def test_one_kind_serves_the_block_of_v1_stores() -> None:
         pytest.param({"auth": UNIVERSAL, "secretsScope": SCOPE, "caBundle": "%"}, "/caBundle", id="no bundle"),
     ],
 )
-async def test_a_configuration_that_cannot_work_is_refused(
-    provider: InMemory, spec: dict[str, Any], words: str
-) -> None:
+async def test_a_configuration_that_cannot_work_is_refused(provider: InMemory, spec: dict[str, Any], text: str) -> None:
     verdict = await provider.validate(call_context(Infisical, spec, CREDENTIALS))
 
     assert isinstance(verdict.error, ProviderError)
     assert verdict.error.reason is ErrorReason.CONFIG_INVALID
-    assert words in str(verdict.error)
+    assert text in str(verdict.error)
 
 
 async def test_several_logins_are_warned_of(provider: InMemory, server: InfisicalServer) -> None:

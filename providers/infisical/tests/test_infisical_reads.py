@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from eso_provider_infisical.places import Place, place_of
+from eso_provider_infisical.secrets import SecretLocation, location_of
 from eso_provider_infisical.testing.model import Identity
 from eso_provider_infisical.testing.server import CLIENT_ID, CLIENT_SECRET, MAIN, InfisicalServer
 from eso_provider_infisical.testing.sessions import store
@@ -25,24 +25,24 @@ def reason(outcome: object) -> ErrorReason:
 
 
 @pytest.mark.parametrize(
-    ("key", "scope", "place"),
+    ("key", "scope", "location"),
     [
-        pytest.param("NAME", "/", Place("/", "NAME"), id="a name, in the root"),
-        pytest.param("NAME", "/app/", Place("/app", "NAME"), id="a name, in the folder of the scope"),
-        pytest.param("/A/B/NAME", "/app", Place("/A/B", "NAME"), id="an absolute key ignores the scope"),
-        pytest.param("/NAME", "/app", Place("/", "NAME"), id="an absolute key of the root"),
-        pytest.param("A/NAME", "/app", Place("/app/A", "NAME"), id="a path is below the scope"),
-        pytest.param("A//B/NAME", "", Place("/A/B", "NAME"), id="empty parts of a path do not count"),
+        pytest.param("NAME", "/", SecretLocation("/", "NAME"), id="a name, in the root"),
+        pytest.param("NAME", "/app/", SecretLocation("/app", "NAME"), id="a name, in the folder of the scope"),
+        pytest.param("/A/B/NAME", "/app", SecretLocation("/A/B", "NAME"), id="an absolute key ignores the scope"),
+        pytest.param("/NAME", "/app", SecretLocation("/", "NAME"), id="an absolute key of the root"),
+        pytest.param("A/NAME", "/app", SecretLocation("/app/A", "NAME"), id="a path is below the scope"),
+        pytest.param("A//B/NAME", "", SecretLocation("/A/B", "NAME"), id="empty parts of a path do not count"),
     ],
 )
-def test_a_key_names_a_folder_and_a_secret(key: str, scope: str, place: Place) -> None:
-    assert place_of(key, scope) == place
+def test_a_key_names_a_folder_and_a_secret(key: str, scope: str, location: SecretLocation) -> None:
+    assert location_of(key, scope) == location
 
 
 @pytest.mark.parametrize("key", ["", "/", "A/", "A/.."])
 def test_a_key_without_a_name_is_refused(key: str) -> None:
     with pytest.raises(ProviderError, match="does not end with the name of a secret"):
-        place_of(key, "/")
+        location_of(key, "/")
 
 
 async def test_values_of_all_forms_of_keys_are_read(provider: InMemory, server: InfisicalServer) -> None:

@@ -23,7 +23,7 @@ def client(server: InfisicalServer) -> Iterator[Any]:
         yield made
 
 
-def place(**more: Any) -> dict[str, Any]:
+def scope(**more: Any) -> dict[str, Any]:
     return {"project_slug": MAIN, "environment_slug": "dev", "secret_path": "/", **more}
 
 
@@ -44,8 +44,8 @@ def test_a_login_by_ldap(server: InfisicalServer) -> None:
 def test_errors_have_status_and_message(server: InfisicalServer, client: Any, what: str) -> None:
     calls: dict[str, tuple[int, Callable[[], Any]]] = {
         "login": (401, lambda: client.auth.universal_auth.login(CLIENT_ID, "wrong")),
-        "secret": (404, lambda: client.secrets.get_secret_by_name("GONE", **place())),
-        "project": (404, lambda: client.secrets.list_secrets(**place(project_slug="gone"))),
+        "secret": (404, lambda: client.secrets.get_secret_by_name("GONE", **scope())),
+        "project": (404, lambda: client.secrets.list_secrets(**scope(project_slug="gone"))),
     }
     status, call = calls[what]
 
@@ -63,9 +63,9 @@ def test_secrets_are_created_read_updated_listed_and_deleted(server: InfisicalSe
 
     made = secrets.create_secret_by_name("A", secret_value="one", **identifier)
     changed = secrets.update_secret_by_name("A", secret_value="two", **identifier)
-    read = secrets.get_secret_by_name("A", **place())
-    first = secrets.get_secret_by_name("A", version="1", **place())
-    listed = secrets.list_secrets(**place())
+    read = secrets.get_secret_by_name("A", **scope())
+    first = secrets.get_secret_by_name("A", version="1", **scope())
+    listed = secrets.list_secrets(**scope())
     secrets.delete_secret_by_name("A", **identifier)
 
     assert (made.secretValue, changed.version, read.secretValue, first.secretValue) == ("one", 2, "two", "one")
@@ -78,8 +78,8 @@ def test_lists_are_recursive_and_have_imports_on_request(server: InfisicalServer
         server.project().put(path, path)
     server.project().folder("dev", "/").imports.append("/shared")
 
-    flat = client.secrets.list_secrets(**place(include_imports=False))
-    deep = client.secrets.list_secrets(**place(recursive=True))
+    flat = client.secrets.list_secrets(**scope(include_imports=False))
+    deep = client.secrets.list_secrets(**scope(recursive=True))
 
     assert [each.secretKey for each in flat.secrets] == ["A"]
     assert sorted(each.secretKey for each in deep.secrets) == ["A", "B", "C"]

@@ -1,11 +1,11 @@
-"""Reading values: one list call answers all keys of one folder.
+"""Reading values: one list call reads all keys of one folder.
 
 | keys of a folder in one batch | calls |
 |---|---|
 | one | that secret |
 | several | the list of the folder; nothing is sent again while its ETag is unchanged |
 | several, and the identity may not list | each secret |
-| missing in the list | that secret: the list leaves out what the identity may not see, so only this tells "not found" |
+| missing in the list | that secret: the list omits what the identity may not read; only this proves "not found" |
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from eso_api.values import SecretBytes
-from eso_provider_infisical.places import Place, place_of
-from eso_provider_infisical.secrets import Secret, Secrets
+from eso_provider_infisical.secrets import Secret, SecretLocation, Secrets, location_of
 from eso_sdk.errors import version_not_found
 from eso_sdk.extract import property_in
 from eso_sdk.provider import Value
@@ -31,8 +30,8 @@ MAX_UNLISTED: Final = 64
 UNLISTED_SECONDS: Final = 600.0
 """A denied list is tried again after this time: rights may have been granted."""
 
-_Wanted = tuple[Place, str]
-"""A place and a version."""
+_ReadRequest = tuple[SecretLocation, str]
+"""A location and a version."""
 
 
 class Reader:
@@ -47,40 +46,42 @@ class Reader:
 
     async def read(self, refs: Sequence[RemoteRef]) -> list[Value | ProviderError]:
         """Return one value or error for each reference."""
-        wanted: dict[_Wanted, str] = {}
-        answers: list[_Wanted | ProviderError] = []
+        requests: dict[_ReadRequest, str] = {}
+        found_refs: list[_ReadRequest | ProviderError] = []
         for ref in refs:
             try:
-                found = (place_of(ref.key, self._scope_path), _version(ref))
-                wanted.setdefault(found, ref.key)
-                answers.append(found)
+                found = (location_of(ref.key, self._scope_path), _version(ref))
+                requests.setdefault(found, ref.key)
+                found_refs.append(found)
             except ProviderError as refused:
-                answers.append(refused)
-        secrets = await self._all(wanted)
+                found_refs.append(refused)
+        secrets = await self._all(requests)
         return [
-            await _answer(ref, secrets[at] if isinstance(at, tuple) else at)
-            for ref, at in zip(refs, answers, strict=True)
+            await _value_or_error(ref, secrets[at] if isinstance(at, tuple) else at)
+            for ref, at in zip(refs, found_refs, strict=True)
         ]
 
-    async def _all(self, wanted: dict[_Wanted, str]) -> dict[_Wanted, Secret | ProviderError]:
-        folders: dict[str, dict[_Wanted, str]] = {}
-        for (place, version), key in wanted.items():
-            folders.setdefault(place.folder, {})[place, version] = key
+    async def _all(self, requests: dict[_ReadRequest, str]) -> dict[_ReadRequest, Secret | ProviderError]:
+        folders: dict[str, dict[_ReadRequest, str]] = {}
+        for (location, version), key in requests.items():
+            folders.setdefault(location.folder, {})[location, version] = key
         done = await asyncio.gather(*(self._in_folder(folder, keys) for folder, keys in folders.items()))
         return {at: secret for part in done for at, secret in part.items()}
 
-    async def _in_folder(self, folder: str, keys: dict[_Wanted, str]) -> dict[_Wanted, Secret | ProviderError]:
+    async def _in_folder(
+        self, folder: str, keys: dict[_ReadRequest, str]
+    ) -> dict[_ReadRequest, Secret | ProviderError]:
         current = [at for at in keys if not at[1]]
         try:
             listed = await self._listed(folder) if len(current) > 1 else {}
         except ProviderError as failed:
             return dict.fromkeys(keys, failed)
-        found: dict[_Wanted, Secret | ProviderError] = {
+        found: dict[_ReadRequest, Secret | ProviderError] = {
             at: listed[at[0].name] for at in current if at[0].name in listed
         }
         rest = [at for at in keys if at not in found]
-        answers = await asyncio.gather(*(self._one(at, keys[at]) for at in rest))
-        return found | dict(zip(rest, answers, strict=True))
+        results = await asyncio.gather(*(self._one(at, keys[at]) for at in rest))
+        return found | dict(zip(rest, results, strict=True))
 
     async def _listed(self, folder: str) -> dict[str, Secret]:
         if folder in self._unlisted:
@@ -91,7 +92,7 @@ class Reader:
             self._unlisted.put(folder, None, UNLISTED_SECONDS)
         return {each.secret_key: each for each in secrets or ()}
 
-    async def _one(self, at: _Wanted, key: str) -> Secret | ProviderError:
+    async def _one(self, at: _ReadRequest, key: str) -> Secret | ProviderError:
         try:
             async with self._gate:
                 return await self._secrets.one(at[0], key, at[1])
@@ -105,7 +106,7 @@ def _version(ref: RemoteRef) -> str:
     return ref.version
 
 
-async def _answer(ref: RemoteRef, found: Secret | ProviderError) -> Value | ProviderError:
+async def _value_or_error(ref: RemoteRef, found: Secret | ProviderError) -> Value | ProviderError:
     if isinstance(found, ProviderError):
         return found
     try:

@@ -14,18 +14,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from posixpath import normpath
 from typing import Any, Final
 
 import msgspec
+from yarl import URL
 
 from eso_api.stores.infisical import InfisicalScope
-from eso_provider_infisical.places import Place
 from eso_sdk.authorization import digest
 from eso_sdk.errors import (
     backend_error,
     denied,
     error_for_status,
     invalid_config,
+    invalid_request,
     not_found,
     version_not_found,
 )
@@ -34,8 +36,50 @@ from eso_sdk.rest import Rest, RestRequest, RestResponse, segments
 from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.bounded import ExpiringDict
 
+
+@dataclass(frozen=True, slots=True)
+class SecretLocation:
+    """A secret: its folder, and its name there."""
+
+    folder: str
+    name: str
+
+
+def location_of(key: str, scope_path: str) -> SecretLocation:
+    """Return the location of a key.
+
+    | key | folder |
+    |---|---|
+    | `NAME` | the scope's |
+    | `/A/NAME` | `/A` |
+    | `A/NAME` | `A` below the scope's |
+    """
+    folder, slash, name = key.rpartition("/")
+    if not name or name in (".", ".."):
+        raise invalid_request(
+            f'"{key}" does not end with the name of a secret; write NAME, FOLDER/NAME or /FOLDER/NAME'
+        )
+    if not slash:
+        return SecretLocation(folder_of(scope_path), name)
+    return SecretLocation(folder_of(folder if key.startswith("/") else f"{scope_path}/{folder}"), name)
+
+
+def folder_of(path: str) -> str:
+    """Return a path with one slash before each folder, and none at its end."""
+    return "/" + normpath(f"/{path}").strip("/")
+
+
+def api_url(host: str) -> URL:
+    """Return the base address of the API. Manifests name it with and without `/api`."""
+    text = host.rstrip("/")
+    try:
+        return URL(text if text.endswith("/api") else f"{text}/api")
+    except ValueError:
+        raise invalid_config("/hostAPI", "must be a URL such as https://app.infisical.com") from None
+
+
 PROVEN_SECONDS: Final = 600.0
-"""For how long an answer proves that the project and its environment exist."""
+"""For how long a response proves that the project and its environment exist."""
 
 REQUESTED_SECONDS: Final = 3600.0
 MAX_REQUESTED: Final = 256
@@ -49,7 +93,7 @@ MAX_BATCH_CHARS: Final = 256 * 1024
 """Secrets and characters of values in one request; the server takes bodies up to 1 MiB."""
 
 _LOOKUPS: Final = ("v1/projects/slug", "v1/workspace/slug")
-"""Newer and older servers look projects up in different places."""
+"""Newer and older servers have different paths for projects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +115,9 @@ _V3: Final = _Api("V3", "v3/secrets/raw", "include_imports", batches=False)
 class Change:
     """A secret to create, to update, or, without a value, to delete."""
 
-    place: Place
+    location: SecretLocation
     key: str
-    """The place, as the caller spells it."""
+    """The key, as the caller spells it."""
     value: str | None = field(default=None, repr=False)
     exists: bool = True
 
@@ -86,7 +130,7 @@ class Change:
     @property
     def proof(self) -> bytes:
         """Return a digest of the change."""
-        return digest(self.place.folder, self.place.name, *(() if self.value is None else (self.value,)))
+        return digest(self.location.folder, self.location.name, *(() if self.value is None else (self.value,)))
 
 
 _ABOUT_ONE: Final = frozenset({ErrorReason.PERMISSION_DENIED, ErrorReason.BACKEND_ERROR, ErrorReason.PAYLOAD_TOO_LARGE})
@@ -159,50 +203,50 @@ class Secrets:
 
         A missing folder is empty: keys in it do not exist.
         """
-        answer = await self._list(folder, recursive=recursive)
-        if answer.status == 404 and await self._prove():
-            answer = await self._list(folder, recursive=recursive)
-        if answer.status == 403:
+        response = await self._list(folder, recursive=recursive)
+        if response.status == 404 and await self._prove():
+            response = await self._list(folder, recursive=recursive)
+        if response.status == 403:
             return None
-        return [] if answer.status == 404 else list(_merged(answer.read(_Listed)))
+        return [] if response.status == 404 else list(_merged(response.read(_Listed)))
 
     async def check(self, folder: str) -> None:
         """Raise unless this identity can list a folder."""
-        answer = await self._list(folder, recursive=False)
-        if answer.status == 403:
-            words = f'Infisical denies the list of folder "{folder}" of {self._where}; give the identity a role there'
-            raise ProviderError(ErrorReason.PERMISSION_DENIED, words, backend_code="403")
-        if answer.status == 404:
+        response = await self._list(folder, recursive=False)
+        if response.status == 403:
+            message = f'Infisical denies the list of folder "{folder}" of {self._where}; give the identity a role there'
+            raise ProviderError(ErrorReason.PERMISSION_DENIED, message, backend_code="403")
+        if response.status == 404:
             raise invalid_config("/secretsScope", f'there is no folder "{folder}" in {self._where}')
 
-    async def one(self, place: Place, key: str, version: str = "") -> Secret:
-        """Return one secret as readers see it; raise "not found" if the API says so."""
+    async def one(self, location: SecretLocation, key: str, version: str = "") -> Secret:
+        """Return one secret as readers get it; raise "not found" if the API reports it."""
         query = {"version": version} if version else {}
         expand = self._scope.expand_secret_references
-        answer = await self._asked(place, key, query, imports=True, expand=expand)
-        if answer is None and await self._prove():
-            answer = await self._asked(place, key, query, imports=True, expand=expand)
-        if answer is None:
+        response = await self._read_one(location, key, query, imports=True, expand=expand)
+        if response is None and await self._prove():
+            response = await self._read_one(location, key, query, imports=True, expand=expand)
+        if response is None:
             raise version_not_found(key, version) if version else not_found(key)
-        return answer.read(_One).secret
+        return response.read(_One).secret
 
-    async def stored(self, place: Place, key: str) -> bytes | None:
+    async def stored(self, location: SecretLocation, key: str) -> bytes | None:
         """Return the value as it is stored, references to other secrets not replaced; None if there is none."""
         try:
-            answer = await self._asked(place, key, {}, imports=False, expand=False)
+            response = await self._read_one(location, key, {}, imports=False, expand=False)
         except _NoProjectError:
             return None
-        return None if answer is None else answer.read(_One).secret.value(key)
+        return None if response is None else response.read(_One).secret.value(key)
 
     async def all_stored(self, folder: str) -> dict[str, Secret] | None:
         """Return the secrets of a folder as they are stored, by name; None if the identity may not list it."""
         try:
-            answer = await self._list(folder, recursive=False, stored=True)
+            response = await self._list(folder, recursive=False, stored=True)
         except _NoProjectError:
             return {}
-        if answer.status == 403:
+        if response.status == 403:
             return None
-        own = answer.read(_Listed).secrets if answer.status == 200 else []
+        own = response.read(_Listed).secrets if response.status == 200 else []
         return {each.secret_key: each for each in own if each.type != "personal"}
 
     # --- writes ------------------------------------------------------------------------------------------------------
@@ -212,10 +256,10 @@ class Secrets:
 
         A change that waits for approval is not requested again for an hour.
         """
-        wanted = [each for each in changes if each.proof not in self._requested]
+        unsent = [each for each in changes if each.proof not in self._requested]
         failed: dict[bytes, ProviderError | None] = {}
-        api = await self._api() if wanted else _V3
-        for batch in _batches(wanted) if api.batches else ([each] for each in wanted):
+        api = await self._api() if unsent else _V3
+        for batch in _batches(unsent) if api.batches else ([each] for each in unsent):
             failed |= await self._attempt(batch)
         return [failed[each.proof] if each.proof in failed else _unapproved(each.key) for each in changes]
 
@@ -226,39 +270,41 @@ class Secrets:
         except ProviderError as refused:
             if len(batch) == 1 or refused.reason not in _ABOUT_ONE:
                 return dict.fromkeys((each.proof for each in batch), refused)
-            alone = [await self._attempt([each]) for each in batch]
-            return {proof: error for part in alone for proof, error in part.items()}
+            single = [await self._attempt([each]) for each in batch]
+            return {proof: error for part in single for proof, error in part.items()}
         for each in () if is_done else batch:
             self._requested.put(each.proof, None, REQUESTED_SECONDS)
         return {each.proof: None if is_done else _unapproved(each.key) for each in batch}
 
     async def _change(self, batch: list[Change]) -> bool:
         """Make changes; return False if they wait for approval."""
-        answer = await self._sent(batch)
-        if answer.status == 404 and await self._has_moved():
+        response = await self._sent(batch)
+        if response.status == 404 and await self._has_moved():
             raise MovedError
-        first, place = batch[0], batch[0].place
-        match answer.status:
+        first, location = batch[0], batch[0].location
+        match response.status:
             case 404 if first.method == "DELETE" and len(batch) == 1:
                 return True  # deleted meanwhile
             case 400 if first.method == "POST" and len(batch) == 1:
-                words = f'Infisical refuses to create "{first.key}": status 400; it may exist without being visible'
-                raise backend_error(f"{words} to this identity, or its name is not allowed", backend_code="400")
+                message = f'Infisical refuses to create "{first.key}": status 400; it may exist without being visible'
+                raise backend_error(f"{message} to this identity, or its name is not allowed", backend_code="400")
             case 403:
-                what = f'"{place.name}"' if len(batch) == 1 else f"{len(batch)} secrets"
-                words = f'Infisical denies the change of {what} in folder "{place.folder}"; give the identity a role'
-                raise ProviderError(ErrorReason.PERMISSION_DENIED, words, backend_code="403")
-        if (error := error_for_status(answer.status, answer.subject)) is not None:
+                what = f'"{location.name}"' if len(batch) == 1 else f"{len(batch)} secrets"
+                message = (
+                    f'Infisical denies the change of {what} in folder "{location.folder}"; give the identity a role'
+                )
+                raise ProviderError(ErrorReason.PERMISSION_DENIED, message, backend_code="403")
+        if (error := error_for_status(response.status, response.subject)) is not None:
             raise error
-        told = answer.json()
-        if not isinstance(told, dict):
-            raise backend_error(f'Infisical does not say whether "{first.key}" was changed')
-        return not ("approval" in told and "secret" not in told and "secrets" not in told)
+        document = response.json()
+        if not isinstance(document, dict):
+            raise backend_error(f'Infisical does not report whether "{first.key}" was changed')
+        return not ("approval" in document and "secret" not in document and "secrets" not in document)
 
     async def _sent(self, batch: list[Change]) -> RestResponse:
         """Send changes: with v4 all together, with v3 one."""
         first, api = batch[0], await self._api()
-        body: dict[str, Any] = {"environment": self._scope.environment_slug, "secretPath": first.place.folder}
+        body: dict[str, Any] = {"environment": self._scope.environment_slug, "secretPath": first.location.folder}
         if api.batches:
             body |= {"projectId": await self._project_id(), "secrets": [_entry(each) for each in batch]}
             path, call = f"{api.path}/batch", f"{_VERBS[first.method]}Secrets{api.name}"
@@ -266,12 +312,12 @@ class Secrets:
             body |= {"workspaceId": await self._project_id(), "type": "shared"}
             if first.value is not None:
                 body |= {"secretValue": first.value, "skipMultilineEncoding": True}
-            path, call = f"{api.path}/{segments(first.place.name)}", f"{_VERBS[first.method]}Secret{api.name}"
+            path, call = f"{api.path}/{segments(first.location.name)}", f"{_VERBS[first.method]}Secret{api.name}"
         request = RestRequest(first.method, path, call, json=body, allowed=(400, 403, 404))
-        answer = await self._rest.send(request)
-        if api.batches and len(batch) == 1 and self._is_without_route(answer):
+        response = await self._rest.send(request)
+        if api.batches and len(batch) == 1 and self._is_without_route(response):
             return await self._sent(batch)
-        return answer
+        return response
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
@@ -287,14 +333,14 @@ class Secrets:
                 return known
             # Without parameters, a server with v4 refuses the request, and an older one does not know the path.
             request = RestRequest("GET", _V4.path, "GetVersion", allowed=(400, 403, 404, 422))
-            answer = await self._rest.send(request)
-            api = _V3 if answer.status == 404 else _V4
+            response = await self._rest.send(request)
+            api = _V3 if response.status == 404 else _V4
             self._apis.put(server, api, V4_SECONDS if api is _V4 else V3_SECONDS)
             return api
 
-    def _is_without_route(self, answer: RestResponse) -> bool:
+    def _is_without_route(self, response: RestAnswer) -> bool:
         """Return whether the server has no v4 any more, because an older one replaced it. Then v3 is used."""
-        if answer.status != 404 or not _names_route(answer):
+        if response.status != 404 or not _names_route(response):
             return False
         self._apis.put(str(self._rest.settings.base), _V3, V3_SECONDS)
         return True
@@ -310,21 +356,23 @@ class Secrets:
 
     async def _list(self, folder: str, *, recursive: bool, stored: bool = False) -> RestResponse:
         expand = self._scope.expand_secret_references and not stored
-        answer = await self._read("", folder, {"recursive": _flag(on=recursive)}, imports=not stored, expand=expand)
-        if answer.status == 200:
+        response = await self._read("", folder, {"recursive": _flag(on=recursive)}, imports=not stored, expand=expand)
+        if response.status == 200:
             self._note()
-        return answer
+        return response
 
-    async def _asked(
-        self, place: Place, key: str, query: Mapping[str, str], *, imports: bool, expand: bool
-    ) -> RestResponse | None:
-        answer = await self._read(place.name, place.folder, {**query, "type": "shared"}, imports=imports, expand=expand)
-        if answer.status == 403:
+    async def _read_one(
+        self, location: SecretLocation, key: str, query: Mapping[str, str], *, imports: bool, expand: bool
+    ) -> RestAnswer | None:
+        response = await self._read(
+            location.name, location.folder, {**query, "type": "shared"}, imports=imports, expand=expand
+        )
+        if response.status == 403:
             raise denied(key, backend_code="403")
-        if answer.status == 404:
+        if response.status == 404:
             return None
         self._note()
-        return answer
+        return response
 
     async def _read(
         self, name: str, folder: str, query: Mapping[str, str], *, imports: bool, expand: bool
@@ -333,26 +381,26 @@ class Secrets:
         api = await self._api()
         path, call = (f"{api.path}/{segments(name)}", "GetSecretByKey") if name else (api.path, "GetSecrets")
         whole = {**await self._query(api, folder, imports=imports, expand=expand), **query}
-        answer = await self._rest.send(RestRequest("GET", path, f"{call}{api.name}", whole, allowed=(403, 404)))
-        if api is _V4 and self._is_without_route(answer):
+        response = await self._rest.send(RestRequest("GET", path, f"{call}{api.name}", whole, allowed=(403, 404)))
+        if api is _V4 and self._is_without_route(response):
             return await self._read(name, folder, query, imports=imports, expand=expand)
-        return answer
+        return response
 
     def _note(self) -> None:
         self._proven = self._rest.clock.monotonic()
 
     async def _prove(self) -> bool:
-        """Raise unless project and environment exist. Otherwise a wrong slug would look like a deleted secret.
+        """Raise unless project and environment exist. Otherwise a wrong slug would be taken for a deleted secret.
 
-        Return whether the project has another id now: then the answer was about a project that is gone.
+        Return whether the project has another id now: then the response was about a project that is gone.
         """
         if self._rest.clock.monotonic() - self._proven < PROVEN_SECONDS:
             return False
         has_moved = await self._has_moved()
-        answer = await self._read("", "/", {"viewSecretValue": "false"}, imports=False, expand=False)
-        if answer.status == 404:
-            raise invalid_config("/secretsScope", f"there is no {self._where} that this identity can see")
-        if (error := error_for_status(answer.status, answer.subject)) is not None:
+        response = await self._read("", "/", {"viewSecretValue": "false"}, imports=False, expand=False)
+        if response.status == 404:
+            raise invalid_config("/secretsScope", f"there is no {self._where} that this identity can read")
+        if (error := error_for_status(response.status, response.subject)) is not None:
             raise error
         self._note()
         return has_moved
@@ -374,21 +422,21 @@ class Secrets:
         slug = self._scope.project_slug
         for lookup in _LOOKUPS:
             request = RestRequest("GET", f"{lookup}/{segments(slug)}", "GetWorkspaceBySlug", allowed=(403, 404))
-            answer = await self._rest.send(request)
-            if answer.status == 403:
-                words = f'Infisical denies project "{slug}" to this identity; give the identity a role there'
-                raise ProviderError(ErrorReason.PERMISSION_DENIED, words, backend_code="403")
-            if answer.status != 404:
-                return answer.read(_Project).id
-        words = f'/secretsScope/projectSlug: there is no project "{slug}" that this identity can see'
-        raise _NoProjectError(ErrorReason.CONFIG_INVALID, words)
+            response = await self._rest.send(request)
+            if response.status == 403:
+                message = f'Infisical denies project "{slug}" to this identity; give the identity a role there'
+                raise ProviderError(ErrorReason.PERMISSION_DENIED, message, backend_code="403")
+            if response.status != 404:
+                return response.read(_Project).id
+        message = f'/secretsScope/projectSlug: there is no project "{slug}" that this identity can read'
+        raise _NoProjectError(ErrorReason.CONFIG_INVALID, message)
 
 
 def _entry(change: Change) -> dict[str, Any]:
     """Return a change as an entry of a batch."""
     if change.value is None:
-        return {"secretKey": change.place.name, "type": "shared"}
-    return {"secretKey": change.place.name, "secretValue": change.value, "skipMultilineEncoding": True}
+        return {"secretKey": change.location.name, "type": "shared"}
+    return {"secretKey": change.location.name, "secretValue": change.value, "skipMultilineEncoding": True}
 
 
 def _batches(changes: Sequence[Change]) -> Iterator[list[Change]]:
@@ -406,22 +454,22 @@ def _batches(changes: Sequence[Change]) -> Iterator[list[Change]]:
         yield batch
 
 
-def _names_route(answer: RestResponse) -> bool:
+def _names_route(response: RestAnswer) -> bool:
     """Return whether a 404 is about the path of the API and not about a project, folder or secret."""
     try:
-        told = msgspec.json.decode(answer.body)
+        document = msgspec.json.decode(response.body)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return False
-    message = told.get("message") if isinstance(told, dict) else None
+    message = document.get("message") if isinstance(document, dict) else None
     return isinstance(message, str) and message.startswith("Route ")
 
 
 def _unapproved(key: str) -> ProviderError:
-    words = (
+    message = (
         f'Infisical did not change "{key}" but opened a change request; approve it in Infisical, or take this identity'
         " out of the change policy"
     )
-    return ProviderError(ErrorReason.PERMISSION_DENIED, words)
+    return ProviderError(ErrorReason.PERMISSION_DENIED, message)
 
 
 def _merged(listed: _Listed) -> Iterator[Secret]:

@@ -8,9 +8,8 @@ from typing import Final
 from eso_api.stores.infisical import InfisicalProvider
 from eso_api.values import SecretBytes
 from eso_provider_infisical.auth.choice import check_auth, open_auth
-from eso_provider_infisical.places import api_url, folder_of, place_of
 from eso_provider_infisical.reading import Reader
-from eso_provider_infisical.secrets import Secrets
+from eso_provider_infisical.secrets import Secrets, api_url, folder_of, location_of
 from eso_provider_infisical.writing import Writer
 from eso_sdk.drafts import Draft
 from eso_sdk.errors import invalid_config
@@ -73,8 +72,8 @@ class InfisicalStore(Store[InfisicalProvider]):
         return await self._reader.read(refs)
 
     async def check(self, ref: RemoteRef) -> Check:
-        place = place_of(ref.key, self.config.secrets_scope.secrets_path)
-        return Check(await Draft(await self._secrets.stored(place, ref.key)).has(ref.property))
+        location = location_of(ref.key, self.config.secrets_scope.secrets_path)
+        return Check(await Draft(await self._secrets.stored(location, ref.key)).has(ref.property))
 
     @finds("name", "path")
     async def find(self, query: FindQuery) -> AsyncIterator[Found]:
@@ -82,8 +81,8 @@ class InfisicalStore(Store[InfisicalProvider]):
         scope = self.config.secrets_scope
         listed = await self._secrets.folder(folder_of(scope.secrets_path), recursive=scope.recursive)
         if listed is None:
-            words = f'Infisical denies the list of folder "{scope.secrets_path}"; find needs it'
-            raise ProviderError(ErrorReason.PERMISSION_DENIED, words, backend_code="403")
+            message = f'Infisical denies the list of folder "{scope.secrets_path}"; find needs it'
+            raise ProviderError(ErrorReason.PERMISSION_DENIED, message, backend_code="403")
         matcher = Matcher(FindQuery(name_regexp=query.name_regexp))
         matching = {
             each.secret_key: each

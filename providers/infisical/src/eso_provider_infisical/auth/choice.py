@@ -11,12 +11,10 @@ import msgspec
 
 from eso_api.stores.infisical import InfisicalAuth, InfisicalProvider
 from eso_api.values import SecretBytes
-from eso_provider_infisical.auth.amazon import amazon
+from eso_provider_infisical.auth.clouds import amazon, azure, gcp_id_token
+from eso_provider_infisical.auth.credentials import jwt, ldap, oracle, universal
 from eso_provider_infisical.auth.files import gcp_iam, kubernetes
 from eso_provider_infisical.auth.form import Form, Opened
-from eso_provider_infisical.auth.machine import azure, gcp_id_token
-from eso_provider_infisical.auth.oracle import oracle
-from eso_provider_infisical.auth.secrets import jwt, ldap, universal
 from eso_sdk.authorization import Authorization, FixedHeaders, LoginHeaders, bearer, digest
 from eso_sdk.backend import Backend
 from eso_sdk.errors import backend_error, invalid_config, rejected
@@ -37,7 +35,7 @@ _FORMS: Final[Mapping[str, Callable[[Any, Opened], Form]]] = {
     "kubernetes_auth_credentials": kubernetes,
     "aws_auth_credentials": amazon,
 }
-"""In the order in which they are looked for; the access token is the last."""
+"""In the order in which they are checked; the access token is the last."""
 
 
 class _Granted(msgspec.Struct, rename="camel", frozen=True):
@@ -62,7 +60,7 @@ class Auth:
 
 
 def check_auth(auth: InfisicalAuth) -> tuple[str, ...]:
-    """Look at `auth` alone: return warnings, or raise `invalid_config`."""
+    """Check `auth` alone: return warnings, or raise `invalid_config`."""
     chosen = [_spelled(name) for name in (*_FORMS, _TOKEN) if getattr(auth, name) is not None]
     if not chosen:
         raise invalid_config("/auth", f"needs one of {', '.join(_spelled(name) for name in (*_FORMS, _TOKEN))}")
@@ -78,9 +76,9 @@ def open_auth(store: Backend[InfisicalProvider], settings: RestSettings) -> Auth
     if auth.token_auth_credentials is None:
         check_auth(auth)
         raise invalid_config("/auth", "names no login")
-    place = "/auth/tokenAuthCredentials/accessToken"
-    token = text(store, auth.token_auth_credentials.access_token, place)
-    return Auth(FixedHeaders(bearer(SecretBytes(token.encode()), place)))
+    pointer = "/auth/tokenAuthCredentials/accessToken"
+    token = text(store, auth.token_auth_credentials.access_token, pointer)
+    return Auth(FixedHeaders(bearer(SecretBytes(token.encode()), pointer)))
 
 
 def _logged_in(store: Backend[InfisicalProvider], settings: RestSettings, form: Form) -> Auth:
@@ -93,13 +91,15 @@ def _logged_in(store: Backend[InfisicalProvider], settings: RestSettings, form: 
 
     async def log_in() -> Grant:
         body = dict(await form.body()) | ({"organizationSlug": organization} if organization else {})
-        answer = await rest.send(RestRequest("POST", form.path, form.call, json=body, allowed=_REFUSED))
-        if answer.status in _REFUSED:
-            words = f"{settings.subject} refuses the login of /auth/{form.name}: HTTP {answer.status}; {form.advice}"
-            raise rejected(words, backend_code=str(answer.status))
-        granted: _Granted = answer.read(_Granted)
+        response = await rest.send(RestRequest("POST", form.path, form.call, json=body, allowed=_REFUSED))
+        if response.status in _REFUSED:
+            message = (
+                f"{settings.subject} refuses the login of /auth/{form.name}: HTTP {response.status}; {form.advice}"
+            )
+            raise rejected(message, backend_code=str(response.status))
+        granted: _Granted = response.read(_Granted)
         if not granted.access_token:
-            raise backend_error(f"{settings.subject} answers the login without a token")
+            raise backend_error(f"{settings.subject} sends no token for the login")
         return Grant(SecretBytes(granted.access_token.encode()), granted.expires_in or math.inf)
 
     login = join_login(proof, store.clock, log_in)

@@ -24,12 +24,12 @@ LIFETIME: Final = timedelta(minutes=10)
 
 
 def kubernetes(config: InfisicalKubernetesAuth, store: Opened) -> Form:
-    place = "/auth/kubernetesAuthCredentials"
-    identity = text(store, config.identity_id, f"{place}/identityId")
-    where = f"{place}/serviceAccountTokenPath"
+    pointer = "/auth/kubernetesAuthCredentials"
+    identity = text(store, config.identity_id, f"{pointer}/identityId")
+    where = f"{pointer}/serviceAccountTokenPath"
     path = optional_text(store, config.service_account_token_path, where) or POD_TOKEN
-    prove_own_identity(store, "ServiceAccount token", place)
-    store.process_identity.check_file(path, field=where, own=POD_TOKEN)
+    prove_own_identity(store, "ServiceAccount token", pointer)
+    store.process_identity.check_file(path, place=where, own=POD_TOKEN)
 
     async def body() -> Body:
         return {"identityId": identity, "jwt": (await _content(store, path, where, own=POD_TOKEN)).strip()}
@@ -45,12 +45,12 @@ def kubernetes(config: InfisicalKubernetesAuth, store: Opened) -> Form:
 
 
 def gcp_iam(config: InfisicalGcpIamAuth, store: Opened) -> Form:
-    place = "/auth/gcpIamAuthCredentials"
-    identity = text(store, config.identity_id, f"{place}/identityId")
-    where = f"{place}/serviceAccountKeyFilePath"
+    pointer = "/auth/gcpIamAuthCredentials"
+    identity = text(store, config.identity_id, f"{pointer}/identityId")
+    where = f"{pointer}/serviceAccountKeyFilePath"
     path = text(store, config.service_account_key_file_path, where)
-    prove_own_identity(store, "mounted key", place)
-    store.process_identity.check_file(path, field=where)
+    prove_own_identity(store, "mounted key", pointer)
+    store.process_identity.check_file(path, place=where)
 
     async def body() -> Body:
         key = await _content(store, path, where)
@@ -66,7 +66,7 @@ def gcp_iam(config: InfisicalGcpIamAuth, store: Opened) -> Form:
     )
 
 
-def signed_jwt(key: str, identity: str, clock: Clock, place: str) -> str:
+def signed_jwt(key: str, identity: str, clock: Clock, pointer: str) -> str:
     """Sign a login JWT with the key of a Google service account, as its IAM API would."""
     try:
         account: dict[str, Any] = json.loads(key)
@@ -74,12 +74,12 @@ def signed_jwt(key: str, identity: str, clock: Clock, place: str) -> str:
         claims = {"sub": account["client_email"], "aud": identity, "iat": now, "exp": now + LIFETIME}
         return jwt.encode(claims, account["private_key"], "RS256", headers={"kid": account["private_key_id"]})
     except (ValueError, KeyError, TypeError, jwt.PyJWTError):
-        raise invalid_config(place, "does not name the JSON key of a Google service account") from None
+        raise invalid_config(pointer, "does not name the JSON key of a Google service account") from None
 
 
-async def _content(store: Opened, path: str, place: str, own: str = "") -> str:
-    content = await asyncio.to_thread(store.process_identity.read_file, path, field=place, own=own)
+async def _content(store: Opened, path: str, pointer: str, own: str = "") -> str:
+    content = await asyncio.to_thread(store.process_identity.read_file, path, place=pointer, own=own)
     try:
         return content.reveal().decode()
     except UnicodeDecodeError:
-        raise invalid_config(place, "names a file that is not UTF-8 text") from None
+        raise invalid_config(pointer, "names a file that is not UTF-8 text") from None

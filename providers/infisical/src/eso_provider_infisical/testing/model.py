@@ -81,7 +81,7 @@ class Identity:
     id: str
     projects: frozenset[str]
     unseen: frozenset[str] = frozenset()
-    """Left out of lists; 403 if asked for."""
+    """Left out of lists; 403 if requested."""
     unread: frozenset[str] = frozenset()
     """A list with one of them is denied, as is the secret itself."""
     unwritten: frozenset[str] = frozenset()

@@ -27,13 +27,11 @@ _V4: Final = ("api", "v4", "secrets")
 
 
 class RefusedError(Exception):
-    """An answer with an error, in the form of the API."""
+    """A response with an error, in the form of the API."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
-        self.said = StandinResponse(
-            status, {"statusCode": status, "message": message, "error": "Error", "reqId": "req-1"}
-        )
+        self.response = Said(status, {"statusCode": status, "message": message, "error": "Error", "reqId": "req-1"})
 
 
 @dataclass(slots=True)
@@ -49,7 +47,7 @@ class InfisicalServer(StandIn):
     has_v4: bool = True
     """Whether the server has the API v4, as newer ones do."""
     old_lookup: bool = False
-    """Whether projects are looked up in the place of older servers."""
+    """Whether projects have the path of older servers."""
 
     def __post_init__(self) -> None:
         self.project(MAIN).folder("dev", "/")
@@ -59,7 +57,7 @@ class InfisicalServer(StandIn):
         return self.projects.setdefault(slug, Project(f"id-of-{slug}", slug))
 
     def token(self, identity: Identity | None = None) -> str:
-        """Issue a token that was not asked for: an access token made in the UI."""
+        """Issue a token without a request: an access token made in the UI."""
         made = f"st.{secrets.token_hex(16)}"
         self.tokens[made] = (identity or Identity("identity-token", frozenset({MAIN})), float("inf"))
         return made
@@ -78,13 +76,13 @@ class InfisicalServer(StandIn):
 
     async def respond(self, asked: StandinRequest) -> StandinResponse:
         try:
-            return self._answered(asked)
+            return self._respond(asked)
         except RefusedError as refused:
-            return refused.said
+            return refused.response
 
     # --- logins ------------------------------------------------------------------------------------------------------
 
-    def _answered(self, asked: StandinRequest) -> StandinResponse:
+    def _respond(self, asked: Asked) -> Said:
         match (asked.method, *asked.segments):
             case ("POST", "api", "v1", "auth", method, "login"):
                 return self._login(method, asked.json())
@@ -116,13 +114,13 @@ class InfisicalServer(StandIn):
             raise RefusedError(401, f"Invalid credentials {body.get('clientSecret') or body.get('jwt') or ''}")
         token = f"jwt.{secrets.token_hex(16)}"
         self.tokens[token] = (self.logins[proof], self.now() + self.token_seconds)
-        answer = {
+        response = {
             "accessToken": token,
             "expiresIn": self.token_seconds,
             "accessTokenMaxTTL": 10 * self.token_seconds,
             "tokenType": "Bearer",
         }
-        return StandinResponse(200, answer)
+        return Said(200, response)
 
     def _identity(self, asked: StandinRequest) -> Identity:
         token = asked.headers.get("authorization", "").removeprefix("Bearer ")
@@ -137,7 +135,7 @@ class InfisicalServer(StandIn):
         project = self._project(asked, self._identity(asked), slug)
         return StandinResponse(200, {"id": project.id, "_id": project.id, "slug": project.slug, "environments": []})
 
-    def _asked_project(self, asked: StandinRequest, identity: Identity) -> Project:
+    def _requested_project(self, asked: Asked, identity: Identity) -> Project:
         """Return the project of a read: v4 takes only its id, v3 its slug."""
         query, known = asked.query, {project.id: slug for slug, project in self.projects.items()}
         if asked.segments[1] == "v3":
@@ -161,7 +159,7 @@ class InfisicalServer(StandIn):
 
     def _list(self, asked: StandinRequest) -> StandinResponse:
         identity, query = self._identity(asked), asked.query
-        project = self._asked_project(asked, identity)
+        project = self._requested_project(asked, identity)
         environment, path = query["environment"], query.get("secretPath", "/")
         self._folder(project, environment, path)
         below = path.rstrip("/") + "/"
@@ -217,7 +215,7 @@ class InfisicalServer(StandIn):
 
     def _get(self, asked: StandinRequest, name: str) -> StandinResponse:
         identity, query = self._identity(asked), asked.query
-        project = self._asked_project(asked, identity)
+        project = self._requested_project(asked, identity)
         environment, path = query["environment"], query.get("secretPath", "/")
         folder = self._folder(project, environment, path)
         if name in identity.unseen | identity.unread:
