@@ -61,7 +61,7 @@ async def _parallel() -> Row:
 async def _logins(azure: AzureServer) -> Row:
     async with _provider(SystemClock()) as provider:
         await _all_stores(provider)
-    logins = len(azure.asked("POST login.*"))
+    logins = len(azure.requests("POST login.*"))
     return Row(f"logins of one identity with {STORES} stores", str(logins), "1", met=logins == 1)
 
 
@@ -92,8 +92,8 @@ async def _hour(azure: AzureServer) -> list[Row]:
         for _ in range(INTERVALS):
             await _values(provider, _store(0), keys)
             clock.skip(3600 / INTERVALS)
-    logins, wanted = len(azure.asked("POST login.*")), OBJECTS * INTERVALS
-    gets = len([call for call in azure.asked("GET kv-one* *") if "Authorization" in call.headers])
+    logins, wanted = len(azure.requests("POST login.*")), OBJECTS * INTERVALS
+    gets = len([call for call in azure.requests("GET kv-one* *") if "Authorization" in call.headers])
     return [
         Row(f"logins for {OBJECTS:,} objects read {INTERVALS} times in an hour", str(logins), "1", met=logins == 1),
         Row("calls for them", f"{gets:,}", f"{wanted:,}", met=gets == wanted),

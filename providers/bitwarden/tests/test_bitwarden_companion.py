@@ -25,7 +25,7 @@ def reason(outcome: object) -> ErrorReason:
 
 
 def lines(server: CompanionServer) -> list[str]:
-    return [asked.line.replace("/rest/api/1/", "") for asked in server.calls]
+    return [request.line.replace("/rest/api/1/", "") for request in server.calls]
 
 
 # --- reads -----------------------------------------------------------------------------------------------------------
@@ -37,11 +37,11 @@ async def test_a_request_carries_token_addresses_and_a_json_body(provider: InMem
 
     assert await read(provider, call, made) == [b"value"]
 
-    (asked,) = server.calls
-    assert (asked.line, asked.json()) == ("GET /rest/api/1/secret", {"id": made})
-    assert asked.headers["warden-access-token"] == TOKEN
-    assert asked.headers["warden-api-url"] == "https://api.bitwarden.eu"
-    assert asked.headers["warden-identity-url"] == "https://identity.bitwarden.eu"
+    (request,) = server.calls
+    assert (request.line, request.json()) == ("GET /rest/api/1/secret", {"id": made})
+    assert request.headers["warden-access-token"] == TOKEN
+    assert request.headers["warden-api-url"] == "https://api.bitwarden.eu"
+    assert request.headers["warden-identity-url"] == "https://identity.bitwarden.eu"
 
 
 async def test_names_are_found_in_the_project_with_one_list_and_one_read(

@@ -53,12 +53,12 @@ SERVICE_ACCOUNT = json.dumps(
 class Clouds(StandIn):
     """The metadata servers of Azure and Google, and AWS STS with the Pod Identity agent."""
 
-    async def respond(self, asked: StandinRequest) -> StandinResponse:
-        match asked.method, asked.path:
-            case "GET", "/metadata/identity/oauth2/token" if asked.headers.get("metadata") == "true":
-                return StandinResponse(200, {"access_token": f"azure for {asked.query['resource']}"})
+    async def respond(self, request: StandinRequest) -> StandinResponse:
+        match request.method, request.path:
+            case "GET", "/metadata/identity/oauth2/token" if request.headers.get("metadata") == "true":
+                return StandinResponse(200, {"access_token": f"azure for {request.query['resource']}"})
             case "GET", "/computeMetadata/v1/instance/service-accounts/default/identity":
-                return StandinResponse(200, f"google for {asked.query['audience']}".encode())
+                return StandinResponse(200, f"google for {request.query['audience']}".encode())
             case "GET", "/pod-identity":
                 return StandinResponse(
                     200, {"AccessKeyId": "AKIA", "SecretAccessKey": "aws-secret", "Token": "aws-session"}
@@ -396,7 +396,7 @@ async def test_a_token_is_replaced_before_it_expires(
     await read(provider, call, "A")
 
     assert len(server.requests(LOGIN)) == 2
-    assert all(asked.headers["authorization"] for asked in server.requests("GET *"))
+    assert all(request.headers["authorization"] for request in server.requests("GET *"))
 
 
 async def test_a_token_that_the_server_forgot_is_replaced_at_once(provider: InMemory, server: InfisicalServer) -> None:

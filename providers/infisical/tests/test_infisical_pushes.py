@@ -29,7 +29,7 @@ async def test_a_value_is_created_updated_and_left_alone_if_equal(provider: InMe
 
     assert outcomes == [[PushOutcome.CREATED], [PushOutcome.UNCHANGED], [PushOutcome.UPDATED]]
     assert server.project().find("/app/KEY") == "two"
-    assert [asked.method for asked in server.writes()] == ["POST", "PATCH"]
+    assert [request.method for request in server.writes()] == ["POST", "PATCH"]
 
 
 async def test_all_pushes_of_a_folder_are_one_list_and_one_batch_if_the_server_has_them(
@@ -128,7 +128,7 @@ async def test_many_large_values_are_sent_in_parts(provider: InMemory, server: I
     outcomes = await push(provider, store(server), *((f"KEY_{number}", "", value) for number in range(6)))
 
     assert outcomes == [PushOutcome.CREATED] * 6
-    assert max(len(asked.body) for asked in server.writes()) < 300_000
+    assert max(len(request.body) for request in server.writes()) < 300_000
 
 
 async def test_a_write_names_the_project_by_its_id_which_is_looked_up_once(
@@ -140,7 +140,7 @@ async def test_a_write_names_the_project_by_its_id_which_is_looked_up_once(
     await push(provider, call, ("B", "", "2"))
 
     member = "projectId" if server.has_v4 else "workspaceId"
-    assert {asked.json()[member] for asked in server.writes()} == {"id-of-shop"}
+    assert {request.json()[member] for request in server.writes()} == {"id-of-shop"}
     assert len(server.requests("GET /api/v1/projects/slug/shop")) == 1
 
 

@@ -75,7 +75,7 @@ async def test_an_unchanged_folder_is_not_sent_again(provider: InMemory, server:
     changed = await read(provider, call, "A", "B")
 
     assert (again, changed) == ([b"1", b"2"], [b"3", b"2"])
-    assert ["if-none-match" in asked.headers for asked in server.lists()] == [False, True, True]
+    assert ["if-none-match" in request.headers for request in server.lists()] == [False, True, True]
 
 
 @pytest.mark.parametrize(
@@ -159,8 +159,8 @@ async def test_the_newest_api_of_a_server_is_found_once_for_all_stores(
         assert await read(provider, store(server, namespace=f"team-{number}", secretsPath=f"/{number}"), "/A") == [b"1"]
 
     version = "v4" if server.has_v4 else "v3"
-    assert {asked.segments[1] for asked in server.singles()} == {version}
-    assert len([asked for asked in server.requests("GET /api/v4/secrets") if not asked.query]) == 1
+    assert {request.segments[1] for request in server.singles()} == {version}
+    assert len([request for request in server.requests("GET /api/v4/secrets") if not request.query]) == 1
 
 
 async def test_a_newer_server_is_noticed_within_an_hour(
@@ -176,7 +176,7 @@ async def test_a_newer_server_is_noticed_within_an_hour(
     server.skew += 3601
 
     assert await read(provider, store(server), "A") == [b"1"]
-    assert [asked.segments[1] for asked in server.singles()] == ["v4"]
+    assert [request.segments[1] for request in server.singles()] == ["v4"]
 
 
 async def test_an_older_server_in_place_of_a_newer_one_makes_no_secret_look_deleted(

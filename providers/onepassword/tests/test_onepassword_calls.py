@@ -237,7 +237,7 @@ async def test_a_refusal_that_stays_is_reported(filled: ConnectServer, timed: In
     ],
 )
 async def test_failures_of_the_server_have_their_reason_and_quote_nothing(
-    response: Said, reason: ErrorReason, filled: ConnectServer, provider: InMemory
+    response: StandinResponse, reason: ErrorReason, filled: ConnectServer, provider: InMemory
 ) -> None:
     filled.script("GET /v1/vaults", response)
 

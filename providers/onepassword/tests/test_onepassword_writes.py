@@ -54,7 +54,10 @@ async def test_a_new_field_has_an_id_of_its_own(server: ConnectServer, provider:
     await push(provider, call, item("app", b"3", "three"))
 
     sent = [
-        each for pattern in ("POST *", "PUT *") for asked in server.requests(pattern) for each in asked.json()["fields"]
+        each
+        for pattern in ("POST *", "PUT *")
+        for request in server.requests(pattern)
+        for each in request.json()["fields"]
     ]
     ids = {each["label"]: each["id"] for each in sent}
     assert len(set(ids.values())) == len(ids) == 3

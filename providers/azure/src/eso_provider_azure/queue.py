@@ -117,7 +117,7 @@ class EventQueue:
         }
         return await self._client.send(HttpRequest(method, url, headers))
 
-    def _error(self, response: HttpAnswer) -> ProviderError | None:
+    def _error(self, response: HttpResponse) -> ProviderError | None:
         subject = f"queue {self._url}"
         if response.status in (401, 403):
             message = f'{subject} is denied; grant the role "Storage Queue Data Message Processor"'

@@ -14,7 +14,7 @@ from eso_sdk.errors import invalid_request
 from eso_wire.values import PushItem
 
 
-class PushMetadata(pushmetadata.Told, frozen=True, kw_only=True):
+class PushMetadata(pushmetadata.MetadataSpec, frozen=True, kw_only=True):
     """The metadata of an entry."""
 
     expiration_date: str = ""

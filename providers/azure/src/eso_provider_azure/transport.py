@@ -24,7 +24,7 @@ from eso_sdk.http import HttpRequest as KitRequest
 class ReceivedResponse(AsyncHttpResponse):
     """A response that was received completely."""
 
-    def __init__(self, request: HttpRequest, response: HttpAnswer) -> None:
+    def __init__(self, request: HttpRequest, response: HttpResponse) -> None:
         self._request = request
         self._response = response
         self._headers: MutableMapping[str, str] = CIMultiDict(response.headers)

@@ -103,7 +103,7 @@ class Companion:
         if await self._send(method, _ONE, call, body) is None:
             raise not_found(draft.key)
 
-    async def _send(self, method: str, path: str, call: str, body: Any) -> RestAnswer | None:
+    async def _send(self, method: str, path: str, call: str, body: Any) -> RestResponse | None:
         """Send a request; return None if Bitwarden responds with 404."""
         response = await self._rest.send(RestRequest(method, path, call, json=body, allowed=(MISSING,)))
         if response.status == MISSING and _NO_PATH in response.body:

@@ -37,7 +37,7 @@ def meaning(text: str, *, login: bool = False) -> int:
     return status or UNCLEAR
 
 
-def status_of(response: HttpAnswer) -> int:
+def status_of(response: HttpResponse) -> int:
     """Return the status of Bitwarden behind a response of the companion server."""
     if response.status not in _WRAPPED:
         return response.status

@@ -338,7 +338,7 @@ class Secrets:
             self._apis.put(server, api, V4_SECONDS if api is _V4 else V3_SECONDS)
             return api
 
-    def _is_without_route(self, response: RestAnswer) -> bool:
+    def _is_without_route(self, response: RestResponse) -> bool:
         """Return whether the server has no v4 any more, because an older one replaced it. Then v3 is used."""
         if response.status != 404 or not _names_route(response):
             return False
@@ -363,7 +363,7 @@ class Secrets:
 
     async def _read_one(
         self, location: SecretLocation, key: str, query: Mapping[str, str], *, imports: bool, expand: bool
-    ) -> RestAnswer | None:
+    ) -> RestResponse | None:
         response = await self._read(
             location.name, location.folder, {**query, "type": "shared"}, imports=imports, expand=expand
         )
@@ -454,7 +454,7 @@ def _batches(changes: Sequence[Change]) -> Iterator[list[Change]]:
         yield batch
 
 
-def _names_route(response: RestAnswer) -> bool:
+def _names_route(response: RestResponse) -> bool:
     """Return whether a 404 is about the path of the API and not about a project, folder or secret."""
     try:
         document = msgspec.json.decode(response.body)

@@ -82,7 +82,7 @@ class ConnectItem(msgspec.Struct, frozen=True):
     trashed: bool = False
 
 
-def is_sporadic(response: HttpAnswer | RestAnswer) -> bool:
+def is_sporadic(response: HttpResponse | RestResponse) -> bool:
     """Return whether a response is the 403 that Connect servers give now and then to tokens that are in order."""
     return response.status == 403 and b"Authorization" in response.body
 
@@ -174,7 +174,7 @@ class Connect:
         path = _path(item.overview.vault, item.overview.id)
         await self._write(RestRequest("DELETE", path, "DeleteItem", allowed=(404,)))
 
-    async def _shown(self, response: RestAnswer, vault: str) -> Item:
+    async def _shown(self, response: RestResponse, vault: str) -> Item:
         """Wait until the server shows what it accepted: until then a read may return the former value."""
         written, clock = _item(response, vault), self._rest.clock
         until = clock.monotonic() + SHOWN_SECONDS
@@ -228,7 +228,7 @@ def _overview(described: ConnectItem, vault: str) -> Overview:
     return Overview(described.id, vault, described.title, str(described.version), tuple(described.tags or ()))
 
 
-def _item(response: RestAnswer, vault: str) -> Item:
+def _item(response: RestResponse, vault: str) -> Item:
     described: ConnectItem = response.read(ConnectItem)
     origin = response.json()
     if not isinstance(origin, dict):

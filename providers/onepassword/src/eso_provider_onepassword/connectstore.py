@@ -32,7 +32,7 @@ from eso_wire.values import (
 )
 
 API_NAME: Final = "1Password/Connect"
-MAX_ANSWER: Final = 32 * 1024 * 1024
+MAX_RESPONSE: Final = 32 * 1024 * 1024
 """The items of a vault come in one response, about 500 bytes each; files can be larger than values usually are."""
 _TOKEN: Final = "/auth/secretRef/connectTokenSecretRef"  # noqa: S105 - a pointer
 

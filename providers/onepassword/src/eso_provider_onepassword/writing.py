@@ -23,7 +23,7 @@ from eso_sdk.drafts import text_of
 from eso_sdk.errors import invalid_request
 from eso_sdk.processwide import shared_table
 from eso_sdk.provider import Pushed
-from eso_sdk.pushmetadata import Told, decoded
+from eso_sdk.pushmetadata import MetadataSpec, decoded
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import DeleteItem, PushItem, PushOutcome
 from kubebase.clock import Clock
@@ -31,7 +31,7 @@ from kubebase.clock import Clock
 FieldType = Literal["", "text", "concealed", "email", "url", "phone", "date", "monthyear"]
 
 
-class ConnectMetadata(Told, frozen=True, kw_only=True):
+class ConnectMetadata(MetadataSpec, frozen=True, kw_only=True):
     """`spec` of the metadata, for a Connect server."""
 
     tags: list[str] | None = None
@@ -40,7 +40,7 @@ class ConnectMetadata(Told, frozen=True, kw_only=True):
     """Vault of the item: one of the store's; absent searches all, and creates the item in the first one."""
 
 
-class SDKMetadata(Told, frozen=True, kw_only=True):
+class SDKMetadata(MetadataSpec, frozen=True, kw_only=True):
     """`spec` of the metadata, with a service account."""
 
     tags: list[str] | None = None

@@ -21,7 +21,7 @@ class RefusedError(Exception):
 
     def __init__(self, text: str, status: int = 400) -> None:
         super().__init__(text)
-        self.response = Said(status, text.encode())
+        self.response = StandinResponse(status, text.encode())
 
 
 def bitwarden_error(status: str, message: str) -> RefusedError:
@@ -57,31 +57,31 @@ class CompanionServer(StandIn):
         """Return the values of all secrets of a name."""
         return [entry["value"] for entry in self.entries.values() if entry["key"] == key]
 
-    async def respond(self, asked: StandinRequest) -> StandinResponse:
+    async def respond(self, request: StandinRequest) -> StandinResponse:
         try:
-            return self._respond(asked)
+            return self._respond(request)
         except RefusedError as refused:
             return refused.response
 
-    def _respond(self, asked: Asked) -> Said:
-        token = asked.headers.get("warden-access-token", "")
+    def _respond(self, request: StandinRequest) -> StandinResponse:
+        token = request.headers.get("warden-access-token", "")
         if not token:
             raise RefusedError("Missing Warden access token", 401)
         if token not in self.tokens:
             text = f'API error: [400 Bad Request] {{"error":"invalid_client","token":"{token}"}}'
             raise RefusedError(f"failed to login to bitwarden using access token: bitwarden login: {text}")
         visible = {at: entry for at, entry in self.entries.items() if entry["projectId"] in self.tokens[token]}
-        match (asked.method, *asked.segments):
+        match (request.method, *request.segments):
             case ("GET", *path, "secret") if tuple(path) == _API:
-                return Said(200, self.one(visible, asked.json()["id"]))
+                return StandinResponse(200, self.one(visible, request.json()["id"]))
             case ("GET", *path, "secrets") if tuple(path) == _API:
-                return Said(200, {"data": self.listed(visible, asked.json()["organizationID"])})
+                return StandinResponse(200, {"data": self.listed(visible, request.json()["organizationID"])})
             case ("GET", *path, "secrets-by-ids") if tuple(path) == _API and not self.old:
-                return Said(200, {"data": [self.one(visible, at) for at in asked.json()["ids"]]})
+                return StandinResponse(200, {"data": [self.one(visible, at) for at in request.json()["ids"]]})
             case ("POST" | "PUT", *path, "secret") if tuple(path) == _API:
-                return Said(200, self._written(visible, asked))
+                return StandinResponse(200, self._written(visible, request))
             case ("DELETE", *path, "secret") if tuple(path) == _API:
-                return Said(200, {"data": [self.deleted(visible, at) for at in asked.json()["ids"]]})
+                return StandinResponse(200, {"data": [self.deleted(visible, at) for at in request.json()["ids"]]})
             case _:
                 raise RefusedError("404 page not found", 404)
 
@@ -99,10 +99,10 @@ class CompanionServer(StandIn):
             for entry in visible.values()
         ]
 
-    def _written(self, visible: dict[str, dict[str, Any]], asked: Asked) -> dict[str, Any]:
-        body = asked.json()
+    def _written(self, visible: dict[str, dict[str, Any]], request: StandinRequest) -> dict[str, Any]:
+        body = request.json()
         (project,) = body["projectIds"]
-        if asked.method == "PUT":
+        if request.method == "PUT":
             entry = self.one(visible, body["id"])
             entry |= {"key": body["key"], "value": body["value"], "note": body["note"], "projectId": project}
             return entry

@@ -18,9 +18,8 @@ from yarl import URL
 from eso_api.stores.infisical import InfisicalAwsAuth, InfisicalAzureAuth, InfisicalGcpIdTokenAuth
 from eso_provider_infisical.auth.form import Form, Opened, prove_own_identity
 from eso_sdk.awsidentity import CALLER_IDENTITY, Sts, process_source, sts_url
-from eso_sdk.cloudservices import ask_cloud
 from eso_sdk.errors import backend_error, credentials_not_found, invalid_config
-from eso_sdk.http import HttpRequest, status_error
+from eso_sdk.http import HttpRequest, call_cloud, status_error
 from eso_sdk.loginbodies import Body, optional_text, text
 from eso_sdk.sigv4 import Scope, SignableRequest, signed_headers
 from kubebase.clock import Clock
@@ -78,7 +77,7 @@ def gcp_id_token(config: InfisicalGcpIdTokenAuth, store: Opened, environment: Ma
 
 
 async def _fetch(url: URL, headers: Mapping[str, str], subject: str, clock: Clock) -> bytes:
-    response = await ask_cloud(HttpRequest("GET", url, headers), subject, clock)
+    response = await call_cloud(HttpRequest("GET", url, headers), subject, clock)
     if response.status in (400, 404):
         raise credentials_not_found(
             f"{subject} has no identity for the provider; assign one to its machine, or use another form of auth"

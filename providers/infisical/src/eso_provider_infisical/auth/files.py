@@ -29,7 +29,7 @@ def kubernetes(config: InfisicalKubernetesAuth, store: Opened) -> Form:
     where = f"{pointer}/serviceAccountTokenPath"
     path = optional_text(store, config.service_account_token_path, where) or POD_TOKEN
     prove_own_identity(store, "ServiceAccount token", pointer)
-    store.process_identity.check_file(path, place=where, own=POD_TOKEN)
+    store.process_identity.check_file(path, field=where, own=POD_TOKEN)
 
     async def body() -> Body:
         return {"identityId": identity, "jwt": (await _content(store, path, where, own=POD_TOKEN)).strip()}
@@ -50,7 +50,7 @@ def gcp_iam(config: InfisicalGcpIamAuth, store: Opened) -> Form:
     where = f"{pointer}/serviceAccountKeyFilePath"
     path = text(store, config.service_account_key_file_path, where)
     prove_own_identity(store, "mounted key", pointer)
-    store.process_identity.check_file(path, place=where)
+    store.process_identity.check_file(path, field=where)
 
     async def body() -> Body:
         key = await _content(store, path, where)
@@ -78,7 +78,7 @@ def signed_jwt(key: str, identity: str, clock: Clock, pointer: str) -> str:
 
 
 async def _content(store: Opened, path: str, pointer: str, own: str = "") -> str:
-    content = await asyncio.to_thread(store.process_identity.read_file, path, place=pointer, own=own)
+    content = await asyncio.to_thread(store.process_identity.read_file, path, field=pointer, own=own)
     try:
         return content.reveal().decode()
     except UnicodeDecodeError:

@@ -28,8 +28,8 @@ class Opened(Protocol):
 def prove_own_identity(store: Opened, own: str, pointer: str) -> None:
     """Refuse a proof of the provider's own identity, unless its administrator allows it for this server."""
     instead = "use universalAuthCredentials or another form that names its own credentials"
-    store.process_identity.use(own, place=pointer, instead=instead)
-    store.process_identity.prove(own, URL(store.config.host_api), place="/hostAPI")
+    store.process_identity.use(own, field=pointer, instead=instead)
+    store.process_identity.prove(own, URL(store.config.host_api), field="/hostAPI")
 
 
 @dataclass(frozen=True, slots=True)

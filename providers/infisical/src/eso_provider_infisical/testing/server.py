@@ -31,7 +31,9 @@ class RefusedError(Exception):
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
-        self.response = Said(status, {"statusCode": status, "message": message, "error": "Error", "reqId": "req-1"})
+        self.response = StandinResponse(
+            status, {"statusCode": status, "message": message, "error": "Error", "reqId": "req-1"}
+        )
 
 
 @dataclass(slots=True)
@@ -74,32 +76,32 @@ class InfisicalServer(StandIn):
         """Return the changes of secrets so far."""
         return [each for each in self.calls if each.method != "GET" and each.segments[:-1] in (_RAW, _V4)]
 
-    async def respond(self, asked: StandinRequest) -> StandinResponse:
+    async def respond(self, request: StandinRequest) -> StandinResponse:
         try:
-            return self._respond(asked)
+            return self._respond(request)
         except RefusedError as refused:
             return refused.response
 
     # --- logins ------------------------------------------------------------------------------------------------------
 
-    def _respond(self, asked: Asked) -> Said:
-        match (asked.method, *asked.segments):
+    def _respond(self, request: StandinRequest) -> StandinResponse:
+        match (request.method, *request.segments):
             case ("POST", "api", "v1", "auth", method, "login"):
-                return self._login(method, asked.json())
+                return self._login(method, request.json())
             case ("GET", "api", "v1", "projects", "slug", slug) if not self.old_lookup:
-                return self._lookup(asked, slug)
+                return self._lookup(request, slug)
             case ("GET", "api", "v1", "workspace", "slug", slug) if self.old_lookup:
-                return self._lookup(asked, slug)
+                return self._lookup(request, slug)
             case ("GET", *path) if self._is_api(path):
-                return self._list(asked)
+                return self._list(request)
             case (("POST" | "PATCH" | "DELETE") as method, *path, "batch") if self.has_v4 and tuple(path) == _V4:
-                return self._change_all(asked, method)
+                return self._change_all(request, method)
             case ("GET", *path, name) if self._is_api(path):
-                return self._get(asked, name)
+                return self._get(request, name)
             case (("POST" | "PATCH" | "DELETE") as method, *path, name) if tuple(path) == _RAW:
-                return self._change(asked, method, name)
+                return self._change(request, method, name)
             case _:
-                message = f"Route {asked.method}:{asked.path} not found"
+                message = f"Route {request.method}:{request.path} not found"
                 return StandinResponse(404, {"message": message, "error": "Not Found", "statusCode": 404})
 
     def _is_api(self, path: Sequence[str]) -> bool:
@@ -120,10 +122,10 @@ class InfisicalServer(StandIn):
             "accessTokenMaxTTL": 10 * self.token_seconds,
             "tokenType": "Bearer",
         }
-        return Said(200, response)
+        return StandinResponse(200, response)
 
-    def _identity(self, asked: StandinRequest) -> Identity:
-        token = asked.headers.get("authorization", "").removeprefix("Bearer ")
+    def _identity(self, request: StandinRequest) -> Identity:
+        token = request.headers.get("authorization", "").removeprefix("Bearer ")
         identity, ends = self.tokens.get(token, (None, 0.0))
         if identity is None or ends <= self.now():
             raise RefusedError(401, f"Token {token} is missing or expired")
@@ -131,25 +133,25 @@ class InfisicalServer(StandIn):
 
     # --- reads -------------------------------------------------------------------------------------------------------
 
-    def _lookup(self, asked: StandinRequest, slug: str) -> StandinResponse:
-        project = self._project(asked, self._identity(asked), slug)
+    def _lookup(self, request: StandinRequest, slug: str) -> StandinResponse:
+        project = self._project(request, self._identity(request), slug)
         return StandinResponse(200, {"id": project.id, "_id": project.id, "slug": project.slug, "environments": []})
 
-    def _requested_project(self, asked: Asked, identity: Identity) -> Project:
+    def _requested_project(self, request: StandinRequest, identity: Identity) -> Project:
         """Return the project of a read: v4 takes only its id, v3 its slug."""
-        query, known = asked.query, {project.id: slug for slug, project in self.projects.items()}
-        if asked.segments[1] == "v3":
-            return self._project(asked, identity, query.get("workspaceSlug", ""))
+        query, known = request.query, {project.id: slug for slug, project in self.projects.items()}
+        if request.segments[1] == "v3":
+            return self._project(request, identity, query.get("workspaceSlug", ""))
         if not query.get("projectId") or not query.get("environment"):
             raise RefusedError(400, "Missing project id or environment")
-        return self._project(asked, identity, known.get(query["projectId"], ""))
+        return self._project(request, identity, known.get(query["projectId"], ""))
 
-    def _project(self, asked: StandinRequest, identity: Identity, slug: str) -> Project:
+    def _project(self, request: StandinRequest, identity: Identity, slug: str) -> Project:
         if slug not in self.projects:
             raise RefusedError(404, f"No project found with slug {slug}")
         if slug not in identity.projects:
             raise RefusedError(403, "You are not a member of this project")
-        del asked
+        del request
         return self.projects[slug]
 
     def _folder(self, project: Project, environment: str, path: str) -> Folder:
@@ -157,9 +159,9 @@ class InfisicalServer(StandIn):
             raise RefusedError(404, f"Folder with path '{path}' in environment '{environment}' was not found.")
         return project.folders[environment, path]
 
-    def _list(self, asked: StandinRequest) -> StandinResponse:
-        identity, query = self._identity(asked), asked.query
-        project = self._requested_project(asked, identity)
+    def _list(self, request: StandinRequest) -> StandinResponse:
+        identity, query = self._identity(request), request.query
+        project = self._requested_project(request, identity)
         environment, path = query["environment"], query.get("secretPath", "/")
         self._folder(project, environment, path)
         below = path.rstrip("/") + "/"
@@ -171,7 +173,7 @@ class InfisicalServer(StandIn):
         body: dict[str, Any] = {
             "secrets": [each for held in paths for each in self._shown(identity, project, query, environment, held)]
         }
-        if _includes_imports(asked):
+        if _includes_imports(request):
             body["imports"] = [
                 {
                     "secretPath": source,
@@ -181,7 +183,7 @@ class InfisicalServer(StandIn):
                 for source in project.folders[environment, path].imports
             ]
         etag = etag_of(body)
-        if asked.headers.get("if-none-match") == etag:
+        if request.headers.get("if-none-match") == etag:
             return StandinResponse(304, None, {"ETag": etag})
         return StandinResponse(200, body, {"ETag": etag})
 
@@ -213,15 +215,15 @@ class InfisicalServer(StandIn):
             value = HIDDEN
         return described(project, environment, path, secret, value)
 
-    def _get(self, asked: StandinRequest, name: str) -> StandinResponse:
-        identity, query = self._identity(asked), asked.query
-        project = self._requested_project(asked, identity)
+    def _get(self, request: StandinRequest, name: str) -> StandinResponse:
+        identity, query = self._identity(request), request.query
+        project = self._requested_project(request, identity)
         environment, path = query["environment"], query.get("secretPath", "/")
         folder = self._folder(project, environment, path)
         if name in identity.unseen | identity.unread:
             raise RefusedError(403, "You do not have permission to read this secret")
         places = [path]
-        if _includes_imports(asked):
+        if _includes_imports(request):
             places += reversed(folder.imports)
         for place in places:
             secret = project.folders[environment, place].secrets.get(name)
@@ -232,21 +234,21 @@ class InfisicalServer(StandIn):
 
     # --- writes ------------------------------------------------------------------------------------------------------
 
-    def _change(self, asked: StandinRequest, method: str, name: str) -> StandinResponse:
-        identity, body = self._identity(asked), asked.json()
+    def _change(self, request: StandinRequest, method: str, name: str) -> StandinResponse:
+        identity, body = self._identity(request), request.json()
         slugs = {project.id: slug for slug, project in self.projects.items()}
         slug = slugs.get(body.get("workspaceId", "")) or body.get("projectSlug", "")
-        project = self._project(asked, identity, slug)
+        project = self._project(request, identity, slug)
         self._check(project, method, name, body, identity)
         if project.protected:
             return StandinResponse(200, {"approval": {"id": "approval-1", "status": "open"}})
         return StandinResponse(200, {"secret": self._changed(project, method, name, body, body.get("secretValue", ""))})
 
-    def _change_all(self, asked: StandinRequest, method: str) -> StandinResponse:
+    def _change_all(self, request: StandinRequest, method: str) -> StandinResponse:
         """Make all changes of a batch, or none."""
-        identity, body = self._identity(asked), asked.json()
+        identity, body = self._identity(request), request.json()
         slugs = {project.id: slug for slug, project in self.projects.items()}
-        project = self._project(asked, identity, slugs.get(body["projectId"], ""))
+        project = self._project(request, identity, slugs.get(body["projectId"], ""))
         names = [each["secretKey"] for each in body["secrets"]]
         if not names or len(set(names)) != len(names):
             raise RefusedError(400, "A batch needs secrets, each once")
@@ -280,8 +282,8 @@ class InfisicalServer(StandIn):
         return described(project, environment, path, secret, secret.value)
 
 
-def _includes_imports(asked: StandinRequest) -> bool:
+def _includes_imports(request: StandinRequest) -> bool:
     """Return whether a read wants imported secrets: in v4 it does unless it says otherwise."""
-    if asked.segments[1] == "v4":
-        return asked.query.get("includeImports", "true") == "true"
-    return asked.query.get("include_imports") == "true"
+    if request.segments[1] == "v4":
+        return request.query.get("includeImports", "true") == "true"
+    return request.query.get("include_imports") == "true"

@@ -120,46 +120,50 @@ class ConnectServer(StandIn):
             self.vaults[found.id] = found
         return found
 
-    async def respond(self, asked: StandinRequest) -> StandinResponse:
-        token = asked.headers.get("authorization", "").removeprefix("Bearer ")
+    async def respond(self, request: StandinRequest) -> StandinResponse:
+        token = request.headers.get("authorization", "").removeprefix("Bearer ")
         if token not in self.tokens:
             return _error(401, "Invalid token signature")
-        self.counted[asked.line] += 1
-        if self.flaky and self.counted[asked.line] % 3:
+        self.counted[request.line] += 1
+        if self.flaky and self.counted[request.line] % 3:
             return _error(403, "Authorization: token does not have access to vault")
         allowed = self.tokens[token]
         visible = {key: each for key, each in self.vaults.items() if allowed is None or each.name in allowed}
-        match asked.segments:
+        match request.segments:
             case ("v1", "vaults"):
-                return Said(200, [each.described() for each in visible.values() if _fits(each.described(), asked)])
+                return StandinResponse(
+                    200, [each.described() for each in visible.values() if _fits(each.described(), request)]
+                )
             case ("v1", "vaults", vault, *rest):
-                return self._of_vault(asked, vault, rest, visible)
+                return self._of_vault(request, vault, rest, visible)
         return _error(404, "not found")
 
-    def _of_vault(self, asked: Asked, vault: str, rest: list[str], visible: dict[str, StoredVault]) -> Said:
+    def _of_vault(
+        self, request: StandinRequest, vault: str, rest: list[str], visible: dict[str, StoredVault]
+    ) -> StandinResponse:
         if not _ID.fullmatch(vault):
             return _error(400, "Invalid Vault UUID")
         if vault not in self.vaults:
             return _error(404, f"vault {vault} not found")
         if vault not in visible:
             return _error(403, "Authorization: token does not have access to vault")
-        writes = asked.method != "GET"
-        if writes and asked.headers["authorization"].removeprefix("Bearer ") in self.readers:
+        writes = request.method != "GET"
+        if writes and request.headers["authorization"].removeprefix("Bearer ") in self.readers:
             return _error(403, "Forbidden: token does not have write access")
         found = self.vaults[vault]
-        match asked.method, rest:
+        match request.method, rest:
             case "GET", []:
                 return StandinResponse(200, found.described())
             case "GET", ["items"]:
-                listed = [each for stored in found.items.values() if (each := stored.shown) and _fits(each, asked)]
+                listed = [each for stored in found.items.values() if (each := stored.shown) and _fits(each, request)]
                 return StandinResponse(200, [{k: v for k, v in each.items() if k not in _SUMMARY} for each in listed])
             case "POST", ["items"]:
-                return self._create(found, asked.json())
+                return self._create(found, request.json())
             case _, ["items", item, *more] if item in found.items:
-                return self._of_item(asked, found, item, more)
+                return self._of_item(request, found, item, more)
         return _error(404, "item not found")
 
-    def _create(self, vault: StoredVault, item_body: dict[str, Any]) -> Said:
+    def _create(self, vault: StoredVault, item_body: dict[str, Any]) -> StandinResponse:
         if not item_body.get("category") or item_body.get("vault", {}).get("id") != vault.id:
             return _error(400, "Invalid item: category and vault are required")
         made = _described(item_body, vault.id)
@@ -167,17 +171,17 @@ class ConnectServer(StandIn):
         vault.version += 1
         return StandinResponse(200, made)
 
-    def _of_item(self, asked: StandinRequest, vault: StoredVault, item: str, more: list[str]) -> StandinResponse:
+    def _of_item(self, request: StandinRequest, vault: StoredVault, item: str, more: list[str]) -> StandinResponse:
         stored = vault.items[item]
-        if asked.method == "GET":
+        if request.method == "GET":
             shown = stored.read()
             return _error(404, f"item {item} not found") if shown is None else _part(vault, shown, more)
-        if asked.method == "DELETE" and not more:
+        if request.method == "DELETE" and not more:
             del vault.items[item]
             vault.version += 1
             return StandinResponse(204)
-        if asked.method == "PUT" and not more:
-            item_body = asked.json()
+        if request.method == "PUT" and not more:
+            item_body = request.json()
             if item_body.get("id") != item or item_body.get("vault", {}).get("id") != vault.id:
                 return _error(400, f'Unable to update item "{item_body.get("title")}" in Vault "{vault.id}"')
             changed = _described({**item_body, "version": _newest(stored)["version"] + 1}, vault.id)
@@ -217,9 +221,9 @@ def _newest(stored: StoredItem) -> dict[str, Any]:
     return found if found is not None else {"title": "", "version": 0, "fields": []}
 
 
-def _fits(described: dict[str, Any], asked: Asked) -> bool:
+def _fits(described: dict[str, Any], request: StandinRequest) -> bool:
     """Apply a SCIM filter. The clients request vaults by name or title, and for items by title or tag."""
-    condition = _FILTER.fullmatch(asked.query.get("filter", ""))
+    condition = _FILTER.fullmatch(request.query.get("filter", ""))
     if condition is None:
         return True
     if condition[1] == "tag":
