@@ -98,7 +98,7 @@ async def _into_localkube(folder: Path, pairs: Iterator[Pair]) -> None:
                 storage.put(Key("secrets", *key_of(secret)), secret)
                 es["status"]["syncedTargetVersion"] = secret["metadata"]["resourceVersion"]
                 storage.put(Key("externalsecrets.external-secrets.io", *key_of(es)), es)
-            await storage.settled()
+            await storage.wait_committed()
         await storage.compact(storage.revision)
     finally:
         await storage.close()

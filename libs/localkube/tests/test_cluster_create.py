@@ -193,7 +193,7 @@ async def test_a_kind_that_is_not_stored_is_answered_by_its_handler(verbs: Verbs
         asked.append((obj["spec"], user.name))
         return {**obj, "status": {"authenticated": True}}
 
-    verbs.cluster.answer("tokenreviews.authentication.k8s.io", answer)
+    verbs.cluster.register_handler("tokenreviews.authentication.k8s.io", answer)
     kind = verbs.kind("tokenreviews.authentication.k8s.io")
     revision = verbs.cluster.store.revision
 

@@ -169,7 +169,7 @@ class TestCollections:
     async def test_a_large_collection_goes_in_pieces(self, verbs: Verbs) -> None:
         for index in range(1200):
             verbs.cluster.store.put(_key(index), _stored(index))
-        await verbs.cluster.store.settled()
+        await verbs.cluster.store.wait_committed()
 
         deleted = await self.delete_all(verbs)
 

@@ -8,7 +8,7 @@ import pytest
 
 from kubebase.meta import JsonObject
 from localkube.access import roles
-from localkube.access.rbac import MASTERS, Policy, Rule, denial, missing
+from localkube.access.rbac import MASTERS, Policy, PolicyRule, denial, missing
 from localkube.model import User
 from localkube.wire.routes import PathTarget, ResourceTarget, Target, query_of, target_of
 
@@ -227,11 +227,11 @@ def test_denials_read_like_those_of_the_real_server(target: ResourceTarget | Pat
 
 
 def test_rules_beyond_those_held_would_escalate() -> None:
-    held = [Rule(("get", "list"), ("",), ("secrets",)), Rule(("*",), ("apps",), ("*",))]
-    wanted = [Rule(("get", "update"), ("",), ("secrets",)), Rule(("delete",), ("apps",), ("deployments",))]
+    held = [PolicyRule(("get", "list"), ("",), ("secrets",)), PolicyRule(("*",), ("apps",), ("*",))]
+    wanted = [PolicyRule(("get", "update"), ("",), ("secrets",)), PolicyRule(("delete",), ("apps",), ("deployments",))]
 
-    assert missing(held, wanted) == [Rule(("update",), ("",), ("secrets",))]
+    assert missing(held, wanted) == [PolicyRule(("update",), ("",), ("secrets",))]
 
 
 def test_a_rule_on_names_does_not_cover_all_names() -> None:
-    assert missing([Rule(("get",), ("",), ("secrets",), ("a",))], [Rule(("get",), ("",), ("secrets",))])
+    assert missing([PolicyRule(("get",), ("",), ("secrets",), ("a",))], [PolicyRule(("get",), ("",), ("secrets",))])

@@ -73,7 +73,7 @@ async def test_requests_wait_from_listen_until_answer(tmp_path: Path) -> None:
             reader, writer = await asyncio.open_connection("127.0.0.1", int(kube.url.rpartition(":")[2]))
             waited = not asked.done()
 
-            await kube.answer()
+            await kube.start_serving()
 
             assert waited
             assert (await asked).status == 200

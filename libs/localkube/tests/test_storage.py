@@ -77,7 +77,7 @@ async def test_writes_of_one_loop_turn_share_one_commit() -> None:
     store = opened()
 
     batches = {id(store.put(key(f"n{index}"), body(f"n{index}"))) for index in range(50)}
-    await store.settled()
+    await store.wait_committed()
 
     assert len(batches) == 1
     assert len(store.scan("configmaps")) == 50
@@ -105,7 +105,7 @@ async def test_lists_are_in_the_byte_order_of_namespace_slash_name() -> None:
 
     for namespace, name in (("a", "x"), ("a-b", "x"), ("a", "b"), ("b", "a")):
         store.put(Key("configmaps", namespace, name), body(name))
-    await store.settled()
+    await store.wait_committed()
 
     assert names(store.scan("configmaps")) == ["a-b/x", "a/b", "a/x", "b/a"]
     assert names(store.scan("configmaps", "a")) == ["a/b", "a/x"]

@@ -32,10 +32,10 @@ async def _serve(options: argparse.Namespace) -> None:
     kube = LocalKube(
         options.data_dir, host=options.host, port=options.port, reachable_from_network=options.reachable_from_network
     )
-    await run(kube, objects, Files(options.kubeconfig, options.ready_file), announce=_say)
+    await run(kube, objects, Files(options.kubeconfig, options.ready_file), announce=_announce)
 
 
-def _say(text: str) -> None:
+def _announce(text: str) -> None:
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 

@@ -1,6 +1,6 @@
 """The path of one request through the server.
 
-    target -> authenticate -> authorize -> limit concurrency -> answer (in time) -> reply, or the Status of a failure
+    target -> authenticate -> authorize -> limit concurrency -> respond (in time) -> reply, or the Status of a failure
 
 Log lines name the verb and the resource, never a body, a header or a token.
 """
@@ -29,7 +29,7 @@ from localkube.errors import (
 )
 from localkube.model import User
 from localkube.paths import Paths, not_found_page
-from localkube.resources import Call, Resources
+from localkube.resources import ResourceCall, Resources
 from localkube.traces import report_defect
 from localkube.wire.http import Reply, Request, Stream
 from localkube.wire.negotiation import failure, is_pretty
@@ -59,13 +59,13 @@ class Api:
         self._in_flight = 0
 
     async def __call__(self, request: Request) -> Reply | Stream:
-        """Answer any request; failures become replies."""
+        """Respond to any request; failures become replies."""
         try:
             query = query_of(request.query)
             target = target_of(request.method, request.path, query)
             user = self._user(request, target)
             self._authorize(user, target)
-            return await self._answer(request, target, query, user)
+            return await self._respond(request, target, query, user)
         except StatusError as error:
             return self._failure(request, error)
         except TimeoutError:
@@ -77,7 +77,7 @@ class Api:
             return self._failure(request, internal(f"Internal error occurred: {name}"))
 
     def refuse(self, status: int, message: str) -> Reply:
-        """Answer a request that cannot be parsed."""
+        """Respond to a request that cannot be parsed."""
         match status:
             case 413:
                 return failure(too_large(f"Request entity too large: {message}"))
@@ -90,31 +90,31 @@ class Api:
         user = self._authenticator.user_of(request)
         if user is ANONYMOUS and not is_public(target):
             raise denial(user, target)
-        wanted = impersonated(request)
-        if wanted is None:
+        impersonated_user = impersonated(request)
+        if impersonated_user is None:
             return user
-        for needed in impersonation_targets(wanted, request):
+        for needed in impersonation_targets(impersonated_user, request):
             self._authorize(user, needed)
-        return wanted
+        return impersonated_user
 
     def _authorize(self, user: User, target: Target) -> None:
         if MASTERS not in user.groups and not self._policies.current().decide(user, target).allowed:
             raise denial(user, target)
 
-    async def _answer(self, request: Request, target: Target, query: Query, user: User) -> Reply | Stream:
+    async def _respond(self, request: Request, target: Target, query: Query, user: User) -> Reply | Stream:
         match target:
             case PathTarget():
-                return await self._paths.answer(target, request, query)
+                return await self._paths.respond(target, request, query)
             case ResourceTarget():
                 kind = self._resources.kind_of(target)
                 if kind is None:
                     return self._unknown(target)
-                call = Call(target, kind, request, query, user)
+                call = ResourceCall(target, kind, request, query, user)
                 if target.verb == "watch":
-                    return await self._resources.answer(call)
+                    return await self._resources.respond(call)
                 with self._counted():
                     async with asyncio.timeout(deadline_of(query)):
-                        return await self._resources.answer(call)
+                        return await self._resources.respond(call)
 
     def _unknown(self, target: ResourceTarget) -> Reply:
         if self._discovery.has_group(target.group):
@@ -132,5 +132,5 @@ class Api:
             self._in_flight -= 1
 
     def _failure(self, request: Request, error: StatusError) -> Reply:
-        wish = "true" if "pretty=true" in request.query else ""
-        return failure(error, pretty=is_pretty(wish, request.header("User-Agent")))
+        pretty = "true" if "pretty=true" in request.query else ""
+        return failure(error, pretty=is_pretty(pretty, request.header("User-Agent")))

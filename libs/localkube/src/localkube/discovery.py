@@ -22,7 +22,7 @@ from localkube.wire.negotiation import AGGREGATED, JSON
 
 AGGREGATED_TYPE: Final = f"{JSON};g=apidiscovery.k8s.io;v=v2;as={AGGREGATED}"
 _SUBRESOURCE_VERBS: Final = {"token": ("create",), "finalize": ("update",), "approval": ("get", "patch", "update")}
-_STORED_ELSEWHERE: Final = {
+_STORED_AS_OTHER_KIND: Final = {
     "token": ("authentication.k8s.io", "v1", "TokenRequest"),
     "scale": ("autoscaling", "v1", "Scale"),
 }
@@ -140,7 +140,7 @@ def _plain_entries(kind: ServedKind) -> list[JsonObject]:
         entry["storageVersionHash"] = _storage_hash(kind)
     entries = [entry]
     for subresource in sorted(kind.subresources):
-        other = _STORED_ELSEWHERE.get(subresource)
+        other = _STORED_AS_OTHER_KIND.get(subresource)
         entries.append(
             {
                 "name": f"{resource.plural}/{subresource}",
@@ -186,7 +186,7 @@ def _aggregated_entry(kind: ServedKind) -> JsonObject:
         entry["subresources"] = [
             {
                 "subresource": subresource,
-                "responseKind": _gvk(_STORED_ELSEWHERE.get(subresource, own)),
+                "responseKind": _gvk(_STORED_AS_OTHER_KIND.get(subresource, own)),
                 "verbs": list(subresource_verbs(subresource)),
             }
             for subresource in sorted(kind.subresources)

@@ -132,13 +132,13 @@ def _meta(result: ListResult) -> JsonObject:
 
 
 def _include(query: Query) -> Include:
-    wish = first(query, "includeObject") or "Metadata"
-    if wish not in {"Metadata", "Object", "None"}:
+    include = first(query, "includeObject") or "Metadata"
+    if include not in {"Metadata", "Object", "None"}:
         raise bad_request(
-            f'Unable to convert to Table as requested: includeObject: Invalid value: "{wish}": '
+            f'Unable to convert to Table as requested: includeObject: Invalid value: "{include}": '
             "must be 'Metadata', 'Object', 'None', or empty"
         )
-    return cast("Include", wish)
+    return cast("Include", include)
 
 
 def _no_list(kind: ServedKind) -> StatusError:

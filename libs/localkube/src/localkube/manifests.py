@@ -39,11 +39,11 @@ class ManifestError(ValueError):
         self.field = field
 
 
-def load(places: Iterable[Path]) -> list[JsonObject]:
+def load(paths: Iterable[Path]) -> list[JsonObject]:
     """Return every object in these files, and in the YAML and JSON files of these directories, in order."""
     objects: list[JsonObject] = []
-    for place in places:
-        files = sorted(file for file in place.iterdir() if file.suffix in _SUFFIXES) if place.is_dir() else [place]
+    for path in paths:
+        files = sorted(file for file in path.iterdir() if file.suffix in _SUFFIXES) if path.is_dir() else [path]
         for file in files:
             objects += _objects(file)
     return objects
@@ -116,12 +116,12 @@ def without_values(text: str, obj: JsonObject, schema: JsonObject) -> str:
     values, chosen = set(_texts(parts, schema)), set(_texts(parts, schema, chosen=True))
     vocabulary = set(_schema_words(schema))
     words = _words_in(text, vocabulary)
-    mistakes = [span for wrong in chosen - values for span in _places(text, wrong)]
+    mistakes = [span for wrong in chosen - values for span in _spans(text, wrong)]
     masked: list[tuple[int, int]] = []
     for value in values:
-        kept = [*words, *mistakes] if value in vocabulary else words
+        allowed = [*words, *mistakes] if value in vocabulary else words
         for form in {value, json.dumps(value)[1:-1]}:
-            masked += [span for span in _places(text, form) if not any(_is_within(span, each) for each in kept)]
+            masked += [span for span in _spans(text, form) if not any(_is_within(span, each) for each in allowed)]
     return _with_masks(text, masked)
 
 
@@ -135,7 +135,7 @@ def _words_in(text: str, vocabulary: Iterable[str]) -> list[tuple[int, int]]:
     return [match.span() for match in pattern.finditer(text)]
 
 
-def _places(text: str, form: str) -> Iterator[tuple[int, int]]:
+def _spans(text: str, form: str) -> Iterator[tuple[int, int]]:
     start = text.find(form)
     while start >= 0:
         yield start, start + len(form)

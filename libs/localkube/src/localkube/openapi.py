@@ -20,7 +20,7 @@ from localkube.wire.negotiation import JSON, clauses
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class CachedDocument:
     kinds: tuple[ServedKind, ...]
     hash: str
     body: bytes
@@ -32,14 +32,14 @@ class Document:
 class OpenApi:
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._documents: dict[str, Document] = {}
+        self._documents: dict[str, CachedDocument] = {}
 
-    def answer(self, rest: list[str], wanted_hash: str, request: Request) -> Reply | None:
+    def respond(self, rest: list[str], requested_hash: str, request: Request) -> Reply | None:
         """Return the document at /openapi/{rest}, or None."""
-        wanted = [clause.media for clause in clauses(request.header("Accept"))]
-        if rest == ["v2"] and wanted[0] in _PROTOBUF:
+        accepted = [clause.media for clause in clauses(request.header("Accept"))]
+        if rest == ["v2"] and accepted[0] in _PROTOBUF:
             return Reply(200, openapi_v2_bytes(), _PROTOBUF[0], [("Cache-Control", "no-cache, private")])
-        if not _ACCEPTED.intersection(wanted):
+        if not _ACCEPTED.intersection(accepted):
             raise not_acceptable(JSON)
         match rest:
             case ["v2"]:
@@ -47,7 +47,7 @@ class OpenApi:
             case ["v3"]:
                 return _plain({"paths": self._index()})
             case ["v3", *path]:
-                return self._document("/".join(path), wanted_hash, request.header("If-None-Match"))
+                return self._document("/".join(path), requested_hash, request.header("If-None-Match"))
             case _:
                 return None
 
@@ -56,25 +56,25 @@ class OpenApi:
         self._documents = {path: known for path, known in self._documents.items() if path in groups}
         return {path: {"serverRelativeURL": _url(path, self._built(path, kinds))} for path, kinds in groups.items()}
 
-    def _document(self, path: str, wanted_hash: str, known: str) -> Reply | None:
+    def _document(self, path: str, requested_hash: str, known: str) -> Reply | None:
         kinds = group_versions(self._catalog).get(path)
         if kinds is None:
             return None
         document = self._built(path, kinds)
         headers = [("ETag", f'"{document.hash}"'), ("Vary", "Accept")]
-        if wanted_hash and wanted_hash != document.hash:
+        if requested_hash and requested_hash != document.hash:
             return Reply(301, headers=[*headers, ("Location", _url(path, document))])
         # A document under its hash never changes, so a client may keep it for as long as it likes.
-        headers.append(("Cache-Control", "public, immutable" if wanted_hash else "no-cache, private"))
+        headers.append(("Cache-Control", "public, immutable" if requested_hash else "no-cache, private"))
         if document.hash in known:
             return Reply(304, headers=headers)
         return Reply(200, document.body, JSON, headers)
 
-    def _built(self, path: str, kinds: list[ServedKind]) -> Document:
+    def _built(self, path: str, kinds: list[ServedKind]) -> CachedDocument:
         known = self._documents.get(path)
         if known is None or not known.is_of(kinds):
             body = msgspec.json.encode(openapi_document(kinds))
-            known = self._documents[path] = Document(tuple(kinds), hashlib.sha512(body).hexdigest().upper(), body)
+            known = self._documents[path] = CachedDocument(tuple(kinds), hashlib.sha512(body).hexdigest().upper(), body)
         return known
 
 
@@ -85,7 +85,7 @@ _PROTOBUF = (
 _ACCEPTED = frozenset({JSON, "application/*", "*/*"})
 
 
-def _url(path: str, document: Document) -> str:
+def _url(path: str, document: CachedDocument) -> str:
     return f"/openapi/v3/{path}?hash={document.hash}"
 
 

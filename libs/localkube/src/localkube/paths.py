@@ -38,7 +38,7 @@ Action = Callable[[], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class StaticDocument:
     """A document in one media type, which clients may cache for an hour."""
 
     media: str
@@ -50,7 +50,7 @@ class Extras:
     """Documents, checks and actions of the server, by full path (checks: by name)."""
 
     checks: Mapping[str, Check]
-    documents: Mapping[str, Document]
+    documents: Mapping[str, StaticDocument]
     actions: Mapping[str, Action]
     """Actions, run by a POST of a user with permission for the path."""
 
@@ -63,7 +63,7 @@ class Paths:
         self._documents = extras.documents
         self._actions = extras.actions
 
-    async def answer(self, target: PathTarget, request: Request, query: Query) -> Reply:
+    async def respond(self, target: PathTarget, request: Request, query: Query) -> Reply:
         """Return the document at a path; 404 in plain text if there is none, as the real server has it."""
         path = target.path.rstrip("/") or "/"
         head, *rest = path[1:].split("/")
@@ -86,7 +86,7 @@ class Paths:
                 found = self._discover(head, rest, request)
                 return self._prettied(found, request, query) if found else not_found_page()
             case "openapi":
-                document = self._openapi.answer(rest, first(query, "hash"), request) or not_found_page()
+                document = self._openapi.respond(rest, first(query, "hash"), request) or not_found_page()
                 return await compressed(document, request.header("Accept-Encoding"))
             case _:
                 return not_found_page()
@@ -116,10 +116,10 @@ class Paths:
 
     def _health(self, name: str, rest: list[str], query: Query) -> Reply:
         excluded = set(query.get("exclude", []))
-        wanted = [check for check in self._checks if (not rest or check == rest[0]) and check not in excluded]
+        selected = [check for check in self._checks if (not rest or check == rest[0]) and check not in excluded]
         if rest and (len(rest) > 1 or rest[0] not in self._checks):
             return not_found_page()
-        results = [(check, self._checks[check]()) for check in wanted]
+        results = [(check, self._checks[check]()) for check in selected]
         healthy = all(passed for _, passed in results)
         if healthy and "verbose" not in query:
             return _text(200, "ok")
@@ -129,13 +129,13 @@ class Paths:
         pretty = is_pretty(first(query, "pretty"), request.header("User-Agent"))
         return reply(200, document, accepted(request.header("Accept")), pretty=pretty)
 
-    def _prettied(self, answer: Reply, request: Request, query: Query) -> Reply:
-        if answer.body and is_pretty(first(query, "pretty"), request.header("User-Agent")):
-            answer.body = msgspec.json.format(answer.body, indent=2) + b"\n"
-        return answer
+    def _prettied(self, response: Reply, request: Request, query: Query) -> Reply:
+        if response.body and is_pretty(first(query, "pretty"), request.header("User-Agent")):
+            response.body = msgspec.json.format(response.body, indent=2) + b"\n"
+        return response
 
 
-def _published(document: Document, request: Request) -> Reply:
+def _published(document: StaticDocument, request: Request) -> Reply:
     if not any(clause.media in {document.media, "*/*"} for clause in clauses(request.header("Accept"))):
         raise not_acceptable(document.media)
     headers = [("Cache-Control", "public, max-age=3600")]

@@ -1,4 +1,4 @@
-"""The server as a process: announce it when it answers, stop it when a signal comes.
+"""The server as a process: announce it when it serves, stop it when a signal comes.
 
 Commands (`python -m localkube`, `eso up`) parse their options and leave the rest to `run`.
 """
@@ -40,12 +40,12 @@ class Files:
 
 
 Prepare = Callable[[], Awaitable[None]]
-"""Applies the objects that the server has from the start, then lets it answer."""
+"""Applies the objects that the server has from the start, then lets it serve."""
 
 Company = Callable[[Path, Prepare], AbstractAsyncContextManager[JsonObject]]
 """Tasks beside the server, given its kubeconfig: entered before the server is announced, left before it stops.
 
-It starts processes, which connect and wait for an answer, and calls `Prepare`. It yields its part of the ready file;
+It starts processes, which connect and wait for a response, and calls `Prepare`. It yields its part of the ready file;
 `write_ready` writes the file again when that part changes.
 """
 
@@ -102,7 +102,7 @@ async def _prepare(kube: LocalKube, objects: Iterable[JsonObject]) -> None:
         raise StartError(str(problem)) from problem
     gc.collect()
     gc.freeze()
-    await kube.answer()
+    await kube.start_serving()
 
 
 def write_ready(kube: LocalKube, files: Files, added: JsonObject) -> None:

@@ -40,7 +40,7 @@ _MAX_WARNING_BYTES: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ResourceCall:
     """One request on one served kind."""
 
     target: ResourceTarget
@@ -77,7 +77,7 @@ class Resources:
     def kind_of(self, target: ResourceTarget) -> ServedKind | None:
         return self._cluster.catalog.find(target.group, target.version, target.resource)
 
-    async def answer(self, call: Call) -> Reply | Stream:
+    async def respond(self, call: ResourceCall) -> Reply | Stream:
         """Run the verb of the request."""
         check_served(call.target, call.kind)
         match call.target.verb:
@@ -100,18 +100,18 @@ class Resources:
             case _:
                 raise method_not_allowed()
 
-    async def _get(self, call: Call) -> Reply:
+    async def _get(self, call: ResourceCall) -> Reply:
         agreed = accepted(call.accept)
         version = first(call.query, "resourceVersion")
         obj = await self._cluster.get(call.kind, call.namespace, call.target.name, resource_version=version)
         return await self._reply(call, 200, self._forms.of(obj, call.kind, agreed, call.query), agreed)
 
-    async def _list(self, call: Call) -> Reply:
+    async def _list(self, call: ResourceCall) -> Reply:
         agreed = accepted(call.accept)
         result = await self._cluster.list(call.kind, list_query(call.query, call.namespace))
         return await self._reply(call, 200, self._forms.of_list(result, call.kind, agreed, call.query), agreed)
 
-    def _watch(self, call: Call) -> Stream:
+    def _watch(self, call: ResourceCall) -> Stream:
         agreed = accepted_stream(call.accept)
         query = watch_query(call.query, call.namespace, call.target.name)
         seconds = number(call.query, "timeoutSeconds")
@@ -120,7 +120,7 @@ class Resources:
         stream.headers += _warning_headers(call.kind, ())
         return stream
 
-    async def _create(self, call: Call) -> Reply:
+    async def _create(self, call: ResourceCall) -> Reply:
         options = write_options(call.query, call.user, call.agent, "CreateOptions")
 
         def write(options: WriteOptions) -> Awaitable[Written]:
@@ -137,7 +137,7 @@ class Resources:
 
         return await self._write(call, options, write)
 
-    async def _update(self, call: Call) -> Reply:
+    async def _update(self, call: ResourceCall) -> Reply:
         options = write_options(call.query, call.user, call.agent, "UpdateOptions")
 
         def write(options: WriteOptions) -> Awaitable[Written]:
@@ -154,7 +154,7 @@ class Resources:
 
         return await self._write(call, options, write)
 
-    async def _patch(self, call: Call) -> Reply:
+    async def _patch(self, call: ResourceCall) -> Reply:
         kind: PatchType = patch_type(call.content_type, call.kind)
         options = patch_options(call.query, call.user, call.agent, kind)
 
@@ -174,7 +174,7 @@ class Resources:
         return await self._write(call, options, write)
 
     async def _write(
-        self, call: Call, options: WriteOptions, write: Callable[[WriteOptions], Awaitable[Written]]
+        self, call: ResourceCall, options: WriteOptions, write: Callable[[WriteOptions], Awaitable[Written]]
     ) -> Reply:
         is_stored = "list" in call.kind.verbs and call.target.subresource != "token"
         agreed = accepted(call.accept) if is_stored else accepted_answer(call.accept)
@@ -186,14 +186,14 @@ class Resources:
         document = self._forms.of(written.object, call.kind, agreed, call.query)
         return await self._reply(call, 201 if created else 200, document, agreed, written.warnings)
 
-    async def _delete(self, call: Call) -> Reply:
+    async def _delete(self, call: ResourceCall) -> Reply:
         agreed = accepted(call.accept)
         body = read_options(call.request.body, call.content_type)
         options = delete_options(call.query, body, call.user)
         obj = await self._cluster.delete(call.kind, call.namespace, call.target.name, options)
         return await self._reply(call, 200, self._forms.of(obj, call.kind, agreed, call.query), agreed)
 
-    async def _delete_collection(self, call: Call) -> Reply:
+    async def _delete_collection(self, call: ResourceCall) -> Reply:
         agreed = accepted(call.accept)
         body = read_options(call.request.body, call.content_type)
         options = delete_options(call.query, body, call.user)
@@ -201,13 +201,13 @@ class Resources:
         return await self._reply(call, 200, self._forms.of_list(result, call.kind, agreed, call.query), agreed)
 
     async def _reply(
-        self, call: Call, status: int, document: JsonObject, agreed: Accepted, warnings: Sequence[str] = ()
+        self, call: ResourceCall, status: int, document: JsonObject, agreed: Accepted, warnings: Sequence[str] = ()
     ) -> Reply:
         pretty = is_pretty(first(call.query, "pretty"), call.agent)
-        answer = reply(status, document, agreed, pretty=pretty)
+        response = reply(status, document, agreed, pretty=pretty)
         if warnings or call.kind.deprecation:
-            answer.headers += _warning_headers(call.kind, warnings)
-        return await compressed(answer, call.request.header("Accept-Encoding"))
+            response.headers += _warning_headers(call.kind, warnings)
+        return await compressed(response, call.request.header("Accept-Encoding"))
 
 
 def check_served(target: ResourceTarget, kind: ServedKind) -> None:
@@ -235,7 +235,7 @@ def check_served(target: ResourceTarget, kind: ServedKind) -> None:
         raise method_not_allowed()
 
 
-def _expected(call: Call) -> Expected:
+def _expected(call: ResourceCall) -> Expected:
     """Return the kind that the body must have: that of the resource, or that of its subresource."""
     match call.target.subresource:
         case "token":

@@ -28,15 +28,15 @@ from localkube.access.auth import Authenticator
 from localkube.access.bootstrap import create_default_roles
 from localkube.access.certificates import Certificates
 from localkube.access.files import private_directory, write_private
-from localkube.access.issuer import KEY_SET, key_set, openid_configuration
 from localkube.access.kubeconfig import Access, kubeconfig
 from localkube.access.policies import Policies
 from localkube.access.reviews import Reviews
 from localkube.api import Api
 from localkube.cluster import Cluster
+from localkube.cluster.tokens import KEY_SET, key_set, openid_configuration
 from localkube.discovery import Discovery
 from localkube.openapi import OpenApi
-from localkube.paths import Document, Extras, Paths
+from localkube.paths import Extras, Paths, StaticDocument
 from localkube.resources import Resources
 from localkube.storage import StorageError
 from localkube.stream import Streams
@@ -46,7 +46,7 @@ from localkube.wire.negotiation import JSON
 
 log = structlog.get_logger(__name__)
 
-PATIENCE: Final = 5.0
+SHUTDOWN_TIMEOUT: Final = 5.0
 """Seconds that running requests have to finish when the server stops."""
 _RENEWAL_CHECK: Final = 12 * 3600.0
 _HANDSHAKE_SECONDS: Final = 10.0
@@ -86,17 +86,17 @@ class LocalKube:
 
     async def __aenter__(self) -> Self:
         await self.listen()
-        await self.answer()
+        await self.start_serving()
         return self
 
     async def listen(self) -> None:
-        """Start, but answer nothing yet. Clients can connect from now on; their requests wait until `answer`."""
+        """Start, but serve nothing yet. Clients can connect from now on; their requests wait until `start_serving`."""
         async with AsyncExitStack() as stack:
             await self._start(stack)
             self._stack = stack.pop_all()
 
-    async def answer(self) -> None:
-        """Answer requests from now on."""
+    async def start_serving(self) -> None:
+        """Serve requests from now on."""
         await self._listener.start_serving()
 
     async def __aexit__(
@@ -106,17 +106,19 @@ class LocalKube:
         await self._stack.aclose()
 
     async def _start(self, stack: AsyncExitStack) -> None:
-        home = self._home(stack)
+        directory = self._directory(stack)
         # Locks the directory: until then its keys may be those of a server that runs.
         self.cluster = await stack.enter_async_context(Cluster(self._data_dir, clock=self._clock))
-        self.certificates = Certificates(home / "pki", extra_names=() if _is_loopback(self._host) else (self._host,))
+        self.certificates = Certificates(
+            directory / "pki", extra_names=() if _is_loopback(self._host) else (self._host,)
+        )
         self.certificates.ensure(self._clock.now())
-        token = _admin_token(home / "admin.token")
+        token = _admin_token(directory / "admin.token")
         streams = Streams()
         http = await self._wire(token, streams)
         context = self.certificates.server_context()
         # Undone in reverse order: new connections are refused, watches end, running requests finish.
-        stack.push_async_callback(http.close, PATIENCE)
+        stack.push_async_callback(http.close, SHUTDOWN_TIMEOUT)
         stack.callback(streams.close)
         await self._listen(stack, http, context)
         renewing = asyncio.get_running_loop().create_task(self._renew(context))
@@ -124,7 +126,7 @@ class LocalKube:
         authority = self.certificates.authority_pem
         self.kubeconfig_text = kubeconfig(Access(self.url, authority, token))
 
-    def _home(self, stack: AsyncExitStack) -> Path:
+    def _directory(self, stack: AsyncExitStack) -> Path:
         if self._data_dir is not None:
             return private_directory(self._data_dir)
         return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="localkube-")))
@@ -135,7 +137,7 @@ class LocalKube:
         authenticator = Authenticator(token, cluster.tokens.verify)
         reviews = Reviews(policies, authenticator, cluster.tokens, self._clock)
         for storage_key, handler in reviews.handlers().items():
-            cluster.answer(storage_key, handler)
+            cluster.register_handler(storage_key, handler)
         await create_default_roles(cluster)
         discovery = Discovery(cluster.catalog)
         paths = Paths(discovery, OpenApi(cluster.catalog), self._extras())
@@ -152,8 +154,8 @@ class LocalKube:
         return Extras(
             checks={"ping": lambda: True, "shutdown": lambda: not self._closing},
             documents={
-                "/.well-known/openid-configuration": Document(JSON, lambda: openid_configuration(self.url)),
-                "/openid/v1/jwks": Document(KEY_SET, lambda: key_set(cluster.tokens)),
+                "/.well-known/openid-configuration": StaticDocument(JSON, lambda: openid_configuration(self.url)),
+                "/openid/v1/jwks": StaticDocument(KEY_SET, lambda: key_set(cluster.tokens)),
             },
             actions={"/localkube/compact": compact},
         )

@@ -89,10 +89,10 @@ def impersonated(request: Request) -> User | None:
     return User(name, groups, request.header("Impersonate-Uid"))
 
 
-def impersonation_targets(wanted: User, request: Request) -> list[ResourceTarget]:
+def impersonation_targets(impersonated_user: User, request: Request) -> list[ResourceTarget]:
     """List the resources that a user must be allowed to `impersonate` in order to act as another user."""
-    namespace, name = _account(wanted.name)
-    base = ResourceTarget("impersonate", "POST", "", "", "v1", "users", name=wanted.name)
+    namespace, name = _account(impersonated_user.name)
+    base = ResourceTarget("impersonate", "POST", "", "", "v1", "users", name=impersonated_user.name)
     if name:
         base = replace(base, resource="serviceaccounts", namespace=namespace, name=name)
     groups = request.values("Impersonate-Group")

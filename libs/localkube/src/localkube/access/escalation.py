@@ -12,7 +12,7 @@ from typing import Final
 
 from kubebase.meta import JsonObject
 from localkube.access.policies import Policies
-from localkube.access.rbac import EVERYTHING, GROUP, Rule, missing, rules_of
+from localkube.access.rbac import EVERYTHING, GROUP, PolicyRule, missing, rules_of
 from localkube.errors import StatusError, forbidden
 from localkube.model import User
 from localkube.wire.routes import ResourceTarget
@@ -38,10 +38,12 @@ def check_grant(policies: Policies, user: User, target: ResourceTarget, obj: Jso
     if policy.decide(user, lifted).allowed:
         return
     namespace = target.namespace
-    wanted = rules_of(obj) if target.resource in _ROLES else policies.rules_of_role(obj.get("roleRef") or {}, namespace)
+    granted = (
+        rules_of(obj) if target.resource in _ROLES else policies.rules_of_role(obj.get("roleRef") or {}, namespace)
+    )
     held = policy.rules_for(user, namespace)
     name = obj.get("metadata", {}).get("name", target.name)
-    if lacking := missing(held, wanted):
+    if lacking := missing(held, granted):
         raise _escalates(user, target.resource, name, lacking)
     if _aggregates(policies, target, obj) and missing(held, EVERYTHING):
         why = "must have cluster-admin privileges to use the aggregationRule"
@@ -61,14 +63,14 @@ def _lifting_target(target: ResourceTarget, obj: JsonObject) -> ResourceTarget:
     return replace(target, verb="bind", resource=resource, name=str(reference.get("name", "")))
 
 
-def _escalates(user: User, resource: str, name: str, lacking: list[Rule]) -> StatusError:
+def _escalates(user: User, resource: str, name: str, lacking: list[PolicyRule]) -> StatusError:
     groups = " ".join(f'"{group}"' for group in user.groups)
     rules = "\n".join(_rule_text(rule) for rule in lacking)
     why = f'user "{user.name}" (groups=[{groups}]) is attempting to grant RBAC permissions not currently held:\n{rules}'
     return forbidden(resource, name, why, group=GROUP)
 
 
-def _rule_text(rule: Rule) -> str:
+def _rule_text(rule: PolicyRule) -> str:
     fields = {
         "APIGroups": rule.groups,
         "Resources": rule.resources,

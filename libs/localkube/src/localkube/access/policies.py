@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kubebase.meta import JsonObject
-from localkube.access.rbac import GROUP, Policy, Rule, aggregated, rules_of
+from localkube.access.rbac import GROUP, Policy, PolicyRule, aggregated, rules_of
 from localkube.storage.records import Change, Key
 from localkube.storage.store import ObjectStorage
 
@@ -25,7 +25,7 @@ class Policies:
             self._policy = Policy.compile(*(self._objects(resource) for resource in _RESOURCES))
         return self._policy
 
-    def rules_of_role(self, reference: JsonObject, namespace: str) -> tuple[Rule, ...]:
+    def rules_of_role(self, reference: JsonObject, namespace: str) -> tuple[PolicyRule, ...]:
         """Return the rules of the role that a binding names; empty while the role does not exist."""
         name = str(reference.get("name", ""))
         if reference.get("kind") == "ClusterRole":

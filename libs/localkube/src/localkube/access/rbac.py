@@ -21,7 +21,7 @@ GROUP: Final = "rbac.authorization.k8s.io"
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class PolicyRule:
     """One PolicyRule."""
 
     verbs: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class Rule:
         return bool(slash) and f"*/{subresource}" in self.resources
 
 
-EVERYTHING: Final = (Rule(("*",), ("*",), ("*",)), Rule(("*",), paths=("*",)))
+EVERYTHING: Final = (PolicyRule(("*",), ("*",), ("*",)), PolicyRule(("*",), paths=("*",)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Grant:
     """The rules that one binding gives to one subject, in one namespace or (empty) everywhere."""
 
     namespace: str
-    rules: tuple[Rule, ...]
+    rules: tuple[PolicyRule, ...]
     reason: str
 
 
@@ -104,7 +104,7 @@ class Policy:
                 return Decision(allowed=True, reason=grant.reason)
         return Decision(allowed=False)
 
-    def rules_for(self, user: User, namespace: str) -> list[Rule]:
+    def rules_for(self, user: User, namespace: str) -> list[PolicyRule]:
         """Return every rule that applies to the user in a namespace (empty: at the cluster scope)."""
         found = list(EVERYTHING) if MASTERS in user.groups else []
         for grant in self._grants_of(user):
@@ -133,11 +133,11 @@ def denial(user: User, target: Target) -> StatusError:
             return forbidden(target.resource, target.name, why, group=target.group)
 
 
-def aggregated(cluster_roles: dict[str, JsonObject]) -> dict[str, tuple[Rule, ...]]:
+def aggregated(cluster_roles: dict[str, JsonObject]) -> dict[str, tuple[PolicyRule, ...]]:
     """Return the rules of every ClusterRole, with those that it aggregates (which may aggregate others)."""
-    done: dict[str, tuple[Rule, ...]] = {}
+    done: dict[str, tuple[PolicyRule, ...]] = {}
 
-    def resolve(name: str, asking: frozenset[str]) -> tuple[Rule, ...]:
+    def resolve(name: str, asking: frozenset[str]) -> tuple[PolicyRule, ...]:
         role = cluster_roles[name]
         selectors = (role.get("aggregationRule") or {}).get("clusterRoleSelectors") or []
         if not selectors:
@@ -155,9 +155,9 @@ def aggregated(cluster_roles: dict[str, JsonObject]) -> dict[str, tuple[Rule, ..
     return done
 
 
-def rules_of(role: JsonObject) -> tuple[Rule, ...]:
+def rules_of(role: JsonObject) -> tuple[PolicyRule, ...]:
     return tuple(
-        Rule(
+        PolicyRule(
             tuple(rule.get("verbs") or ()),
             tuple(rule.get("apiGroups") or ()),
             tuple(rule.get("resources") or ()),
@@ -168,7 +168,7 @@ def rules_of(role: JsonObject) -> tuple[Rule, ...]:
     )
 
 
-def rule_json(rule: Rule) -> JsonObject:
+def rule_json(rule: PolicyRule) -> JsonObject:
     fields: dict[str, Any] = {
         "verbs": rule.verbs,
         "apiGroups": rule.groups,
@@ -179,10 +179,10 @@ def rule_json(rule: Rule) -> JsonObject:
     return {name: list(values) for name, values in fields.items() if values}
 
 
-def missing(held: Iterable[Rule], wanted: Iterable[Rule]) -> list[Rule]:
+def missing(held: Iterable[PolicyRule], requested: Iterable[PolicyRule]) -> list[PolicyRule]:
     """List the single permissions in `wanted` that no rule in `held` covers."""
     owned = list(held)
-    return [single for rule in wanted for single in _singles(rule) if not any(_covers(own, single) for own in owned)]
+    return [single for rule in requested for single in _singles(rule) if not any(_covers(own, single) for own in owned)]
 
 
 def _grant_allows(grant: Grant, target: Target) -> bool:
@@ -229,8 +229,8 @@ def _reason(binding: JsonObject, reference: JsonObject, subject: JsonObject) -> 
 
 def _selects(selector: JsonObject, role: JsonObject) -> bool:
     labels = role["metadata"].get("labels") or {}
-    wanted = selector.get("matchLabels") or {}
-    if any(labels.get(name) != value for name, value in wanted.items()):
+    requested = selector.get("matchLabels") or {}
+    if any(labels.get(name) != value for name, value in requested.items()):
         return False
     return all(_requirement_holds(requirement, labels) for requirement in selector.get("matchExpressions") or [])
 
@@ -251,21 +251,21 @@ def _requirement_holds(requirement: JsonObject, labels: JsonObject) -> bool:
             return False
 
 
-def _singles(rule: Rule) -> Iterator[Rule]:
+def _singles(rule: PolicyRule) -> Iterator[PolicyRule]:
     """Split a rule into permissions of one verb on one resource each."""
     for verb in rule.verbs:
         for path in rule.paths:
-            yield Rule((verb,), paths=(path,))
+            yield PolicyRule((verb,), paths=(path,))
         for group in rule.groups:
             for resource in rule.resources:
-                single = Rule((verb,), (group,), (resource,))
+                single = PolicyRule((verb,), (group,), (resource,))
                 if rule.names:
                     yield from (replace(single, names=(name,)) for name in rule.names)
                 else:
                     yield single
 
 
-def _covers(own: Rule, single: Rule) -> bool:
+def _covers(own: PolicyRule, single: PolicyRule) -> bool:
     if not _among(single.verbs[0], own.verbs):
         return False
     if single.paths:

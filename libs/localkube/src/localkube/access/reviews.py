@@ -1,4 +1,4 @@
-"""Reviews: questions about access, identity and tokens. They are answered and never stored.
+"""Reviews: requests about access, identity and tokens. They get a response and are never stored.
 
 Each handler takes the posted object and the user who sent it, and returns the object with its status.
 """
@@ -49,9 +49,9 @@ class Reviews:
 
     def local_access(self, review: JsonObject, user: User) -> JsonObject:
         namespace = _mapping(review, "metadata").get("namespace", "")
-        asked = _mapping(_mapping(review, "spec"), "resourceAttributes").get("namespace", "")
-        if asked != namespace:
-            why = f'Invalid value: "{asked}": must match metadata.namespace'
+        requested = _mapping(_mapping(review, "spec"), "resourceAttributes").get("namespace", "")
+        if requested != namespace:
+            why = f'Invalid value: "{requested}": must match metadata.namespace'
             raise _invalid("spec.resourceAttributes.namespace", why)
         return self.access(review, user)
 

@@ -31,7 +31,7 @@ from localkube.cluster.rules import DEFINITIONS, SERVICE_ACCOUNTS
 from localkube.cluster.target import Target
 from localkube.cluster.tokens import Tokens
 from localkube.cluster.watches import Watch, Watches
-from localkube.cluster.writes import Decision, Writer
+from localkube.cluster.writes import WriteDecision, Writer
 from localkube.errors import StatusError, method_not_allowed, not_found
 from localkube.model import DeleteOptions, ListQuery, ListResult, ServedKind, User, WatchQuery, WriteOptions, Written
 from localkube.schema.builtin import builtin_kinds
@@ -39,7 +39,7 @@ from localkube.storage import HistoryLimits, ObjectStorage
 from localkube.storage.store import Batch
 
 Handler = Callable[[JsonObject, User], JsonObject]
-"""Answers a create of a kind that is not stored (reviews).
+"""Responds to a create of a kind that is not stored (reviews).
 
 It gets the object and its user, and returns the object with status.
 """
@@ -78,7 +78,7 @@ class Cluster:
     ) -> None:
         await self._stack.aclose()
 
-    def answer(self, storage_key: str, handler: Handler) -> None:
+    def register_handler(self, storage_key: str, handler: Handler) -> None:
         """Register the handler of a kind that is not stored, such as subjectaccessreviews.authorization.k8s.io."""
         self._handlers[storage_key] = handler
 
@@ -119,14 +119,14 @@ class Cluster:
         subresource: str = "",
         duplicates: Sequence[str] = (),
     ) -> Written:
-        """Create an object; with the subresource `token`, answer a TokenRequest. The cluster takes over `obj`."""
+        """Create an object; with the subresource `token`, respond to a TokenRequest. The cluster takes over `obj`."""
         if subresource:
             if (kind.storage_key, subresource) != (SERVICE_ACCOUNTS, "token"):
                 raise method_not_allowed()
             return Written(self.tokens.request(namespace, name, obj), created=True)
         target = Target(kind, namespace, "")
         if handler := self._handlers.get(kind.storage_key):
-            return self._writer.ask(target, obj, options, duplicates, handler)
+            return self._writer.create_unstored(target, obj, options, duplicates, handler)
         return await self._write(lambda: self._writer.create(target, obj, options, duplicates))
 
     async def update(
@@ -161,9 +161,9 @@ class Cluster:
     async def delete(self, kind: ServedKind, namespace: str, name: str, options: DeleteOptions) -> JsonObject:
         """Delete an object. Return it if finalizers keep it or its kind requires that, else a Status of success."""
         target = Target(kind, namespace, name)
-        answer, batch = await self._decided(lambda: self._deleter.delete(target, options))
+        deleted, batch = await self._decided(lambda: self._deleter.delete(target, options))
         await self._visible(batch)
-        return answer
+        return deleted
 
     async def delete_collection(self, kind: ServedKind, query: ListQuery, options: DeleteOptions) -> ListResult:
         """Delete the objects of a list, and return the list."""
@@ -181,7 +181,7 @@ class Cluster:
             await self._visible(batch)
         return found
 
-    async def _write(self, decide: Callable[[], Decision]) -> Written:
+    async def _write(self, decide: Callable[[], WriteDecision]) -> Written:
         decision = await self._decided(decide)
         await self._visible(decision.batch)
         return decision.written
@@ -191,12 +191,12 @@ class Cluster:
         try:
             return decide()
         except StatusError:
-            await self.store.settled()
+            await self.store.wait_committed()
             raise
 
     async def _visible(self, batch: Batch | None) -> None:
         if batch is None:
-            await self.store.settled()
+            await self.store.wait_committed()
         else:
             await batch.committed()
 

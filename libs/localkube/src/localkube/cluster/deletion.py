@@ -24,7 +24,7 @@ class Deleter:
         self._clock = clock
 
     def delete(self, target: Target, options: DeleteOptions) -> tuple[JsonObject, Batch | None]:
-        """Delete an object; return the answer to the client, and the batch to wait for before sending it."""
+        """Delete an object; return the response to the client, and the batch to wait for before sending it."""
         record = self._store.latest(target.key)
         if record is None:
             raise not_found(target.resource.plural, target.name, group=target.resource.group)
@@ -38,7 +38,7 @@ class Deleter:
             finalizers = [*finalizers, *([] if CUSTOM_CLEANUP in finalizers else [CUSTOM_CLEANUP])]
         if not finalizers and not _is_held_by_spec(target, obj):
             batch = None if options.dry_run else self._store.remove(target.key)
-            return _answer(target, obj), batch
+            return _deletion_response(target, obj), batch
         if meta.is_deleting(obj) and finalizers == before:
             return obj, None
         meta.set_finalizers(obj, finalizers)
@@ -118,7 +118,7 @@ def _add_terminating_condition(obj: JsonObject, now: str) -> None:
     status["conditions"] = conditions
 
 
-def _answer(target: Target, obj: JsonObject) -> JsonObject:
+def _deletion_response(target: Target, obj: JsonObject) -> JsonObject:
     resource = target.resource
     if target.kind.storage_key in RETURNED_WHEN_DELETED:
         return obj

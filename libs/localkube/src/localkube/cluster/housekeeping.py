@@ -30,11 +30,11 @@ class Housekeeping:
         while True:
             await self._clock.sleep(_INTERVAL)
             try:
-                await self.tidy()
+                await self.run_once()
             except StatusError as exc:
                 _log.warning("housekeeping failed, will try again", reason=exc.reason)
 
-    async def tidy(self) -> None:
+    async def run_once(self) -> None:
         """Run one round of all periodic work."""
         self._watches.bookmark_all()
         await self._expire_events()
@@ -46,7 +46,7 @@ class Housekeeping:
         for path, record in self._store.scan(EVENTS):
             namespace, _, name = path.rpartition("/")
             key = Key(EVENTS, namespace, name)
-            if self._store.latest(key) is record and last_seen(record.body) < oldest:
+            if self._store.latest(key) is record and last_observed(record.body) < oldest:
                 last = self._store.remove(key)
         if last is not None:
             await last.committed()
@@ -72,7 +72,7 @@ class _Times(msgspec.Struct):
 _times = msgspec.json.Decoder(_Times)
 
 
-def last_seen(body: bytes) -> datetime:
+def last_observed(body: bytes) -> datetime:
     """Return the newest time in an Event; counting it again extends its life."""
     event = _times.decode(body)
     texts = (event.lastTimestamp, event.eventTime, event.series.lastObservedTime if event.series else None)

@@ -32,7 +32,7 @@ _TOO_OLD = (
 )
 
 
-class Token(msgspec.Struct, frozen=True):
+class ContinueToken(msgspec.Struct, frozen=True):
     """The content of a continue token."""
 
     v: str
@@ -43,7 +43,7 @@ class Token(msgspec.Struct, frozen=True):
         return base64.urlsafe_b64encode(msgspec.json.encode(self)).decode().rstrip("=")
 
     @classmethod
-    def decode(cls, text: str) -> Token:
+    def decode(cls, text: str) -> ContinueToken:
         try:
             token = msgspec.json.decode(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)), type=cls)
         except (binascii.Error, ValueError, msgspec.MsgspecError) as exc:
@@ -86,31 +86,31 @@ class Lister:
 
     async def _page(self, query: ListQuery) -> Page:
         _check_match(query)
-        # From the cache, as the real server answers "0": whole lists, whatever the limit.
+        # From the cache, as the real server handles "0": whole lists, whatever the limit.
         limit = 0 if query.resource_version == "0" else query.limit
         if query.continue_token:
             return self._continued(query, limit)
-        wanted = revision_of(query.resource_version, where="invalid resource version: resourceVersion")
-        is_exact = query.resource_version_match == "Exact" or (limit and wanted and not query.resource_version_match)
+        requested = revision_of(query.resource_version, where="invalid resource version: resourceVersion")
+        is_exact = query.resource_version_match == "Exact" or (limit and requested and not query.resource_version_match)
         if not is_exact:
-            await reject_future(self._store, wanted)
+            await reject_future(self._store, requested)
             return Page(self._store.revision, "", limit)
-        await self._store.settled()
-        if wanted > self._store.revision:
-            raise too_large(wanted, self._store.revision, retry_after=0)
-        if wanted < self._store.compacted:
+        await self._store.wait_committed()
+        if requested > self._store.revision:
+            raise too_large(requested, self._store.revision, retry_after=0)
+        if requested < self._store.compacted:
             raise expired("The resourceVersion for the provided list is too old.")
-        return Page(wanted, "", limit)
+        return Page(requested, "", limit)
 
     def _continued(self, query: ListQuery, limit: int) -> Page:
         if query.resource_version not in {"", "0"}:
             raise bad_request("specifying resource version is not allowed when using continue")
-        token = Token.decode(query.continue_token)
+        token = ContinueToken.decode(query.continue_token)
         if token.rv == _NOW:
             return Page(self._store.revision, token.start, limit)
         if token.rv < self._store.compacted or token.rv > self._store.revision:
             error = expired(_TOO_OLD)
-            error.metadata = {"continue": Token(_TOKEN_VERSION, _NOW, token.start).encode()}
+            error.metadata = {"continue": ContinueToken(_TOKEN_VERSION, _NOW, token.start).encode()}
             raise error
         return Page(token.rv, token.start, limit)
 
@@ -120,7 +120,7 @@ class Lister:
         version = str(page.revision)
         for index, (path, record) in enumerate(entries):
             if page.limit and len(items) == page.limit:
-                token = Token(_TOKEN_VERSION, page.revision, path).encode()
+                token = ContinueToken(_TOKEN_VERSION, page.revision, path).encode()
                 remaining = len(entries) - index if selector is None else None
                 return ListResult(items, version, token, remaining)
             obj = read(kind, record)

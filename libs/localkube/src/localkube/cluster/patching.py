@@ -83,10 +83,10 @@ def _of_kind(target: Target, result: Any) -> JsonObject:
     if not isinstance(result, dict):
         raise bad_request("the patch does not leave an object")
     resource = target.resource
-    for field, wanted in (("kind", resource.kind), ("apiVersion", resource.api_version)):
-        said = result.setdefault(field, wanted)
-        if said != wanted:
-            raise _other_kind(target, Cause(field, f'Invalid value: "{said}": must be {wanted}'), result)
+    for field, expected in (("kind", resource.kind), ("apiVersion", resource.api_version)):
+        given = result.setdefault(field, expected)
+        if given != expected:
+            raise _other_kind(target, Cause(field, f'Invalid value: "{given}": must be {expected}'), result)
     return result
 
 

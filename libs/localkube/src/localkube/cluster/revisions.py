@@ -16,16 +16,16 @@ def revision_of(text: str, *, where: str = "resourceVersion") -> int:
     return int(text)
 
 
-async def reject_future(store: ObjectStorage, wanted: int) -> None:
+async def reject_future(store: ObjectStorage, requested: int) -> None:
     """Report a revision that this server has not reached: it may come, or be of another server."""
-    if wanted > store.revision:
-        await store.settled()
-    if wanted > store.revision:
-        raise too_large(wanted, store.revision, retry_after=1)
+    if requested > store.revision:
+        await store.wait_committed()
+    if requested > store.revision:
+        raise too_large(requested, store.revision, retry_after=1)
 
 
-def too_large(wanted: int, current: int, *, retry_after: int) -> StatusError:
-    message = f"Timeout: Too large resource version: {wanted}, current: {current}"
+def too_large(requested: int, current: int, *, retry_after: int) -> StatusError:
+    message = f"Timeout: Too large resource version: {requested}, current: {current}"
     error = server_timeout(message, retry_after)
     error.details["causes"] = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
     if not retry_after:

@@ -26,7 +26,7 @@ CREATED_BY_UPDATE: Final = {
 RETURNED_WHEN_DELETED: Final = frozenset(
     {"serviceaccounts", "services", "pods", "podtemplates", "resourcequotas", "persistentvolumeclaims"}
 )
-"""DELETE answers with the last state of the object instead of a Status."""
+"""DELETE responds with the last state of the object instead of a Status."""
 
 IMMORTAL_NAMESPACES: Final = frozenset({"default", "kube-system", "kube-public"})
 

@@ -32,22 +32,22 @@ class Target:
     def named(self, name: str) -> Target:
         return Target(self.kind, self.namespace, name, self.subresource)
 
-    def settle_namespace(self, metadata: JsonObject) -> None:
+    def set_namespace(self, metadata: JsonObject) -> None:
         """Check that the body names the namespace of the URL, or none."""
-        said = metadata.get("namespace") or ""
+        given = metadata.get("namespace") or ""
         if not self.resource.namespaced:
-            if said:
+            if given:
                 metadata.pop("namespace")
             return
-        if said and said != self.namespace:
+        if given and given != self.namespace:
             raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
         metadata["namespace"] = self.namespace
 
     def check_name(self, metadata: JsonObject) -> None:
         """Check that the body has the name of the URL."""
-        said = metadata.get("name") or ""
-        if not said:
+        given = metadata.get("name") or ""
+        if not given:
             why = "was undeterminable: name must be provided"
             raise bad_request(f"the name of the object ({self.name} based on URL) {why}")
-        if said != self.name:
-            raise bad_request(f"the name of the object ({said}) does not match the name on the URL ({self.name})")
+        if given != self.name:
+            raise bad_request(f"the name of the object ({given}) does not match the name on the URL ({self.name})")

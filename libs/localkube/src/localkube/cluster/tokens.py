@@ -1,10 +1,12 @@
 """Tokens of service accounts: issued on request, signed with a key of this server, checked against the stored objects.
 
 A token is invalid once its ServiceAccount, or the Secret that it is bound to, no longer exists under the same uid.
+Other systems verify tokens with the OpenID configuration and the public keys at the end of this module.
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import uuid
 from collections.abc import Mapping, Sequence
@@ -83,7 +85,7 @@ class Tokens:
         return Verified(user, matching, {"authentication.kubernetes.io/credential-id": [f"JTI={claims['jti']}"]})
 
     def request(self, namespace: str, name: str, obj: JsonObject) -> JsonObject:
-        """Answer a TokenRequest for a service account."""
+        """Respond to a TokenRequest for a service account."""
         account = self._store.get(Key("serviceaccounts", namespace, name))
         spec = _readable_spec(obj)
         seconds = _checked_seconds(spec)
@@ -247,3 +249,36 @@ def _load_key(directory: Path | None) -> ec.EllipticCurvePrivateKey:
             f"signing key {path} is not an elliptic curve key; restore it, or remove it to make a new one"
         )
     return loaded
+
+
+KEY_SET: Final = "application/jwk-set+json"
+
+
+def openid_configuration(server: str) -> JsonObject:
+    """Return /.well-known/openid-configuration of a server that is reached at the URL `server`."""
+    return {
+        "issuer": ISSUER,
+        "jwks_uri": f"{server}/openid/v1/jwks",
+        "response_types_supported": ["id_token"],
+        "subject_types_supported": ["public"],
+        "id_token_signing_alg_values_supported": ["ES256"],
+    }
+
+
+def key_set(tokens: Tokens) -> JsonObject:
+    """Return /openid/v1/jwks."""
+    numbers = tokens.public_key.public_numbers()
+    key = {
+        "use": "sig",
+        "kty": "EC",
+        "kid": tokens.key_id,
+        "crv": "P-256",
+        "alg": "ES256",
+        "x": _coordinate(numbers.x),
+        "y": _coordinate(numbers.y),
+    }
+    return {"keys": [key]}
+
+
+def _coordinate(value: int) -> str:
+    return base64.urlsafe_b64encode(value.to_bytes(32, "big")).rstrip(b"=").decode()

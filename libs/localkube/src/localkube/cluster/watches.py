@@ -116,7 +116,7 @@ class Watch:
         store = self._hub.store
         await reject_future(store, self._after if self.query.send_initial_events else 0)
         if self._after > store.revision:
-            await store.settled()
+            await store.wait_committed()
         if self._ended:
             return
         if self._after and not self.query.send_initial_events:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, assert_never
 
 from kubebase.clock import Clock, rfc3339
 from kubebase.meta import JsonObject
@@ -21,9 +21,8 @@ from localkube.cluster.conversions import Conversions
 from localkube.cluster.patching import PatchType, patched
 from localkube.cluster.rules import CREATED_BY_UPDATE, DEFINITIONS, NAMESPACES, note_stored_version
 from localkube.cluster.target import Target
-from localkube.cluster.validation import FieldProblems, validated
 from localkube.errors import Cause, StatusError, already_exists, bad_request, conflict, forbidden, invalid, not_found
-from localkube.model import User, WriteOptions, Written
+from localkube.model import FieldValidation, ServedKind, User, WriteOptions, Written
 from localkube.patch import reset_fields, track_update
 from localkube.storage import Record
 from localkube.storage.store import Batch, ObjectStorage
@@ -33,7 +32,7 @@ _NAME_ATTEMPTS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class WriteDecision:
     """The result of a write. Without a batch nothing was queued: a dry run, or no change."""
 
     written: Written
@@ -55,21 +54,21 @@ class Writer:
 
     def create(
         self, target: Target, obj: JsonObject, options: WriteOptions, duplicates: Sequence[str] = ()
-    ) -> Decision:
+    ) -> WriteDecision:
         problems = self._decode(target, obj, duplicates)
-        warnings = problems.settle(target.kind, options.field_validation)
+        warnings = problems.check(target.kind, options.field_validation)
         metadata = obj["metadata"]
-        target.settle_namespace(metadata)
+        target.set_namespace(metadata)
         self._check_room(target, metadata.get("name") or "")
         return self._insert(target, obj, options, warnings)
 
     def update(
         self, target: Target, obj: JsonObject, options: WriteOptions, duplicates: Sequence[str] = ()
-    ) -> Decision:
+    ) -> WriteDecision:
         problems = self._decode(target, obj, duplicates)
-        warnings = problems.settle(target.kind, options.field_validation)
+        warnings = problems.check(target.kind, options.field_validation)
         metadata = obj["metadata"]
-        target.settle_namespace(metadata)
+        target.set_namespace(metadata)
         target.check_name(metadata)
         record = self._store.latest(target.key)
         if record is None:
@@ -88,7 +87,7 @@ class Writer:
         patch: Any,
         options: WriteOptions,
         duplicates: Sequence[str] = (),
-    ) -> Decision:
+    ) -> WriteDecision:
         record = self._store.latest(target.key)
         if record is None and (patch_type != "apply" or target.subresource):
             raise not_found(target.resource.plural, target.name, group=target.resource.group)
@@ -96,31 +95,31 @@ class Writer:
         versions = self._catalog.versions(target.kind.storage_key)
         obj = patched(target, patch_type, patch, base, options=options, now=self._now(), versions=versions)
         problems = self._decode(target, obj, duplicates)
-        warnings = problems.settle_patch(options.field_validation)
+        warnings = problems.check_patch(options.field_validation)
         metadata = obj["metadata"]
-        target.settle_namespace(metadata)
+        target.set_namespace(metadata)
         target.check_name(metadata)
         tracking: Tracking = "applied" if patch_type == "apply" else "update"
         if record is None:
             self._check_room(target, target.name)
             return self._insert(target, obj, options, warnings, tracking)
-        wanted = meta.parse_resource_version(metadata.get("resourceVersion") or "")
-        if wanted and wanted != record.revision:
+        base_revision = meta.parse_resource_version(metadata.get("resourceVersion") or "")
+        if base_revision and base_revision != record.revision:
             raise conflict(target.resource.plural, target.name, MODIFIED, group=target.resource.group)
         return self._replace(target, obj, record, options, warnings=warnings, tracking=tracking)
 
-    def ask(
+    def create_unstored(
         self,
         target: Target,
         obj: JsonObject,
         options: WriteOptions,
         duplicates: Sequence[str],
-        answer: Callable[[JsonObject, User], JsonObject],
+        handler: Callable[[JsonObject, User], JsonObject],
     ) -> Written:
-        """Check a create of a kind that is not stored like any other, then answer it."""
-        warnings = self._decode(target, obj, duplicates).settle(target.kind, options.field_validation)
-        target.settle_namespace(obj["metadata"])
-        return Written(answer(obj, options.user), created=True, warnings=warnings)
+        """Check a create of a kind that is not stored like any other, then return the response of its handler."""
+        warnings = self._decode(target, obj, duplicates).check(target.kind, options.field_validation)
+        target.set_namespace(obj["metadata"])
+        return Written(handler(obj, options.user), created=True, warnings=warnings)
 
     def save(self, target: Target, change: Callable[[JsonObject], None], *, manager: str) -> Batch | None:
         """Change the newest version on behalf of the server: not validated; the managed fields name `manager`."""
@@ -168,7 +167,7 @@ class Writer:
         options: WriteOptions,
         warnings: list[str],
         tracking: Tracking = "update",
-    ) -> Decision:
+    ) -> WriteDecision:
         if meta.parse_resource_version(obj["metadata"].get("resourceVersion") or "") and tracking == "update":
             raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
         if "status" in target.kind.subresources:
@@ -193,7 +192,7 @@ class Writer:
         *,
         warnings: list[str],
         tracking: Tracking = "update",
-    ) -> Decision:
+    ) -> WriteDecision:
         live = self._conversions.read(target.kind, record)
         obj = _own_part(target, obj, self._conversions.read(target.kind, record))
         meta.carry_over(obj, live)
@@ -207,16 +206,16 @@ class Writer:
 
     def _finish(
         self, target: Target, obj: JsonObject, options: WriteOptions, written: Written, record: Record | None = None
-    ) -> Decision:
+    ) -> WriteDecision:
         """Store the object, unless nothing changes or it is a dry run; remove it if this took its last finalizer."""
         stored = self._conversions.stored(target.kind, obj)
         if record is not None and meta.same_content(stored, record.decode()):
-            return Decision(written)
+            return WriteDecision(written)
         batch = None
         if not options.dry_run:
             batch = self._store.remove(target.key) if _is_finished(target, stored) else self._put(target, stored)
         written.object = self._conversions.shown(target.kind, stored)
-        return Decision(written, batch)
+        return WriteDecision(written, batch)
 
     def _track(self, target: Target, obj: JsonObject, live: JsonObject | None, manager: str) -> JsonObject:
         tracked = track_update(
@@ -343,3 +342,61 @@ def _terminating(target: Target, name: str) -> StatusError:
     message = f"namespace {target.namespace} is being terminated"
     error.details["causes"] = [Cause("metadata.namespace", message, "NamespaceTerminating").to_json()]
     return error
+
+
+# --- validation -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FieldProblems:
+    """Duplicate and unknown fields of a body; they are dropped in any case."""
+
+    duplicates: tuple[str, ...]
+    unknown: tuple[str, ...]
+
+    def check(self, kind: ServedKind, level: FieldValidation) -> list[str]:
+        """Return warnings for the client; raise a 400 if it requested strict validation."""
+        texts = self._texts(level)
+        if texts and level == "Strict":
+            name = kind.resource.kind
+            raise bad_request(
+                f'{name} in version "{kind.resource.version}" cannot be handled as a {name}: '
+                f"strict decoding error: {', '.join(texts)}"
+            )
+        return texts
+
+    def check_patch(self, level: FieldValidation) -> list[str]:
+        """Return warnings for a patched object, whose failure is a 422 that does not repeat the object."""
+        texts = self._texts(level)
+        if texts and level == "Strict":
+            message = f"Invalid value: strict decoding error: {', '.join(texts)}"
+            cause = Cause("patch", message)
+            raise StatusError(
+                422, "Invalid", f' "" is invalid: patch: {message}', details={"causes": [cause.to_json()]}
+            )
+        return texts
+
+    def _texts(self, level: FieldValidation) -> list[str]:
+        match level:
+            case "Ignore":
+                return []
+            case "Warn" | "Strict":
+                duplicates = [f'duplicate field "{path}"' for path in self.duplicates]
+                return [*duplicates, *(f'unknown field "{path}"' for path in self.unknown)]
+            case _:
+                assert_never(level)
+
+
+def validated(target: Target, obj: JsonObject, live: JsonObject | None) -> None:
+    """Apply the kind's own rules, which may fill in fields, then check everything; a 422 names every cause."""
+    kind = target.kind
+    declared = str(obj.get("kind") or "")
+    if kind.custom and declared != kind.resource.kind:
+        name = str(obj["metadata"].get("name") or "")
+        cause = Cause("kind", f'Invalid value: "{declared}": must be {kind.resource.kind}')
+        raise invalid(declared, name, [cause], group=kind.resource.group)
+    own = kind.prepare(obj, live) if kind.prepare is not None else []
+    causes = [*kind.schema.validate(obj, live), *own]
+    if causes:
+        name = str(obj["metadata"].get("name") or "")
+        raise invalid(kind.resource.kind, name, causes, group=kind.resource.group)

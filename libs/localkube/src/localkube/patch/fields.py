@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from localkube.patch.types import Type
+from localkube.patch.types import SchemaType
 
 FieldSet = dict[str, Any]
 
@@ -83,7 +83,7 @@ def without(left: FieldSet, right: FieldSet) -> FieldSet:
     return result
 
 
-def with_named_parents(fields: FieldSet, kind: Type | None) -> FieldSet:
+def with_named_parents(fields: FieldSet, kind: SchemaType | None) -> FieldSet:
     """Also include every declared field with a member below it: `.spec` for `.spec.replicas`, but not keys of maps."""
     result: FieldSet = {}
     for step, below in fields.items():
@@ -96,7 +96,7 @@ def with_named_parents(fields: FieldSet, kind: Type | None) -> FieldSet:
     return result
 
 
-def _below(kind: Type | None, step: str) -> tuple[Type | None, bool]:
+def _below(kind: SchemaType | None, step: str) -> tuple[SchemaType | None, bool]:
     """Return the type one step down, and whether the schema names that step."""
     if kind is None:
         return None, False
@@ -108,7 +108,7 @@ def _below(kind: Type | None, step: str) -> tuple[Type | None, bool]:
     return None, False
 
 
-def fitted(fields: FieldSet, kind: Type) -> FieldSet:
+def fitted(fields: FieldSet, kind: SchemaType) -> FieldSet:
     """Return the set after a schema change: fields that became atomic are held as a whole.
 
     `fields` itself if nothing changed.
@@ -128,7 +128,7 @@ def fitted(fields: FieldSet, kind: Type) -> FieldSet:
     return result
 
 
-def _child_type(kind: Type, step: str) -> Type | None:
+def _child_type(kind: SchemaType, step: str) -> SchemaType | None:
     if kind.map is not None:
         if kind.map.deduced:
             return None
@@ -136,7 +136,7 @@ def _child_type(kind: Type, step: str) -> Type | None:
     return kind.list.element if kind.list is not None else None
 
 
-def _is_atomic(kind: Type) -> bool:
+def _is_atomic(kind: SchemaType) -> bool:
     if kind.map is not None:
         return kind.map.atomic and not kind.map.deduced
     return kind.list is not None and kind.scalar is None and kind.list.atomic

@@ -13,14 +13,14 @@ import msgspec
 from kubebase.meta import JsonObject
 from localkube.patch.fields import FieldSet, difference
 from localkube.patch.typecheck import MismatchError
-from localkube.patch.types import Type
+from localkube.patch.types import SchemaType
 from localkube.patch.values import compared, field_set
 
 ANNOTATION: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _KUBECTL: Final = "kubectl"
 
 
-def explained(live: JsonObject, manager: str, kind: Type) -> FieldSet:
+def explained(live: JsonObject, manager: str, kind: SchemaType) -> FieldSet:
     """Find the fields with the values that kubectl applied last; empty for every other manager."""
     text = _annotation(live) if manager == _KUBECTL else ""
     if not text:

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, NamedTuple
 from kubebase.clock import parse_rfc3339, rfc3339
 from kubebase.meta import JsonObject
 from localkube.patch.fields import FieldSet, checked, fitted, ordered, union
-from localkube.patch.types import Type
+from localkube.patch.types import SchemaType
 
 Operation = Literal["Apply", "Update"]
 
@@ -72,7 +72,7 @@ def entries_of(obj: JsonObject | None) -> Any:
     return metadata.get("managedFields") if isinstance(metadata, dict) else None
 
 
-def stored(obj: JsonObject | None, kind: Type) -> Managed:
+def stored(obj: JsonObject | None, kind: SchemaType) -> Managed:
     """Return the managers of a stored object, converted to the current schema. Stored entries need no other check."""
     result: Managed = {}
     for entry in entries_of(obj) or ():
@@ -83,7 +83,7 @@ def stored(obj: JsonObject | None, kind: Type) -> Managed:
     return result
 
 
-def sent(entries: list[Any], kind: Type) -> Managed:
+def sent(entries: list[Any], kind: SchemaType) -> Managed:
     """Return the managers that a client wrote itself.
 
     Raises ValueError or TypeError for anything that is not a list of entries.

@@ -33,7 +33,7 @@ from localkube.patch.managers import (
     updater,
 )
 from localkube.patch.typecheck import MismatchError, report
-from localkube.patch.types import Type, compiled
+from localkube.patch.types import SchemaType, compiled
 from localkube.patch.values import (
     Difference,
     compared,
@@ -191,7 +191,7 @@ def _type_text(version: str, kind: str) -> str:
     return f"{version if '/' in version else '/' + version}, Kind={kind}"
 
 
-def _spoken(config: JsonObject, kind: Type) -> FieldSet:
+def _spoken(config: JsonObject, kind: SchemaType) -> FieldSet:
     try:
         return field_set(config, kind)
     except MismatchError:
@@ -206,7 +206,7 @@ def _empty(obj: JsonObject) -> JsonObject:
     return {"apiVersion": obj.get("apiVersion", ""), "kind": obj.get("kind", "")}
 
 
-def _managed(live: JsonObject | None, entries: Any, kind: Type) -> Managed:
+def _managed(live: JsonObject | None, entries: Any, kind: SchemaType) -> Managed:
     """Return the managers that a write starts from: those that the client sent, else those of the live object."""
     if is_reset(entries):
         return {}
@@ -230,11 +230,11 @@ class _Change(NamedTuple):
     mine_in: str
     """The version whose holdings see only what remains; empty for every version."""
 
-    def seen_by(self, holding: Holding) -> Difference:
+    def visible_to(self, holding: Holding) -> Difference:
         return self.mine if self.mine_in in ("", holding.api_version) else self.all
 
 
-def _change(old: JsonObject, new: JsonObject, kind: Type, endpoint: _Endpoint) -> _Change:
+def _change(old: JsonObject, new: JsonObject, kind: SchemaType, endpoint: _Endpoint) -> _Change:
     """Return the changed fields.
 
     The main endpoint resets fields of its own version only, a subresource those of all versions.
@@ -244,7 +244,7 @@ def _change(old: JsonObject, new: JsonObject, kind: Type, endpoint: _Endpoint) -
     return _Change(diff, mine, "" if endpoint.subresource else endpoint.api_version)
 
 
-def _pruned(new: JsonObject, last: FieldSet, owned: list[FieldSet], kind: Type) -> JsonObject:
+def _pruned(new: JsonObject, last: FieldSet, owned: list[FieldSet], kind: SchemaType) -> JsonObject:
     """Remove from `new` the fields that the applier dropped and no other manager holds."""
     if not difference(last, owned[0]):
         return new
@@ -260,7 +260,7 @@ def _pruned(new: JsonObject, last: FieldSet, owned: list[FieldSet], kind: Type) 
     return result
 
 
-def _all_fields(value: Any, kind: Type) -> FieldSet:
+def _all_fields(value: Any, kind: SchemaType) -> FieldSet:
     return with_named_parents(present_fields(value, kind), kind)
 
 
@@ -268,7 +268,7 @@ def _refuse_conflicts(managed: Managed, change: _Change, explained: FieldSet) ->
     conflicts: list[tuple[Manager, str]] = []
     for manager in sorted(managed, key=lambda manager: manager.sort_text):
         holding = managed[manager]
-        contested = difference(intersection(holding.fields, change.seen_by(holding).changed), explained)
+        contested = difference(intersection(holding.fields, change.visible_to(holding).changed), explained)
         conflicts += ((manager, path) for path in paths(contested))
     if not conflicts:
         return
@@ -292,7 +292,7 @@ def _conflict_text(conflicts: list[tuple[Manager, str]]) -> str:
 def _take(managed: Managed, change: _Change) -> None:
     """Take changed and removed fields from other managers; forget managers without fields."""
     for manager, holding in list(managed.items()):
-        diff = change.seen_by(holding)
+        diff = change.visible_to(holding)
         lost = intersection(holding.fields, diff.changed) if diff.changed else {}
         gone = intersection(holding.fields, diff.removed) if diff.removed else {}
         fields = difference(difference(holding.fields, lost), gone)

@@ -107,14 +107,14 @@ def _merge_ordered(old: JsonObject, patch: JsonObject, directive: str, schema: J
 
 
 def _order_left(before: list[Any], change: list[Any], key: str) -> list[Any]:
-    """Return the server's order after deletions: new items have moved into the places of deleted ones."""
+    """Return the server's order after deletions: new items have moved into the positions of deleted ones."""
     gone = [_identity(item, key) for item in change if isinstance(item, dict) and item.get(_PATCH) == "delete"]
-    kept = [item for item in before if _identity(item, key) not in gone]
-    if len(kept) == len(before):
+    remaining = [item for item in before if _identity(item, key) not in gone]
+    if len(remaining) == len(before):
         return before
-    known = {_identity(item, key) for item in kept}
+    known = {_identity(item, key) for item in remaining}
     added = [item for item in change if _PATCH not in item and _identity(item, key) not in known]
-    return [*kept, *added][: len(before)]
+    return [*remaining, *added][: len(before)]
 
 
 def _check_order(change: list[Any], order: list[Any], key: str) -> None:

@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import Any, Final
 
 from localkube.patch.gotext import literal, plain_pointer, quoted, type_name
-from localkube.patch.types import DEDUCED, UNTYPED, ListType, MapType, Scalar, Type
+from localkube.patch.types import DEDUCED, UNTYPED, ListType, MapType, Scalar, SchemaType
 
 
 class MismatchError(Exception):
     """A value that does not fit its type; `problems` says where and why."""
 
 
-def fits(value: Any, kind: Type) -> bool:
+def fits(value: Any, kind: SchemaType) -> bool:
     """Return whether a value fits; duplicate items of an atomic list are allowed."""
     if value is None or kind is UNTYPED or kind is DEDUCED:
         return True
@@ -58,7 +58,7 @@ def item_keys(item: Any, kind: ListType) -> dict[str, Any]:
     return result
 
 
-def report(value: Any, kind: Type) -> str:
+def report(value: Any, kind: SchemaType) -> str:
     """Return all problems as one text: a single one inline, several as a list."""
     found = problems(value, kind, "")
     if len(found) == 1:
@@ -66,7 +66,7 @@ def report(value: Any, kind: Type) -> str:
     return "\n".join(["errors:", *("  " + problem for problem in found)])
 
 
-def problems(value: Any, kind: Type, path: str) -> list[str]:
+def problems(value: Any, kind: SchemaType, path: str) -> list[str]:
     """Return every problem as `path: text`."""
     match kind.shape_of(value):
         case "map" if kind.map is not None:

@@ -17,8 +17,8 @@ Shape = Literal["map", "scalar", "list"]
 
 @dataclass(slots=True, eq=False)
 class MapType:
-    fields: dict[str, Type] = field(default_factory=dict)
-    element: Type | None = None
+    fields: dict[str, SchemaType] = field(default_factory=dict)
+    element: SchemaType | None = None
     """Type of keys that are not declared; None if there may be none."""
     atomic: bool = False
     deduced: bool = False
@@ -29,7 +29,7 @@ class MapType:
 
 @dataclass(slots=True, eq=False)
 class ListType:
-    element: Type
+    element: SchemaType
     atomic: bool = True
     keys: tuple[str, ...] = ()
     """Fields that identify an item of a list of maps; empty for a set of scalars."""
@@ -37,7 +37,7 @@ class ListType:
 
 
 @dataclass(slots=True, eq=False)
-class Type:
+class SchemaType:
     scalar: Scalar | None = None
     map: MapType | None = None
     list: ListType | None = None
@@ -59,7 +59,7 @@ class Type:
         return "scalar" if self.scalar is not None else "list"
 
 
-def compiled(schema: JsonObject) -> Type:
+def compiled(schema: JsonObject) -> SchemaType:
     """Return the Type of whole objects with this schema.
 
     It is cached: schemas are few, long-lived, and never edited.
@@ -75,40 +75,40 @@ def compiled(schema: JsonObject) -> Type:
 
 
 _CACHE_SIZE: Final = 512
-_cache: dict[int, tuple[JsonObject, Type]] = {}
+_cache: dict[int, tuple[JsonObject, SchemaType]] = {}
 """Keyed by identity, because hashing a schema costs more than an apply; the schema is held so that its id stays its."""
 
 
-def _untyped() -> Type:
+def _untyped() -> SchemaType:
     """Return the type of any value that is replaced as a whole."""
-    result = Type(scalar="untyped")
+    result = SchemaType(scalar="untyped")
     result.list = ListType(result)
     result.map = MapType(element=result, atomic=True)
     return result
 
 
-def _deduced() -> Type:
+def _deduced() -> SchemaType:
     """Return the type of any value whose maps merge key by key and whose lists are replaced as a whole."""
-    result = Type(scalar="untyped", list=ListType(UNTYPED))
+    result = SchemaType(scalar="untyped", list=ListType(UNTYPED))
     result.map = MapType(element=result, deduced=True)
     return result
 
 
 UNTYPED: Final = _untyped()
 DEDUCED: Final = _deduced()
-_STRING: Final = Type(scalar="string")
-_NUMBER: Final = Type(scalar="numeric")
-_BOOLEAN: Final = Type(scalar="boolean")
-_ANY_SCALAR: Final = Type(scalar="untyped")
+_STRING: Final = SchemaType(scalar="string")
+_NUMBER: Final = SchemaType(scalar="numeric")
+_BOOLEAN: Final = SchemaType(scalar="boolean")
+_ANY_SCALAR: Final = SchemaType(scalar="untyped")
 
 
-def _map_of(**fields: Type) -> Type:
-    return Type(map=MapType(fields=fields))
+def _map_of(**fields: SchemaType) -> SchemaType:
+    return SchemaType(map=MapType(fields=fields))
 
 
 _SCALARS: Final = (_STRING, _NUMBER, _BOOLEAN, _ANY_SCALAR)
-_STRINGS: Final = Type(map=MapType(element=_STRING, flat=True))
-_OWNER: Final = Type(
+_STRINGS: Final = SchemaType(map=MapType(element=_STRING, flat=True))
+_OWNER: Final = SchemaType(
     map=MapType(
         fields={
             **dict.fromkeys(("apiVersion", "kind", "name", "uid"), _STRING),
@@ -120,21 +120,21 @@ _OWNER: Final = Type(
 _MANAGED_FIELDS: Final = _map_of(
     **dict.fromkeys(("apiVersion", "fieldsType", "manager", "operation", "subresource"), _STRING),
     time=_ANY_SCALAR,
-    fieldsV1=Type(map=MapType(element=DEDUCED, deduced=True)),
+    fieldsV1=SchemaType(map=MapType(element=DEDUCED, deduced=True)),
 )
 OBJECT_META: Final = _map_of(
     **dict.fromkeys(("generateName", "name", "namespace", "resourceVersion", "selfLink", "uid"), _STRING),
     **dict.fromkeys(("creationTimestamp", "deletionTimestamp"), _ANY_SCALAR),
     **dict.fromkeys(("deletionGracePeriodSeconds", "generation"), _NUMBER),
     **dict.fromkeys(("annotations", "labels"), _STRINGS),
-    finalizers=Type(list=ListType(_STRING, atomic=False)),
-    managedFields=Type(list=ListType(_MANAGED_FIELDS)),
-    ownerReferences=Type(list=ListType(_OWNER, atomic=False, keys=("uid",))),
+    finalizers=SchemaType(list=ListType(_STRING, atomic=False)),
+    managedFields=SchemaType(list=ListType(_MANAGED_FIELDS)),
+    ownerReferences=SchemaType(list=ListType(_OWNER, atomic=False, keys=("uid",))),
 )
 _ENVELOPE: Final = {"apiVersion": _STRING, "kind": _STRING, "metadata": OBJECT_META}
 
 
-def _root(schema: JsonObject) -> Type:
+def _root(schema: JsonObject) -> SchemaType:
     """Compile the type of whole objects; metadata is the same for every kind."""
     result = _compile(schema, keep_unknown=False)
     if result.map is not None:
@@ -142,7 +142,7 @@ def _root(schema: JsonObject) -> Type:
     return result
 
 
-def _compile(schema: JsonObject, *, keep_unknown: bool) -> Type:
+def _compile(schema: JsonObject, *, keep_unknown: bool) -> SchemaType:
     """Compile a schema.
 
     `keep_unknown` is inherited: below x-kubernetes-preserve-unknown-fields, undeclared fields are allowed.
@@ -150,9 +150,9 @@ def _compile(schema: JsonObject, *, keep_unknown: bool) -> Type:
     keep_unknown = keep_unknown or schema.get("x-kubernetes-preserve-unknown-fields") is True
     match schema.get("type", ""):
         case "object":
-            return Type(map=_map(schema, keep_unknown=keep_unknown))
+            return SchemaType(map=_map(schema, keep_unknown=keep_unknown))
         case "array":
-            return Type(list=_list(schema, keep_unknown=keep_unknown))
+            return SchemaType(list=_list(schema, keep_unknown=keep_unknown))
         case "integer" | "number":
             return _NUMBER
         case "boolean":
@@ -160,7 +160,9 @@ def _compile(schema: JsonObject, *, keep_unknown: bool) -> Type:
         case "string":
             return _STRING if schema.get("format", "") in ("", "byte") else _ANY_SCALAR
         case _:
-            return Type("untyped", _map(schema, keep_unknown=keep_unknown), _list(schema, keep_unknown=keep_unknown))
+            return SchemaType(
+                "untyped", _map(schema, keep_unknown=keep_unknown), _list(schema, keep_unknown=keep_unknown)
+            )
 
 
 def _map(schema: JsonObject, *, keep_unknown: bool) -> MapType:

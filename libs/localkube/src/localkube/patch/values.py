@@ -13,7 +13,7 @@ import msgspec
 
 from localkube.patch.fields import LEAF, SELF, FieldSet, joined, key_step, value_step
 from localkube.patch.typecheck import TEXTUAL, MismatchError, fits, item_keys
-from localkube.patch.types import DEDUCED, ListType, MapType, Shape, Type
+from localkube.patch.types import DEDUCED, ListType, MapType, SchemaType, Shape
 
 
 class Difference(NamedTuple):
@@ -23,12 +23,12 @@ class Difference(NamedTuple):
     removed: FieldSet
 
 
-def field_set(value: Any, kind: Type) -> FieldSet:
+def field_set(value: Any, kind: SchemaType) -> FieldSet:
     """Return every field that an applied configuration contains."""
     return _spoken(value, kind, {}, _refuse_doubled) or {}
 
 
-def present_fields(value: Any, kind: Type) -> FieldSet:
+def present_fields(value: Any, kind: SchemaType) -> FieldSet:
     """List the fields of an object that may hold several items of one key: those count as one field."""
     return _spoken(value, kind, {}, _accept_doubled) or {}
 
@@ -44,7 +44,7 @@ def _accept_doubled() -> None:
     pass
 
 
-def _spoken(value: Any, kind: Type, node: FieldSet, doubled: _OnDoubled) -> FieldSet | None:
+def _spoken(value: Any, kind: SchemaType, node: FieldSet, doubled: _OnDoubled) -> FieldSet | None:
     """Return `node` with the fields below `value` added; LEAF for an atomic value; None if there are no fields."""
     if type(value) is dict:
         if kind.map is None:
@@ -63,7 +63,7 @@ def _spoken(value: Any, kind: Type, node: FieldSet, doubled: _OnDoubled) -> Fiel
     return node or None
 
 
-def _as_whole(value: Any, kind: Type) -> FieldSet:
+def _as_whole(value: Any, kind: SchemaType) -> FieldSet:
     if not fits(value, kind):
         raise MismatchError
     return LEAF
@@ -86,7 +86,7 @@ def _spoken_map(value: dict[str, Any], kind: MapType, node: FieldSet, doubled: _
             node["f:" + name] = LEAF if held is None or len(held) <= 1 else held
 
 
-_NOTHING = Type()
+_NOTHING = SchemaType()
 """The type of fields that a schema does not declare; no value fits it."""
 
 
@@ -110,7 +110,7 @@ def item_step(item: Any, kind: ListType) -> str:
     return value_step(item)
 
 
-def merged(old: Any, new: Any, kind: Type) -> Any:
+def merged(old: Any, new: Any, kind: SchemaType) -> Any:
     """Merge the fields of `new` into `old`. Returns `old` itself if that changes nothing."""
     if type(new) is dict and kind.map is not None and not kind.map.atomic:
         if type(old) is dict and new:
@@ -125,7 +125,7 @@ def merged(old: Any, new: Any, kind: Type) -> Any:
     return old if equal(old, new) else new
 
 
-def _outlives_null(old: Any, kind: Type) -> bool:
+def _outlives_null(old: Any, kind: SchemaType) -> bool:
     """Return whether the old value stays under a null.
 
     A null over a map or list that merges adds nothing; over anything else it replaces.
@@ -198,7 +198,7 @@ def _unique(steps: list[str], items: list[Any]) -> dict[str, Any]:
     return result
 
 
-def compared(old: Any, new: Any, kind: Type) -> Difference:
+def compared(old: Any, new: Any, kind: SchemaType) -> Difference:
     changed, removed = _compared(old, new, kind)
     return Difference(changed or {}, removed or {})
 
@@ -207,7 +207,7 @@ _Found = tuple[FieldSet | None, FieldSet | None]
 _SAME: _Found = (None, None)
 
 
-def _compared(old: Any, new: Any, kind: Type) -> _Found:
+def _compared(old: Any, new: Any, kind: SchemaType) -> _Found:
     """Return the sets of fields below two existing values; LEAF for a value that differs as a whole."""
     if old is new or (type(new) is str and old == new):
         return _SAME
@@ -219,7 +219,7 @@ def _compared(old: Any, new: Any, kind: Type) -> _Found:
     return _either(found[0], before[0]), _either(found[1], before[1])
 
 
-def _compared_as(shape: Shape, old: Any, new: Any, kind: Type) -> _Found:
+def _compared_as(shape: Shape, old: Any, new: Any, kind: SchemaType) -> _Found:
     if shape == "map" and kind.map is not None and not kind.map.atomic:
         olds, news = (value if type(value) is dict else {} for value in (old, new))
         if olds or news:
@@ -266,7 +266,7 @@ def _compared_lists(old: list[Any], new: list[Any], kind: ListType) -> _Found:
     return changed or None, removed or None
 
 
-def _compared_items(old: list[Any], new: list[Any], kind: Type) -> _Found:
+def _compared_items(old: list[Any], new: list[Any], kind: SchemaType) -> _Found:
     """Compare the items of one key: normally one or none on each side. Several count as one field."""
     match len(old), len(new):
         case 1, 1:
@@ -277,7 +277,7 @@ def _compared_items(old: list[Any], new: list[Any], kind: Type) -> _Found:
             return _whole_group(new, kind), _whole_group(old, kind)
 
 
-def _whole_group(items: list[Any], kind: Type) -> FieldSet | None:
+def _whole_group(items: list[Any], kind: SchemaType) -> FieldSet | None:
     if not items:
         return None
     return whole(items[0], kind) if len(items) == 1 else LEAF
@@ -296,7 +296,7 @@ def _either(left: FieldSet | None, right: FieldSet | None) -> FieldSet | None:
     return joined(left, right)
 
 
-def whole(value: Any, kind: Type) -> FieldSet:
+def whole(value: Any, kind: SchemaType) -> FieldSet:
     """List a value that was added or removed, with the fields below it."""
     result: FieldSet = {}
     if type(value) is dict and kind.map is not None and not kind.map.atomic:
@@ -308,18 +308,18 @@ def whole(value: Any, kind: Type) -> FieldSet:
     return {SELF: LEAF, **result} if result else LEAF
 
 
-def taken_out(value: Any, fields: FieldSet, kind: Type) -> Any:
+def taken_out(value: Any, fields: FieldSet, kind: SchemaType) -> Any:
     """Remove fields from a value. A map or list that loses its last item becomes null."""
     if type(value) is dict and kind.map is not None:
-        kept = {} if kind.map.atomic else _kept_fields(value, fields, kind.map)
-        return kept or None
+        remaining = {} if kind.map.atomic else _remaining_fields(value, fields, kind.map)
+        return remaining or None
     if type(value) is list and kind.list is not None:
-        items = [] if kind.list.atomic else _kept_items(value, fields, kind.list)
+        items = [] if kind.list.atomic else _remaining_items(value, fields, kind.list)
         return items or None
     return value
 
 
-def _kept_fields(value: dict[str, Any], fields: FieldSet, kind: MapType) -> dict[str, Any]:
+def _remaining_fields(value: dict[str, Any], fields: FieldSet, kind: MapType) -> dict[str, Any]:
     result: dict[str, Any] = {}
     element = kind.element or DEDUCED
     for name, item in value.items():
@@ -331,7 +331,7 @@ def _kept_fields(value: dict[str, Any], fields: FieldSet, kind: MapType) -> dict
     return result
 
 
-def _kept_items(value: list[Any], fields: FieldSet, kind: ListType) -> list[Any]:
+def _remaining_items(value: list[Any], fields: FieldSet, kind: ListType) -> list[Any]:
     result: list[Any] = []
     for item in value:
         out = fields.get(item_step(item, kind))

@@ -49,16 +49,16 @@ class Correlation:
 
     def follow(self, steps: Iterable[Step]) -> Correlation:
         """Follow steps to the correlation of an inner value."""
-        place = self
+        location = self
         for step in steps:
             match step:
                 case int():
-                    place = place.item(step)
+                    location = location.item(step)
                 case str():
-                    place = place.key(step)
+                    location = location.key(step)
                 case (name,):
-                    place = place.key(name)
-        return place
+                    location = location.key(name)
+        return location
 
 
 def old_item(item: Any, old: list[Any], schema: JsonObject) -> Any | None:

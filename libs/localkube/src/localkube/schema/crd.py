@@ -43,8 +43,8 @@ def prepare_crd(new: JsonObject, old: JsonObject | None) -> list[Cause]:
 def accept(crd: JsonObject, served: Iterable[ServedKind], now: str = "") -> JsonObject:
     """Build the status of a definition, given the served kinds. `now` stamps conditions that change."""
     spec, status = crd["spec"], crd.get("status") or {}
-    wanted, accepted = spec["names"], dict(status.get("acceptedNames") or {})
-    conflict = _take_names(wanted, accepted, _Taken(crd, served))
+    declared, accepted = spec["names"], dict(status.get("acceptedNames") or {})
+    conflict = _take_names(declared, accepted, _Taken(crd, served))
     stamp = now or crd["metadata"].get("creationTimestamp") or ""
     conditions = [_names_condition(conflict), _established_condition(crd, conflict)]
     return {
@@ -197,7 +197,7 @@ class _Taken:
         self.kinds = {name for kind in others for name in (kind.resource.kind, kind.list_kind)}
 
 
-def _take_names(wanted: JsonObject, accepted: JsonObject, taken: _Taken) -> tuple[str, str]:
+def _take_names(declared: JsonObject, accepted: JsonObject, taken: _Taken) -> tuple[str, str]:
     """Move free names from `wanted` to `accepted`; returns reason and message of a conflict, if there is one."""
     conflict = ("", "")
     single = (
@@ -207,13 +207,13 @@ def _take_names(wanted: JsonObject, accepted: JsonObject, taken: _Taken) -> tupl
         ("listKind", "ListKindConflict", taken.kinds),
     )
     for field, reason, used in single:
-        name = wanted.get(field, "")
+        name = declared.get(field, "")
         if name in used and name != accepted.get(field):
             conflict = (reason, f'"{name}" is already in use')
             accepted.setdefault(field, "")
         else:
             accepted[field] = name
-    new = [name for name in wanted.get("shortNames") or () if name not in (accepted.get("shortNames") or ())]
+    new = [name for name in declared.get("shortNames") or () if name not in (accepted.get("shortNames") or ())]
     used_short = [name for name in new if name in taken.resources]
     if used_short:
         texts = [f'"{name}" is already in use' for name in used_short]
@@ -221,8 +221,8 @@ def _take_names(wanted: JsonObject, accepted: JsonObject, taken: _Taken) -> tupl
     for field in ("shortNames", "categories"):
         if field == "shortNames" and used_short:
             continue
-        if wanted.get(field):
-            accepted[field] = list(wanted[field])
+        if declared.get(field):
+            accepted[field] = list(declared[field])
         else:
             accepted.pop(field, None)
     return conflict

@@ -49,20 +49,20 @@ def _node_causes(schema: JsonObject, path: str, *, root: bool, uncorrelated: str
             yield from _expression_causes(rule, "messageExpression", scope, where)
 
 
-def _field_path_causes(place: str, schema: JsonObject, path: str) -> Iterator[Cause]:
-    if not place:
+def _field_path_causes(field_path: str, schema: JsonObject, path: str) -> Iterator[Cause]:
+    if not field_path:
         return
     try:
-        fieldpaths.resolve(place, schema)
+        fieldpaths.resolve(field_path, schema)
     except fieldpaths.PathError:
-        yield causes.invalid(path, place, "must be a valid path")
+        yield causes.invalid(path, field_path, "must be a valid path")
 
 
 def _expression_causes(
     rule: JsonObject, field: str, scope: dict[str, Type], where: str, uncorrelated: str = ""
 ) -> Iterator[Cause]:
     text = str(rule.get(field) or "")
-    wanted, name, prefix = (BOOL, "bool", "") if field == "rule" else (STRING, "string", "messageExpression ")
+    expected, name, prefix = (BOOL, "bool", "") if field == "rule" else (STRING, "string", "messageExpression ")
     if not text.strip():
         yield causes.required(f"{where}.{field}", f"{field} is not specified")
         return
@@ -71,7 +71,7 @@ def _expression_causes(
     except CompileError as failure:
         yield causes.invalid(f"{where}.{field}", _shown(rule), f"{prefix}compilation failed: {failure}")
         return
-    if program.type != wanted:
+    if program.type != expected:
         detail = f"{prefix or 'cel expression '}must evaluate to a {name}"
         yield causes.invalid(f"{where}.{field}", _shown(rule), detail)
     if uncorrelated and "oldSelf" in program.variables:

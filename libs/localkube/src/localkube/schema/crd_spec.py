@@ -85,21 +85,21 @@ def _version_list_causes(versions: list[JsonObject]) -> Iterator[Cause]:
         yield causes.invalid("spec.versions", shown, "must have exactly one version marked as storage version")
 
 
-def _name_causes(wanted: JsonObject) -> Iterator[Cause]:
+def _name_causes(declared: JsonObject) -> Iterator[Cause]:
     for field in ("plural", "singular", "kind", "listKind"):
-        if not wanted.get(field):
+        if not declared.get(field):
             yield causes.required(f"spec.names.{field}")
             continue
         cased = field in {"kind", "listKind"}
-        if wrong := names.dns1035_label(wanted[field].lower() if cased else wanted[field]):
+        if wrong := names.dns1035_label(declared[field].lower() if cased else declared[field]):
             detail = "may have mixed case, but should otherwise match: " if cased else ""
-            yield causes.invalid(f"spec.names.{field}", wanted[field], detail + ",".join(wrong))
+            yield causes.invalid(f"spec.names.{field}", declared[field], detail + ",".join(wrong))
     for field in ("shortNames", "categories"):
-        for index, text in enumerate(wanted.get(field) or ()):
+        for index, text in enumerate(declared.get(field) or ()):
             if wrong := names.dns1035_label(text):
                 yield causes.invalid(f"spec.names.{field}[{index}]", text, ",".join(wrong))
-    if wanted.get("kind") and wanted.get("kind") == wanted.get("listKind"):
-        yield causes.invalid("spec.names.listKind", wanted["listKind"], "kind and listKind may not be the same")
+    if declared.get("kind") and declared.get("kind") == declared.get("listKind"):
+        yield causes.invalid("spec.names.listKind", declared["listKind"], "kind and listKind may not be the same")
 
 
 def _by_place(spec: JsonObject, field: str, top: str) -> Iterator[tuple[JsonObject, str]]:

@@ -24,7 +24,7 @@ ONE_OR: Final = "x-localkube-one-or"
 GO_TYPE: Final = "x-localkube-go-type"
 """Go type of a field where it does not follow from the schema."""
 
-_JSON_WORDS: Final[dict[type, str]] = {str: "string", bool: "bool", list: "array", dict: "object"}
+_JSON_TYPE_NAMES: Final[dict[type, str]] = {str: "string", bool: "bool", list: "array", dict: "object"}
 _RANGES: Final = {"int32": 2**31, "int64": 2**63}
 
 
@@ -65,7 +65,7 @@ def mismatch(value: Any, schema: JsonObject, path: str = "", owner: str = "") ->
             return None
 
 
-def settle_nulls(value: Any, schema: JsonObject) -> None:
+def replace_nulls(value: Any, schema: JsonObject) -> None:
     """Replace nulls as a Go decoder does: a field is dropped, an item or map value becomes the zero of its type."""
     if ONE_OR in schema:
         schema = schema[ONE_OR][1] if isinstance(value, dict) else {"items": schema[ONE_OR][1]}
@@ -74,7 +74,7 @@ def settle_nulls(value: Any, schema: JsonObject) -> None:
         for name, item in list(value.items()):
             part = properties.get(name) or (extra if isinstance(extra, dict) else {})
             if not _is_nothing(item, part):
-                settle_nulls(item, part)
+                replace_nulls(item, part)
             elif name in properties:
                 del value[name]
             elif part:
@@ -84,7 +84,7 @@ def settle_nulls(value: Any, schema: JsonObject) -> None:
             if item is None:
                 value[index] = _zero(items)
             else:
-                settle_nulls(item, items)
+                replace_nulls(item, items)
 
 
 def _is_nothing(value: Any, schema: JsonObject) -> bool:
@@ -174,12 +174,12 @@ MICRO_TIME: Final = "2006-01-02T15:04:05.000000Z07:00"
 
 
 def _time_mismatch(value: str, layout: str) -> str | None:
-    rest, wanted = value, "2006"
+    rest, expected = value, "2006"
     if formats.is_date_time(value):
-        rest, wanted = value[19:], ".000000"
+        rest, expected = value[19:], ".000000"
         if layout != MICRO_TIME or re.match(r"\.[0-9]{6}[^0-9]", rest):
             return None
-    return f'parsing time {go_quote(value)} as "{layout}": cannot parse {go_quote(rest)} as "{wanted}"'
+    return f'parsing time {go_quote(value)} as "{layout}": cannot parse {go_quote(rest)} as "{expected}"'
 
 
 def _base64_mismatch(value: str) -> str | None:
@@ -209,5 +209,5 @@ def _integer_mismatch(value: Any, schema: JsonObject, where: str) -> str | None:
 
 
 def _wrong(value: Any, where: str, kind: str) -> str:
-    word = _JSON_WORDS.get(value.__class__, "number")
-    return f"json: cannot unmarshal {word} into {where} of type {kind}"
+    type_name = _JSON_TYPE_NAMES.get(value.__class__, "number")
+    return f"json: cannot unmarshal {type_name} into {where} of type {kind}"

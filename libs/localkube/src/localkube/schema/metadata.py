@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kubebase.meta import JsonObject
-from localkube.schema.decoding import COMPONENT, GO_TYPE, mismatch, settle_nulls
+from localkube.schema.decoding import COMPONENT, GO_TYPE, mismatch, replace_nulls
 from localkube.schema.pruning import compile_pruning, prune
 
 _META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1"
@@ -118,5 +118,5 @@ def decode_error(obj: JsonObject) -> str | None:
 def prune_metadata(obj: JsonObject) -> list[str]:
     """Drop nulls and fields that metadata does not have; return the paths of the latter."""
     dropped = [f"metadata.{path}" for path in prune(obj.get("metadata"), _PRUNING)]
-    settle_nulls(obj.get("metadata"), OBJECT_META)
+    replace_nulls(obj.get("metadata"), OBJECT_META)
     return dropped

@@ -137,8 +137,10 @@ def _published(schema: Any, components: JsonObject) -> Any:
     components.setdefault(name, {**shown, "description": own})
     if own == shown.get("description"):
         shown.pop("description", None)  # explain shows the description of the component anyway
-    kept = {key: value for key, value in shown.items() if key == "description" or key.startswith("x-kubernetes-patch")}
-    return {**reference, **kept}
+    patch_hints = {
+        key: value for key, value in shown.items() if key == "description" or key.startswith("x-kubernetes-patch")
+    }
+    return {**reference, **patch_hints}
 
 
 def _published_part(key: str, value: Any, components: JsonObject) -> Any:
@@ -190,11 +192,11 @@ def _item(kind: ServedKind, name: str, methods: dict[str, str], parameters: list
 
 def _operation(kind: ServedKind, name: str, method: str, verb: str) -> JsonObject:
     resource = kind.resource
-    answer = f"{name}List" if verb == "list" else name
+    returned = f"{name}List" if verb == "list" else name
     found: JsonObject = {
         "operationId": _operation_id(resource, verb),
         "parameters": _PARAMETERS.get(verb, []),
-        "responses": {"200": {"description": "OK", "content": {_JSON: {"schema": _ref(answer)}}}},
+        "responses": {"200": {"description": "OK", "content": {_JSON: {"schema": _ref(returned)}}}},
         "x-kubernetes-action": _ACTION_NAMES.get(verb, verb),
         "x-kubernetes-group-version-kind": _gvk(resource),
     }

@@ -19,7 +19,7 @@ Step = str | int | tuple[str]
 class Problem:
     """One violation. `steps` leads from the innermost value outwards and grows while the finding travels up."""
 
-    word: Callable[[str], Cause]
+    make_cause: Callable[[str], Cause]
     """Makes the cause from the path of the value that is wrong."""
     steps: list[Step]
 
@@ -27,7 +27,7 @@ class Problem:
         return render(reversed(self.steps))
 
     def cause(self) -> Cause:
-        return self.word(self.path())
+        return self.make_cause(self.path())
 
 
 def below(step: Step, problems: list[Problem]) -> list[Problem]:

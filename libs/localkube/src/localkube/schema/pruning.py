@@ -24,7 +24,7 @@ class PruneNode:
     items: PruneNode | None = None
     allows_unknown: bool = False
     is_resource: bool = False
-    keeps_null: bool = False
+    allows_null: bool = False
     """Null is either allowed or will be replaced by a default."""
     is_map: bool = False
 
@@ -41,7 +41,7 @@ def _compile(schema: JsonObject, known: dict[int, PruneNode], *, root: bool = Fa
     node = known[id(schema)] = PruneNode(
         allows_unknown=bool(schema.get("x-kubernetes-preserve-unknown-fields")),
         is_resource=root,
-        keeps_null=bool(schema.get("nullable")) or schema.get("default") is not None,
+        allows_null=bool(schema.get("nullable")) or schema.get("default") is not None,
         is_map=bool(extra),
     )
     node.properties = {name: _compile(item, known) for name, item in (schema.get("properties") or {}).items()}
@@ -64,7 +64,7 @@ def drop_nulls(value: Any, node: PruneNode | None) -> None:
         for name, item in value.items():
             part = None if node is None else node.properties.get(name, node.additional)
             if item is None:
-                if part is not None and not part.keeps_null:
+                if part is not None and not part.allows_null:
                     unwanted.append(name)
             elif item.__class__ is dict or item.__class__ is list:
                 drop_nulls(item, part)

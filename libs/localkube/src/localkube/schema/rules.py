@@ -53,7 +53,7 @@ class Rule:
     declared: JsonObject
     program: Program
     message: Program | None
-    place: str
+    location: str
     """The path below the node at which a violation is reported (fieldPath), or empty."""
 
     @property
@@ -85,7 +85,7 @@ def compile_rule(declared: JsonObject, schema: JsonObject, self_type: Type) -> R
         declared=declared,
         program=compile_program(declared["rule"], scope),
         message=compile_program(message, scope) if message else None,
-        place=fieldpaths.resolve(declared.get("fieldPath", ""), schema).path if declared.get("fieldPath") else "",
+        location=fieldpaths.resolve(declared.get("fieldPath", ""), schema).path if declared.get("fieldPath") else "",
     )
 
 
@@ -96,7 +96,7 @@ def rule_causes(node: RuleNode, value: Any, old: Any | None, found: list[Cause])
     whole = Correlation.of(value, old, node.schema) if old is not None else None
     violations: list[Cause] = []
     try:
-        violations.extend(_Walk(OBJECT_LIMIT, whole).visit(node, _Place(value, old)))
+        violations.extend(_Walk(OBJECT_LIMIT, whole).visit(node, _Location(value, old)))
     except _OutOfBudgetError as stop:
         violations.append(stop.cause)
     return violations
@@ -142,21 +142,21 @@ class _OutOfBudgetError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Location:
     """A value to check, and the value that it replaces."""
 
     value: Any
     old: Any
     steps: tuple[Step, ...] = ()
 
-    def item(self, index: int, schema: JsonObject) -> _Place:
+    def item(self, index: int, schema: JsonObject) -> _Location:
         item = self.value[index]
         before = old_item(item, self.old, schema) if isinstance(self.old, list) else None
-        return _Place(item, before, (*self.steps, index))
+        return _Location(item, before, (*self.steps, index))
 
-    def key(self, name: str, step: Step) -> _Place:
+    def key(self, name: str, step: Step) -> _Location:
         before = self.old.get(name) if isinstance(self.old, dict) else None
-        return _Place(self.value[name], before, (*self.steps, step))
+        return _Location(self.value[name], before, (*self.steps, step))
 
 
 @dataclass(slots=True)
@@ -167,28 +167,28 @@ class _Walk:
     whole: Correlation | None
     """Of the whole object with the one it replaces, on updates."""
 
-    def visit(self, node: RuleNode, place: _Place) -> Iterator[Cause]:
-        value = place.value
+    def visit(self, node: RuleNode, location: _Location) -> Iterator[Cause]:
+        value = location.value
         if value is None:
             return
         for rule in node.rules:
-            yield from self.apply(rule, node, place)
+            yield from self.apply(rule, node, location)
         if isinstance(value, dict):
             if node.additional is not None:
                 for name in value:
-                    yield from self.visit(node.additional, place.key(name, (name,)))
+                    yield from self.visit(node.additional, location.key(name, (name,)))
             for name, part in node.properties.items():
                 if name in value:
-                    yield from self.visit(part, place.key(name, name))
+                    yield from self.visit(part, location.key(name, name))
         elif isinstance(value, list) and node.items is not None:
             for index in range(len(value)):
-                yield from self.visit(node.items, place.item(index, node.schema))
+                yield from self.visit(node.items, location.item(index, node.schema))
 
-    def apply(self, rule: Rule, node: RuleNode, place: _Place) -> Iterator[Cause]:
-        if rule.uses_old and place.old is None:
+    def apply(self, rule: Rule, node: RuleNode, location: _Location) -> Iterator[Cause]:
+        if rule.uses_old and location.old is None:
             return
-        path = render(place.steps)
-        values = {"self": place.value, "oldSelf": place.old}
+        path = render(location.steps)
+        values = {"self": location.value, "oldSelf": location.old}
         allowed = min(self.budget, STEP_LIMIT)
         try:
             result, left = rule.program.run(values, allowed)
@@ -200,17 +200,17 @@ class _Walk:
             yield causes.invalid(shown(path), node.schema.get("type"), _failure_text(failure, rule.declared))
             return
         self.budget -= allowed - left
-        if result is not True and not self.forgives(rule, place):
+        if result is not True and not self.forgives(rule, location):
             yield self.violation(rule, node, values, path)
 
-    def forgives(self, rule: Rule, place: _Place) -> bool:
+    def forgives(self, rule: Rule, location: _Location) -> bool:
         """Return whether ratcheting forgives a violation.
 
         The value did not change, and the rule does not use oldSelf.
         """
         if rule.uses_old or self.whole is None:
             return False
-        return self.whole.follow(place.steps).unchanged()
+        return self.whole.follow(location.steps).unchanged()
 
     def violation(self, rule: Rule, node: RuleNode, values: JsonObject, path: str) -> Cause:
         detail = (
@@ -218,17 +218,17 @@ class _Walk:
             or rule.declared.get("message", "").strip()
             or ("failed rule: " + rule.declared["rule"].strip())
         )
-        place = shown(fieldpaths.join(path, rule.place))
+        location = shown(fieldpaths.join(path, rule.location))
         bad = causes.OMITTED if node.schema.get("type") in {"object", "array"} else values["self"]
         match rule.declared.get("reason"):
             case "FieldValueForbidden":
-                return causes.forbidden(place, detail)
+                return causes.forbidden(location, detail)
             case "FieldValueRequired":
-                return causes.required(place, detail)
+                return causes.required(location, detail)
             case "FieldValueDuplicate":
-                return causes.duplicate(place, bad)
+                return causes.duplicate(location, bad)
             case _:
-                return causes.invalid(place, bad, detail)
+                return causes.invalid(location, bad, detail)
 
     def message(self, rule: Rule, values: JsonObject) -> str:
         """Return the text of messageExpression, or empty if it fails or must not be shown."""

@@ -14,8 +14,42 @@ from kubebase.meta import JsonObject
 from localkube.errors import Cause
 from localkube.schema import causes, formats, regex
 from localkube.schema.combinators import combinator_checks
-from localkube.schema.jsontypes import INT64_MAX, INT64_MIN, TYPE_NAMES, effective_format, is_json_integer, types_of
 from localkube.schema.problems import Problem, below, child, shown
+
+INT64_MIN: Final = -(2**63)
+INT64_MAX: Final = 2**63 - 1
+_EXACT_FLOAT: Final = 2**53
+
+TYPE_NAMES: Final[dict[type, str]] = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    list: "array",
+    dict: "object",
+    type(None): "null",
+}
+
+
+def types_of(schema: JsonObject) -> tuple[str, ...]:
+    """Return the JSON types that a schema allows; none means any."""
+    if schema.get("x-kubernetes-int-or-string"):
+        return ("integer", "string")
+    return (schema["type"],) if schema.get("type") else ()
+
+
+def effective_format(schema: JsonObject) -> str:
+    """Return the schema's format if it is enforced, else the empty text."""
+    name = str(schema.get("format", ""))
+    if not name:
+        return ""
+    types = types_of(schema)
+    return name if formats.is_known(types[0] if len(types) == 1 else "", name) else ""
+
+
+def is_json_integer(value: float) -> bool:
+    return value.is_integer() and abs(value) <= _EXACT_FLOAT
+
 
 Check = Callable[[Any], list[Problem] | None]
 Node = Mapping[type, tuple[Check, ...]]
@@ -143,11 +177,11 @@ def _format_check(name: str, has_format: formats.FormatCheck) -> Check:
         if has_format(value):
             return None
 
-        def word(path: str) -> Cause:
+        def make_cause(path: str) -> Cause:
             detail = f"{path} in body must be of type {name}: {causes.go_quote(value)}"
             return causes.type_invalid(shown(path), value, detail)
 
-        return [Problem(word, [])]
+        return [Problem(make_cause, [])]
 
     return check
 
@@ -316,5 +350,5 @@ def _too_many(actual: int, most: int) -> Problem:
     return Problem(lambda path: causes.too_many(shown(path), actual, most), [])
 
 
-def _always(word: Callable[[str], Cause]) -> Check:
-    return lambda _value: [Problem(word, [])]
+def _always(make_cause: Callable[[str], Cause]) -> Check:
+    return lambda _value: [Problem(make_cause, [])]

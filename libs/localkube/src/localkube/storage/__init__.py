@@ -5,8 +5,8 @@ ObjectStorage (overlay, group commit, views)  ->  Database (SQLite)  ->  Cipher 
 It handles keys, revisions and bytes, and is independent of kinds, schemas and HTTP.
 """
 
+from localkube.storage.errors import StorageError
 from localkube.storage.records import Change, Key, Record
 from localkube.storage.store import HistoryLimits, ObjectStorage
-from localkube.storage.trouble import StorageError
 
 __all__ = ["Change", "HistoryLimits", "Key", "ObjectStorage", "Record", "StorageError"]

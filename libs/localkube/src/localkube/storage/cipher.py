@@ -15,8 +15,8 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from localkube.storage.directory import create_private
+from localkube.storage.errors import StorageError
 from localkube.storage.records import Key
-from localkube.storage.trouble import StorageError
 
 KEY_FILE = "encryption.key"
 _KEY_BYTES = 32

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from localkube.storage.cipher import KEY_FILE, Cipher
+from localkube.storage.errors import StorageError, is_full, no_space
 from localkube.storage.records import Change, Key, Record, tombstone
-from localkube.storage.trouble import StorageError, is_full, no_space
 
 SCHEMA_VERSION = 1
 DATABASE_FILE = "localkube.db"

@@ -9,7 +9,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from localkube.storage.trouble import StorageError
+from localkube.storage.errors import StorageError
 
 
 class Directory:

@@ -24,8 +24,8 @@ from kubebase.meta import JsonObject
 from localkube.errors import StatusError, insufficient_storage, internal
 from localkube.storage.database import Database
 from localkube.storage.directory import Directory
+from localkube.storage.errors import is_full, no_space
 from localkube.storage.records import Change, ChangeType, Key, Record, encode, tombstone
-from localkube.storage.trouble import is_full, no_space
 from localkube.storage.view import History, Objects
 from localkube.traces import report_defect
 
@@ -210,7 +210,7 @@ class ObjectStorage:
             raise KeyError(key)
         return self._queue("DELETED", key, tombstone(previous, self._next_revision()), previous)
 
-    async def settled(self) -> None:
+    async def wait_committed(self) -> None:
         """Wait until what `latest` showed so far is committed."""
         if self._waiting.changes:
             await self._waiting.committed()

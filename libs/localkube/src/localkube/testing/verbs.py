@@ -115,10 +115,10 @@ class Verbs:
 async def refusal(request: Awaitable[Any]) -> StatusError:
     """Return the failure that a request must end with."""
     try:
-        answer = await request
+        response = await request
     except StatusError as error:
         return error
-    raise AssertionError(f"was not refused: {answer}")
+    raise AssertionError(f"was not refused: {response}")
 
 
 async def take(watch: Watch, count: int) -> list[WatchEvent]:

@@ -62,7 +62,7 @@ def read_object(body: bytes, content_type: str, expected: Expected) -> Body:
             f"the object provided is unrecognized (must be of type {expected.kind}): "
             "couldn't get version/kind; json parse error: json: cannot unmarshal a value that is not an object"
         )
-    _settle_kind(value, expected)
+    _set_kind(value, expected)
     return Body(value, duplicates)
 
 
@@ -126,35 +126,35 @@ def _read(body: bytes, content_type: str) -> tuple[Any, list[str]]:
             raise unsupported_media_type(ACCEPTED)
 
 
-def _settle_kind(value: JsonObject, wanted: Expected) -> None:
+def _set_kind(value: JsonObject, expected: Expected) -> None:
     for name in ("kind", "apiVersion"):
         if not isinstance(value.get(name), str | None):
             raise bad_request(
-                f"the object provided is unrecognized (must be of type {wanted.kind}): couldn't get version/kind; "
+                f"the object provided is unrecognized (must be of type {expected.kind}): couldn't get version/kind; "
                 f"json parse error: json: cannot unmarshal {_shape(value[name])} into Go struct field .{name} "
                 "of type string"
             )
-    said_kind, said_version = value.get("kind") or "", value.get("apiVersion") or ""
-    if wanted.custom:
-        if not said_kind:
+    given_kind, given_version = value.get("kind") or "", value.get("apiVersion") or ""
+    if expected.custom:
+        if not given_kind:
             raise bad_request(
-                f"the object provided is unrecognized (must be of type {wanted.kind}): Object 'Kind' is missing"
+                f"the object provided is unrecognized (must be of type {expected.kind}): Object 'Kind' is missing"
             )
-        if said_version != wanted.api_version:
+        if given_version != expected.api_version:
             raise bad_request(
-                f"the API version in the data ({said_version}) does not match "
-                f"the expected API version ({wanted.api_version})"
+                f"the API version in the data ({given_version}) does not match "
+                f"the expected API version ({expected.api_version})"
             )
-    elif (said_kind or wanted.kind) != wanted.kind or (said_version or wanted.api_version) != wanted.api_version:
-        raise _not_handled(said_kind or wanted.kind, said_version or wanted.api_version, wanted.kind)
-    value["kind"] = said_kind or wanted.kind
-    value["apiVersion"] = said_version or wanted.api_version
+    elif given_kind not in {"", expected.kind} or given_version not in {"", expected.api_version}:
+        raise _not_handled(given_kind or expected.kind, given_version or expected.api_version, expected.kind)
+    value["kind"] = given_kind or expected.kind
+    value["apiVersion"] = given_version or expected.api_version
 
 
-def _not_handled(kind: str, api_version: str, wanted: str) -> StatusError:
+def _not_handled(kind: str, api_version: str, expected: str) -> StatusError:
     version = api_version.rpartition("/")[2]
     return bad_request(
-        f'{kind} in version "{version}" cannot be handled as a {wanted}: no such kind is registered for this resource'
+        f'{kind} in version "{version}" cannot be handled as a {expected}: no such kind is registered for this resource'
     )
 
 

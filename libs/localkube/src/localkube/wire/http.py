@@ -23,7 +23,7 @@ from localkube.traces import report_defect
 log = structlog.get_logger(__name__)
 
 _DISCARD_SECONDS: Final = 2.0
-"""Seconds to read and discard the rest of a refused request: a client reads the answer only after sending all."""
+"""Seconds to read and discard the rest of a refused request: a client reads the response only after sending all."""
 _MAX_LINE: Final = 16 << 10
 """Bytes of the request line, and of each header: long selectors and tokens fit."""
 _MAX_HEADERS: Final = 128
@@ -104,25 +104,25 @@ class HttpServer:
         self._closing = False
         self._arriving: set[asyncio.Timeout] = set()
         # The request of a client that disconnects is cancelled: the reply has no reader, and watches must end.
-        self._server = web.Server(self._answer, handler_cancellation=True)
+        self._server = web.Server(self._respond, handler_cancellation=True)
 
     def __call__(self) -> asyncio.Protocol:
         return _Connection(self._server, self._refusal, self._admits, idle_seconds=self._limits.idle_seconds)
 
-    async def close(self, patience: float) -> None:
-        """Let requests under way finish for `patience` seconds, then drop every connection."""
+    async def close(self, seconds: float) -> None:
+        """Let requests under way finish for that many `seconds`, then drop every connection."""
         self._closing = True
         for arrival in self._arriving:
             if not arrival.expired():  # the rest of a body is not waited for
                 arrival.reschedule(asyncio.get_running_loop().time())
         self._server.pre_shutdown()
-        await self._server.shutdown(patience)
+        await self._server.shutdown(seconds)
 
     def _admits(self) -> bool:
         """Return whether a new connection may stay."""
         return not self._closing and len(self._server.connections) <= self._limits.connections
 
-    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _respond(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
             reply = await self._handler(await self._read(request))
         except _RefusedError as problem:

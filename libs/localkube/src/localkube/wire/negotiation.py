@@ -100,9 +100,9 @@ def clauses(header: str) -> list[Clause]:
     return [clause for clause, weight in weighted if weight > 0] if weighted else [Clause("*/*")]
 
 
-def is_pretty(wish: str, agent: str) -> bool:
+def is_pretty(pretty: str, agent: str) -> bool:
     """Return whether to indent the reply: if requested, or if the client is curl, wget or a browser."""
-    return wish not in {"0", "false"} if wish else agent.startswith(_PRETTY_AGENTS)
+    return pretty not in {"0", "false"} if pretty else agent.startswith(_PRETTY_AGENTS)
 
 
 def reply(status: int, document: Any, agreed: Accepted, *, pretty: bool = False) -> Reply:
@@ -119,21 +119,21 @@ def encoded(document: Any, agreed: Accepted, *, pretty: bool = False) -> bytes:
 
 def failure(error: StatusError, agreed: Accepted | None = None, *, pretty: bool = False) -> Reply:
     """Return the Status of a failed request as a reply."""
-    answer = reply(error.code, error.to_json(), agreed or Accepted(), pretty=pretty)
+    response = reply(error.code, error.to_json(), agreed or Accepted(), pretty=pretty)
     retry_after = error.details.get("retryAfterSeconds")
     if retry_after:
-        answer.headers.append(("Retry-After", str(retry_after)))
-    return answer
+        response.headers.append(("Retry-After", str(retry_after)))
+    return response
 
 
-async def compressed(answer: Reply, accept_encoding: str) -> Reply:
+async def compressed(response: Reply, accept_encoding: str) -> Reply:
     """Return the reply, gzipped if it is large and the client accepts that."""
-    if len(answer.body) < GZIP_FROM or not _takes_gzip(accept_encoding):
-        return answer
+    if len(response.body) < GZIP_FROM or not _takes_gzip(accept_encoding):
+        return response
     # zlib releases the interpreter lock, so a large list does not delay other requests.
-    answer.body = await asyncio.to_thread(gzip.compress, answer.body, 1, mtime=0)
-    answer.headers += [("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding")]
-    return answer
+    response.body = await asyncio.to_thread(gzip.compress, response.body, 1, mtime=0)
+    response.headers += [("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding")]
+    return response
 
 
 def _best(header: str, forms: Sequence[Form]) -> Accepted:

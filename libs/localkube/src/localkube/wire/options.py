@@ -47,24 +47,24 @@ def patch_options(query: Query, user: User, agent: str, patch: str) -> WriteOpti
 
 def delete_options(query: Query, body: JsonObject, user: User) -> DeleteOptions:
     """Read the options of a delete from the body, or from the query if there is no body."""
-    said: dict[str, Any] = body or {
+    options: dict[str, Any] = body or {
         "propagationPolicy": first(query, "propagationPolicy") or None,
         "gracePeriodSeconds": number(query, "gracePeriodSeconds"),
         "orphanDependents": flag(query, "orphanDependents") if "orphanDependents" in query else None,
     }
-    dry_run = _strings(said.get("dryRun")) or query.get("dryRun", [])
-    preconditions = said.get("preconditions") or {}
-    grace = said.get("gracePeriodSeconds")
+    dry_run = _strings(options.get("dryRun")) or query.get("dryRun", [])
+    preconditions = options.get("preconditions") or {}
+    grace = options.get("gracePeriodSeconds")
     if not isinstance(preconditions, dict) or not (grace is None or isinstance(grace, int)):
         raise bad_request("DeleteOptions: preconditions must be an object, gracePeriodSeconds a number")
-    causes = [*_dry_run_causes(dry_run), *_propagation_causes(said)]
+    causes = [*_dry_run_causes(dry_run), *_propagation_causes(options)]
     if causes:
         raise _invalid("DeleteOptions", causes)
     return DeleteOptions(
         user=user,
         uid=str(preconditions.get("uid") or ""),
         resource_version=str(preconditions.get("resourceVersion") or ""),
-        propagation=_propagation(said),
+        propagation=_propagation(options),
         grace_period_seconds=grace,
         dry_run=bool(dry_run),
     )
@@ -127,16 +127,16 @@ def _strings(value: Any) -> list[str]:
     return [str(item) for item in value] if isinstance(value, list) else []
 
 
-def _propagation(said: JsonObject) -> Any:
-    orphan = said.get("orphanDependents")
+def _propagation(options: JsonObject) -> Any:
+    orphan = options.get("orphanDependents")
     if orphan is not None:
         return "Orphan" if orphan else "Background"
-    return said.get("propagationPolicy") or ""
+    return options.get("propagationPolicy") or ""
 
 
-def _propagation_causes(said: JsonObject) -> list[Cause]:
-    policy = said.get("propagationPolicy") or ""
-    if policy and said.get("orphanDependents") is not None:
+def _propagation_causes(options: JsonObject) -> list[Cause]:
+    policy = options.get("propagationPolicy") or ""
+    if policy and options.get("orphanDependents") is not None:
         why = f'Invalid value: "{policy}": orphanDependents and deletionPropagation cannot be both set'
         return [Cause("propagationPolicy", why)]
     if policy and policy not in _PROPAGATIONS:

@@ -156,7 +156,7 @@ def _new_event_causes(event: JsonObject) -> Iterator[Cause]:
 def _columns(about: str, message: str, times: tuple[str, str, str]) -> tuple[Column, ...]:
     last, first, count = times
 
-    def last_seen(event: JsonObject) -> Any:
+    def last_observed(event: JsonObject) -> Any:
         series = event.get("series") or {}
         return series.get("lastObservedTime") or event.get(last) or event.get("eventTime")
 
@@ -169,7 +169,7 @@ def _columns(about: str, message: str, times: tuple[str, str, str]) -> tuple[Col
         return ", ".join(part for part in (parts.get("component"), parts.get("host")) if part)
 
     return (
-        Column("Last Seen", "date", last_seen),
+        Column("Last Seen", "date", last_observed),
         column("Type", at("type", "")),
         column("Reason", at("reason", "")),
         column("Object", subject),

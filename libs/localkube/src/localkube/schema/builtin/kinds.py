@@ -44,7 +44,7 @@ class BuiltinSchema:
 
     def prune(self, obj: JsonObject) -> list[str]:
         dropped = pruning.prune(obj, self._pruning)
-        decoding.settle_nulls(obj, self._decoded)
+        decoding.replace_nulls(obj, self._decoded)
         return dropped
 
     def default(self, obj: JsonObject) -> None:

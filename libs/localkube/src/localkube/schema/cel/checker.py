@@ -151,8 +151,8 @@ class _Checker:
         item = self.item_type(node, holder)
         inner = {**scope, node.variable: item}
         body = self.visit(node.body, inner)
-        if node.keep is not None:
-            self.expect_bool(node.keep, self.visit(node.keep, inner))
+        if node.condition is not None:
+            self.expect_bool(node.condition, self.visit(node.condition, inner))
         if node.kind != "map":
             self.expect_bool(node.body, body)
         match node.kind:

@@ -17,7 +17,7 @@ from localkube.schema.cel.values import no_overload
 def compile_fold(node: Fold, compile_node: Callable[[Expr], Evaluate], cost: int) -> Evaluate:
     walk = _walker(node, compile_node(node.range), cost + 1)
     body = compile_node(node.body)
-    keep = compile_node(node.keep) if node.keep is not None else None
+    condition = compile_node(node.condition) if node.condition is not None else None
     match node.kind:
         case "all":
             return _bound(node, lambda frame: _quantified(walk, body, frame, stop=False))
@@ -28,7 +28,7 @@ def compile_fold(node: Fold, compile_node: Callable[[Expr], Evaluate], cost: int
         case "filter":
             return _bound(node, lambda frame: [item for item in walk(frame) if _truth(body(frame))])
         case "map":
-            return _bound(node, lambda frame: [body(frame) for _ in walk(frame) if _kept(keep, frame)])
+            return _bound(node, lambda frame: [body(frame) for _ in walk(frame) if _is_selected(condition, frame)])
         case _:
             assert_never(node.kind)
 
@@ -95,8 +95,8 @@ def _count(walk: _Walk, body: Evaluate, frame: Frame) -> int:
     return count
 
 
-def _kept(keep: Evaluate | None, frame: Frame) -> bool:
-    return keep is None or _truth(keep(frame))
+def _is_selected(condition: Evaluate | None, frame: Frame) -> bool:
+    return condition is None or _truth(condition(frame))
 
 
 def _truth(value: Any) -> bool:

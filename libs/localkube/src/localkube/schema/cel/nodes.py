@@ -69,7 +69,7 @@ class Fold(_Node):
     range: Expr
     variable: str
     body: Expr
-    keep: Expr | None = None
+    condition: Expr | None = None
     """Condition of a three-argument `map`."""
 
 
@@ -90,7 +90,7 @@ def size(node: Expr) -> int:
         case MapOf():
             return 1 + sum(size(key) + size(value) for key, value in node.entries)
         case Fold():
-            return 1 + size(node.range) + size(node.body) + (size(node.keep) if node.keep else 0)
+            return 1 + size(node.range) + size(node.body) + (size(node.condition) if node.condition else 0)
 
 
 def names(node: Expr) -> set[str]:
@@ -109,4 +109,4 @@ def names(node: Expr) -> set[str]:
         case MapOf():
             return set().union(*(names(key) | names(value) for key, value in node.entries))
         case Fold():
-            return names(node.range) | names(node.body) | (names(node.keep) if node.keep else set())
+            return names(node.range) | names(node.body) | (names(node.condition) if node.condition else set())

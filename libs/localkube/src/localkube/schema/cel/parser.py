@@ -163,8 +163,8 @@ class _Parser:
         kind = _FOLDS.get((name, len(arguments)))
         if kind is None:
             return None
-        keep = arguments[1] if len(arguments) == 3 else None
-        return Fold(kind, operand, self.variable(arguments[0]), arguments[-1], keep, at=at)
+        condition = arguments[1] if len(arguments) == 3 else None
+        return Fold(kind, operand, self.variable(arguments[0]), arguments[-1], condition, at=at)
 
     def variable(self, argument: Expr) -> str:
         if not isinstance(argument, Name):

@@ -95,7 +95,7 @@ def _compile(node: Expr) -> Evaluate:
         case MapOf():
             return _map(node)
         case Fold():
-            return folds.compile_fold(node, _compile, size(node.body) + (size(node.keep) if node.keep else 0))
+            return folds.compile_fold(node, _compile, size(node.body) + (size(node.condition) if node.condition else 0))
         case _:
             assert_never(node)
 
