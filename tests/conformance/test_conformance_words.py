@@ -94,7 +94,7 @@ async def test_a_provider_that_keeps_the_contract_fails_nothing() -> None:
         pytest.param(
             one_by_one(a_number),
             "get: gives the value of a key, byte for byte",
-            "no value: INTERNAL: the provider failed: get answered with int; it must answer with bytes",
+            "no value: INTERNAL: the provider failed: get returned int; it must return bytes",
             id="an item that fails",
         ),
         pytest.param(

@@ -29,11 +29,11 @@ REF = ObjectRef("v1", "ExternalSecret", "team", "caller", "uid", 1)
 async def backend(size: int) -> AsyncIterator[tuple[HttpClient, URL]]:
     """A backend whose answers have this size, and a client for it."""
 
-    async def answer(_: web.Request) -> web.Response:
+    async def response(_: web.Request) -> web.Response:
         return web.Response(body=b"x" * size)
 
     app = web.Application()
-    app.router.add_get("/", answer)
+    app.router.add_get("/", response)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -45,7 +45,7 @@ async def backend(size: int) -> AsyncIterator[tuple[HttpClient, URL]]:
         await runner.cleanup()
 
 
-async def answered(client: HttpClient, url: URL, namespace: str) -> tuple[HttpResponse | ProviderError, CallBytes]:
+async def fetch(client: HttpClient, url: URL, namespace: str) -> tuple[HttpResponse | ProviderError, CallBytes]:
     """Read an answer in a call of its own, which goes on."""
     held = bytes_of_call(CLOCK, namespace)
     CURRENT_BYTES.set(held)
@@ -58,11 +58,11 @@ async def answered(client: HttpClient, url: URL, namespace: str) -> tuple[HttpRe
 
 async def test_large_answers_of_many_calls_are_bounded_and_leave_room_for_another_namespace() -> None:
     async with backend(LARGE) as (client, url):
-        given = await asyncio.gather(*(asyncio.create_task(answered(client, url, "crowd")) for _ in range(40)))
-        neighbour, _ = await asyncio.create_task(answered(client, url, "neighbour"))
+        fetched = await asyncio.gather(*(asyncio.create_task(fetch(client, url, "crowd")) for _ in range(40)))
+        neighbour, _ = await asyncio.create_task(fetch(client, url, "neighbour"))
 
-    read_on = [answer for answer, _ in given if isinstance(answer, HttpResponse)]
-    refused = [answer for answer, _ in given if isinstance(answer, ProviderError)]
+    read_on = [response for response, _ in fetched if isinstance(response, HttpResponse)]
+    refused = [response for response, _ in fetched if isinstance(response, ProviderError)]
     assert 0 < len(read_on) * LARGE <= MAX_BYTES
     assert {error.reason for error in refused} == {ErrorReason.RATE_LIMITED}
     assert all(error.retry_after > 0 for error in refused)
@@ -75,10 +75,10 @@ async def test_a_small_answer_is_read_even_if_the_process_holds_too_much() -> No
     full.count(MAX_BYTES)
 
     async with backend(SMALL) as (client, url):
-        answer, _ = await asyncio.create_task(answered(client, url, "crowd"))
+        response, _ = await asyncio.create_task(fetch(client, url, "crowd"))
     full.end()
 
-    assert isinstance(answer, HttpResponse)
+    assert isinstance(response, HttpResponse)
 
 
 async def test_a_call_is_refused_before_it_runs_while_the_process_holds_too_much() -> None:

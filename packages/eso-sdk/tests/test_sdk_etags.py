@@ -20,7 +20,7 @@ def answer(etag: str = '"1"', body: bytes = b"value") -> HttpResponse:
 
 def test_an_answer_is_found_by_an_equal_request_which_then_is_conditional() -> None:
     unchanged = ETagCache()
-    unchanged.keep(REQUEST, answer())
+    unchanged.store(REQUEST, answer())
 
     cached = unchanged.find(replace(REQUEST))
 
@@ -42,7 +42,7 @@ def test_an_answer_is_found_by_an_equal_request_which_then_is_conditional() -> N
 )
 def test_another_request_does_not_find_it(other: HttpRequest) -> None:
     unchanged = ETagCache()
-    unchanged.keep(REQUEST, answer())
+    unchanged.store(REQUEST, answer())
 
     assert unchanged.find(other) is None
 
@@ -58,9 +58,9 @@ def test_another_request_does_not_find_it(other: HttpRequest) -> None:
 )
 def test_an_answer_that_cannot_be_kept_also_drops_the_earlier_one(given: HttpResponse) -> None:
     unchanged = ETagCache()
-    unchanged.keep(REQUEST, answer())
+    unchanged.store(REQUEST, answer())
 
-    unchanged.keep(REQUEST, given)
+    unchanged.store(REQUEST, given)
 
     assert unchanged.find(REQUEST) is None
 
@@ -77,13 +77,13 @@ def test_the_oldest_answers_go_first(bounds: dict[str, int], cached: list[int]) 
     requests = [replace(REQUEST, body=str(number).encode()) for number in range(10)]
 
     for request in requests:
-        unchanged.keep(request, answer(body=b"x" * 10))
+        unchanged.store(request, answer(body=b"x" * 10))
 
     assert [number for number, request in enumerate(requests) if unchanged.find(request)] == cached
 
 
 def test_answers_print_no_value() -> None:
     unchanged = ETagCache()
-    unchanged.keep(REQUEST, answer(body=b"CANARY"))
+    unchanged.store(REQUEST, answer(body=b"CANARY"))
 
     assert "CANARY" not in repr(unchanged.find(REQUEST))

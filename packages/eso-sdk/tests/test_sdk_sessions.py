@@ -9,8 +9,7 @@ from structlog.testing import capture_logs
 
 from eso_api.values import SecretBytes
 from eso_sdk.errors import rejected
-from eso_sdk.identity import identity_of
-from eso_sdk.session import CLOSE_SECONDS, OPEN_SECONDS, Session, Sessions
+from eso_sdk.session import CLOSE_SECONDS, OPEN_SECONDS, Session, Sessions, identity_of
 from eso_sdk.testing import InMemory, call_context
 from eso_sdk.testing.scripted import SCRIPTED, Script, Scripted
 from eso_wire.errors import ErrorReason, ProviderError

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from eso_sdk.errors import unavailable
-from eso_sdk.subscription import Beat, Subscription
+from eso_sdk.subscription import HeartbeatSchedule, Subscription
 from eso_sdk.testing import InMemory, call_context
 from eso_sdk.testing.scripted import SCRIPTED, ReadOnly, Script, Scripted
 from eso_wire.errors import ErrorReason, ProviderError
@@ -273,7 +273,7 @@ async def test_a_failing_subscription_ends_after_the_message_that_is_being_writt
         await sent.wait()
 
     opened = SubscribeOpen(call_context(Scripted, {"script": "none"}))
-    subscription = Subscription(Broken(), opened, emit, Beat(clock))  # type: ignore[arg-type]  # only subscribe is used
+    subscription = Subscription(Broken(), opened, emit, HeartbeatSchedule(clock))  # type: ignore[arg-type]  # only subscribe is used
     running = asyncio.ensure_future(subscription.run(silence()))
     await begun.wait()
     await clock.settle()

@@ -49,7 +49,7 @@ async def test_keys_are_fetched_once_for_many_calls(issuer: Issuer, clock: Virtu
         client = await server.connect_as(issuer.token())
         await asyncio.gather(*(client.get_one(reading(), "a") for _ in range(20)))
 
-    assert issuer.asked == 1
+    assert issuer.requests == 1
 
 
 async def test_a_new_key_is_found_as_soon_as_a_token_names_it(issuer: Issuer, clock: VirtualClock) -> None:
@@ -61,7 +61,7 @@ async def test_a_new_key_is_found_as_soon_as_a_token_names_it(issuer: Issuer, cl
         got = await (await server.connect_as(issuer.token("second"))).get_one(reading(), "a")
 
     assert not isinstance(got.outcome, ProviderError)
-    assert issuer.asked == 2
+    assert issuer.requests == 2
 
 
 async def test_tokens_with_made_up_key_ids_do_not_make_the_issuer_busy(issuer: Issuer, clock: VirtualClock) -> None:
@@ -72,7 +72,7 @@ async def test_tokens_with_made_up_key_ids_do_not_make_the_issuer_busy(issuer: I
             error = await refusal(await server.connect_as(stranger.token(f"made-up-{number}")))
             assert error.reason is ErrorReason.CREDENTIALS_REJECTED
 
-    assert issuer.asked == 1
+    assert issuer.requests == 1
 
 
 async def test_a_withdrawn_key_is_no_longer_good(issuer: Issuer, clock: VirtualClock) -> None:
@@ -139,7 +139,7 @@ async def test_an_issuer_that_does_not_answer_holds_a_call_up_for_seconds_only(
     async with verifying(issuer, clock) as server, asyncio.TaskGroup() as group:
         client = await server.connect_as(issuer.token())
         failing = group.create_task(refusal(client))
-        while not issuer.asked:  # noqa: ASYNC110 - the request arrives over a socket, which sets no event
+        while not issuer.requests:  # noqa: ASYNC110 - the request arrives over a socket, which sets no event
             await asyncio.sleep(0.01)
         await clock.advance(RESPONSE_SECONDS)
         error = await failing

@@ -35,7 +35,7 @@ class Service:
         self.text: ProviderError | None = None
 
     async def call(self) -> None:
-        async with self.throttle.turn():
+        async with self.throttle.slot():
             self.calls += 1
             self.running += 1
             self.widest = max(self.widest, self.running)
@@ -165,7 +165,7 @@ async def test_a_call_waits_only_so_long_for_those_ahead_of_it(service: Service)
     await service.clock.advance(1.0)
 
     async def stuck() -> None:
-        async with service.throttle.turn():
+        async with service.throttle.slot():
             await asyncio.Event().wait()
 
     probe = asyncio.ensure_future(stuck())

@@ -147,7 +147,7 @@ def _file(path: Path) -> str:
 
 
 def _elements(body: bytes) -> list[ET.Element]:
-    # STS declares no entities, and an answer is bounded: nothing to expand.
+    # STS declares no entities, and a response is bounded: nothing to expand.
     if b"<!" in body:
         return []
     try:

@@ -48,7 +48,7 @@ class Call:
 
     `caller` is the object for which the call is made, as stated by the operator: for logs, audit and quotas. A read may
     serve many objects, also of other namespaces, and then names only the first. Results must not depend on it, unless
-    the kind declares `caller_namespace`: then `caller.namespace` is that of every receiver of the answer.
+    the kind declares `caller_namespace`: then `caller.namespace` is that of every receiver of the response.
     """
 
     request_id: str

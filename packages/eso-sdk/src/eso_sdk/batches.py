@@ -1,10 +1,10 @@
 """The items of one call, processed concurrently: each has its own outcome, also if some run out of time.
 
     side_by_side(items, work, late) -> result of each, in order; `late` makes the result of items that were abandoned
-    answered(outcomes)              -> raises if the backend answered none of them
+    require_results(outcomes)       -> raises if the backend returned none of them
 
-A caller whose deadline has passed gets no answer at all. So items end at the deadline of their call (`Call.deadline`),
-which is before that of the caller: results up to then still arrive.
+A caller whose deadline has passed gets no response at all. So items end at the deadline of their call
+(`Call.deadline`), which is before that of the caller: results up to then still arrive.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ async def side_by_side(
     return tuple(late(item, NoResultError()) if task.cancelled() else task.result() for item, task in results)
 
 
-def answered(outcomes: Sequence[object]) -> None:
+def require_results(outcomes: Sequence[object]) -> None:
     """Raise if no item was answered in time: then the backend hangs, and the whole call fails."""
     late = [outcome for outcome in outcomes if isinstance(outcome, NoResultError)]
     if late and len(late) == len(outcomes):

@@ -1,11 +1,11 @@
 """The bytes of the calls in progress: bounded for all calls of a process together, and shared between namespaces.
 
-    bytes of a request, of each value, of the answer of the call -> CallBytes, until the answer was sent
-    bytes of answers of a backend                                -> a part of it, until the item that needs them is read
+    bytes of a request, of each value, of the response of the call -> CallBytes, until the response was sent
+    bytes of a backend's responses                                 -> a part of it, until their item is read
 
-A process with a memory limit must survive many calls with answers of the maximum size at once. While the process holds
-too much, calls are refused before author code runs, and large answers of backends are not read on; the operator then
-retries. Small answers of backends are always read, because the call may have created something that only this answer
+A process with a memory limit must survive many calls with the largest responses at once. While the process holds
+too much, calls are refused before author code runs, and large responses of backends are not read on; the operator then
+retries. Small ones are always read, because the call may have created something that only this response
 names. A value that is already in memory is counted and never refused.
 """
 
@@ -24,7 +24,7 @@ from kubebase.fairness import FairLimit
 MAX_BYTES: Final = 32 * 1024 * 1024
 """For a memory limit of 256 MiB: of each byte, several copies exist while it is decoded, encoded and sent."""
 SMALL: Final = 256 * 1024
-"""The part of a backend's answer that is always read."""
+"""The part of a backend's response that is always read."""
 LARGEST_RESPONSE: Final = 24 * 1024 * 1024
 """The largest answer of a backend. It is less than one namespace may hold: a refused answer can be retried."""
 RETRY_SECONDS: Final = 1.0
@@ -76,7 +76,7 @@ CURRENT_BYTES: ContextVar[CallBytes | None] = ContextVar("current_bytes", defaul
 
 @contextmanager
 def counted_apart() -> Iterator[CallBytes | None]:
-    """Release the answers of the backend that one item needed at the end of the block. Yield the count of the call."""
+    """Release the backend responses that one item needed at the end of the block. Yield the count of the call."""
     call = CURRENT_BYTES.get()
     if call is None:
         yield None

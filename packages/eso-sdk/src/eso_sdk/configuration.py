@@ -98,11 +98,11 @@ def decoded(served: ServedKind, context: Context) -> Any:
     return config
 
 
-def _problem(words: str) -> str:
+def _problem(text: str) -> str:
     """Return the error text with the wrong field. The decoder's own message may quote its content."""
-    path = found.group(1) if (found := _PATH.search(words)) else "$"
+    path = found.group(1) if (found := _PATH.search(text)) else "$"
     where = path.removeprefix("$").replace(".", "/") or "/"
-    if missing := _MISSING.match(words):
+    if missing := _MISSING.match(text):
         return f"{where}: the field {missing.group(1)} is missing"
     return f"{where}: has the wrong type"
 

@@ -79,7 +79,7 @@ def check_namespaces(config: Any, context: Context) -> None:
         return
     for found in references_in(config):
         if found.reference.namespace not in ("", context.auth_namespace):
-            raise _outside(found, context)
+            raise _namespace_error(found, context)
 
 
 def check_scope(context: Context) -> None:
@@ -87,24 +87,24 @@ def check_scope(context: Context) -> None:
 
     The operator checks this before it calls. The check runs in every call, because an open session does not repeat it.
     """
-    home = context.store.namespace
+    store_namespace = context.store.namespace
     used = {
         "caller": context.caller.namespace,
         "configuration": context.config.ref.namespace,
         # Without an auth namespace no credential came from any namespace.
-        "credentials": context.auth_namespace or home,
+        "credentials": context.auth_namespace or store_namespace,
     }
     for what, namespace in used.items():
-        if home and namespace != home:
+        if store_namespace and namespace != store_namespace:
             raise ProviderError(
                 ErrorReason.NAMESPACE_DENIED,
-                f'the {what} of the call is of namespace "{namespace}", but its store is in "{home}" and serves only'
-                " that; use a cluster-scoped store",
+                f'the {what} of the call is of namespace "{namespace}", but its store is in "{store_namespace}" and'
+                " serves only that; use a cluster-scoped store",
                 subject=context.store,
             )
 
 
-def _outside(found: Pointed, context: Context) -> ProviderError:
+def _namespace_error(found: Pointed, context: Context) -> ProviderError:
     return ProviderError(
         ErrorReason.NAMESPACE_DENIED,
         f'{found.pointer} names namespace "{found.reference.namespace}", but credentials may only come from'

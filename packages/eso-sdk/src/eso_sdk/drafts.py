@@ -11,9 +11,8 @@ import msgspec
 
 from eso_api.values import SecretBytes
 from eso_sdk.errors import invalid_request
-from eso_sdk.extract import outcome_of, property_of
+from eso_sdk.extract import Dots, outcome_of, path_in, property_of
 from eso_sdk.lookups import Job
-from eso_sdk.properties import Dots, path_in
 from eso_wire.errors import ProviderError
 from eso_wire.values import DeleteItem, PushItem
 

@@ -101,20 +101,20 @@ def throttled(retry_after: float = 0.0, *, backend_code: str = "", subject: str 
 
     `backend_code` is the HTTP status, if there is one.
     """
-    told = f": HTTP {backend_code}" if backend_code.isdecimal() else ""
-    what = f"{subject} limits its calls{told}"
+    status_text = f": HTTP {backend_code}" if backend_code.isdecimal() else ""
+    what = f"{subject} limits its calls{status_text}"
     return ProviderError(ErrorReason.RATE_LIMITED, what, retry_after=retry_after, backend_code=backend_code)
 
 
 def with_status(error: ProviderError, status: int) -> ProviderError:
-    """Add the HTTP status of an answer to the message, unless it is there already; return the error.
+    """Add the HTTP status of a response to the message, unless it is there already; return the error.
 
     Errors about a missing key, property or version stay as they are: they say all that matters.
     """
-    told = f"HTTP {status}"
-    if status and not error.is_not_found and told not in error.message:
+    status_text = f"HTTP {status}"
+    if status and not error.is_not_found and status_text not in error.message:
         problem, semicolon, remedy = error.message.partition("; ")
-        error.message = f"{problem} ({told}){semicolon}{remedy}"
+        error.message = f"{problem} ({status_text}){semicolon}{remedy}"
         error.args = (error.message,)
     return error
 

@@ -1,6 +1,6 @@
-"""Answers with an ETag, kept so that the endpoint may answer 304 instead of sending an unchanged value again.
+"""Responses with an ETag, cached so that the endpoint may return 304 instead of sending an unchanged value again.
 
-An answer belongs to the whole request, headers and body included: another caller's request never finds it.
+A response belongs to the whole request, headers and body included: another caller's request never finds it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _KEY: Final = secrets.token_bytes(32)
 
 @dataclass(frozen=True, slots=True)
 class CachedResponse:
-    """An earlier answer and its ETag."""
+    """An earlier response and its ETag."""
 
     etag: str
     body: bytes = field(repr=False)
@@ -41,20 +41,20 @@ class ETagCache:
         self._cached: OrderedDict[bytes, CachedResponse] = OrderedDict()
 
     def find(self, request: HttpRequest) -> CachedResponse | None:
-        """Return the earlier answer to a request that may be asked conditionally."""
+        """Return the earlier response to a request that may be sent conditionally."""
         if request.method != "GET" or any(name.lower() == "if-none-match" for name in request.headers):
             return None
         return self._cached.get(fingerprint(request))
 
-    def keep(self, request: HttpRequest, answer: HttpResponse) -> None:
-        """Keep an answer if it has an ETag and there is room for it."""
-        key, etag = fingerprint(request), answer.headers.get("ETag", "")
+    def store(self, request: HttpRequest, response: HttpResponse) -> None:
+        """Store a response if it has an ETag and there is room for it."""
+        key, etag = fingerprint(request), response.headers.get("ETag", "")
         self._drop(key)
         usable = 0 < len(etag) <= MAX_ETAG and etag.isascii() and etag.isprintable()
-        if request.method != "GET" or not usable or len(answer.body) > self._size // 4:
+        if request.method != "GET" or not usable or len(response.body) > self._size // 4:
             return
-        self._cached[key] = CachedResponse(etag, answer.body)
-        self._held += len(answer.body)
+        self._cached[key] = CachedResponse(etag, response.body)
+        self._held += len(response.body)
         while len(self._cached) > self._entries or self._held > self._size:
             self._drop(next(iter(self._cached)))
 

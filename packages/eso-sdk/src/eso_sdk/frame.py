@@ -3,7 +3,7 @@
     peer identity -> in-flight limit -> token -> decode -> deadline -> bytes -> Service -> encode
         -> status, log line, metrics
 
-Author code runs inside. Everything it does leaves the frame as an answer or as a `ProviderError`.
+Author code runs inside. Everything it does leaves the frame as a response or as a `ProviderError`.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class _Record:
     store: str = ""
     code: str = "OK"
     reason: str = ""
-    place: str = ""
+    location: str = ""
     failed: str = ""
 
     def ids(self) -> dict[str, str]:
@@ -117,23 +117,23 @@ class Frame:
     # --- one entry for each form of call -----------------------------------------------------------------------------
 
     async def unary(self, method: Method, raw: bytes, rpc: Rpc) -> bytes:
-        """Handle one request with one answer."""
-        answer = b""
+        """Handle one request with one response."""
+        response = b""
 
         async def work(record: _Record) -> None:
-            nonlocal answer
+            nonlocal response
             context, request = method.decoded(raw)
             async with self._deadline(rpc, record, context):
                 if context is not None:
                     self._hold(rpc, context, len(raw))
-                given = await method.answer(self.service, context, request)
-                record.failed = failed_items(given)
-                answer = encoded(method.encode(given))
+                result = await method.call(self.service, context, request)
+                record.failed = failed_items(result)
+                response = encoded(method.encode(result))
                 if (held := CURRENT_BYTES.get()) is not None:
-                    held.count(len(answer))
+                    held.count(len(response))
 
         await self._call(method.name, rpc, work)
-        return answer
+        return response
 
     async def find(self, raw: bytes, rpc: Rpc) -> None:
         """Handle one request with pages until the last."""
@@ -196,7 +196,7 @@ class Frame:
         except FAILURES as exc:  # the outermost frame: nothing passes it in another form
             error = Redactor(()).of_exception(exc)
             record.code, record.reason = abort_details(error).code.name, error.reason.value
-            record.place = error.message if error.reason is ErrorReason.INTERNAL else ""
+            record.location = error.message if error.reason is ErrorReason.INTERNAL else ""
         except asyncio.CancelledError:
             record.code = "CANCELLED"
             raise
@@ -227,8 +227,8 @@ class Frame:
         code runs out of time; when half of the margin is left, the call does.
         """
         longest = self.service.provider.limits.max_deadline or DEFAULT_DEADLINE
-        asked = rpc.time_remaining()
-        most = longest if asked is None else min(asked, longest)
+        remaining = rpc.time_remaining()
+        most = longest if remaining is None else min(remaining, longest)
         early = earliness(most)
         if context is not None:
             self._enter(record, context, most - early)
@@ -241,7 +241,7 @@ class Frame:
             raise NoResultError from None
 
     def _hold(self, rpc: Rpc, context: Context, size: int) -> CallBytes:
-        """Count the bytes of a call until its answer is sent. Raises ProviderError while the process holds too much."""
+        """Count a call's bytes until its response is sent. Raises ProviderError if the process holds too much."""
         held = bytes_of_call(self.service.clock, context.caller.namespace)
         held.take(size)
         rpc.add_done_callback(held.end)
@@ -308,7 +308,7 @@ class Frame:
             duration=round(seconds, 6),
             **({} if record.account is None else {"account": f"{record.account.namespace}/{record.account.name}"}),
             **({"failed": record.failed} if record.failed else {}),
-            **({"error": record.place} if record.place else {}),
+            **({"error": record.location} if record.location else {}),
         )
 
 
@@ -317,13 +317,13 @@ def busy(what: str) -> ProviderError:
 
 
 def earliness(seconds: float) -> float:
-    """Return how long before the deadline an answer must be sent."""
+    """Return how long before the deadline a response must be sent."""
     return min(max(seconds * _EARLY_SHARE, _LEAST_EARLY), _MOST_EARLY, max(seconds, 0.0) / 2)
 
 
-def failed_items(answer: object) -> str:
+def failed_items(response: object) -> str:
     """Count the failed items by reason. The call itself succeeds, so the log would not mention them otherwise."""
-    results = answer if isinstance(answer, tuple) else ()
+    results = response if isinstance(response, tuple) else ()
     reasons = Counter(reason for result in results if (reason := _reason(result)))
     return ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
 

@@ -3,7 +3,7 @@
     generations = generations_of("gitlab", self.clock)      in `open`
     generations.add(request.idempotency_key, state)          after the backend has made something
 
-An answer can get lost between provider and operator. The operator then repeats the call, or asks to clean up after it,
+A response can get lost between provider and operator. The operator then repeats the call, or asks to clean up after it,
 and has only the key. States are remembered for longer than that takes, as long as the process lives.
 """
 

@@ -23,7 +23,7 @@ class Generator(Backend[C]):
         raise NotImplementedError
 
     async def cleanup_lost(self, idempotency_key: str) -> bool | None:
-        """Remove what `generate` created under this key, if anything: its answer, with the state, was lost.
+        """Remove what `generate` created under this key, if anything: its response, with the state, was lost.
 
         Override it if the backend can find that, for example by a name that contains the key.
         """

@@ -15,11 +15,12 @@ value here. The lookup is lenient: a document that is not JSON has no properties
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
-from typing import Final
+from functools import lru_cache
+from typing import Final, TypeVar
 
-from eso_sdk.gjson_matching import effort, matches
-from eso_sdk.gjson_modifiers import TRANSFORMS
+from eso_sdk.gjson_modifiers import TRANSFORMS, TooDeepError, is_valid
 from eso_sdk.gjson_paths import (
     ArrayStep,
     KeyStep,
@@ -33,8 +34,6 @@ from eso_sdk.gjson_paths import (
     selectors,
     split_at_pipe,
 )
-from eso_sdk.gjson_pretty import TooDeepError, is_valid
-from eso_sdk.gjson_queries import answers
 from eso_sdk.gjson_values import (
     ELEMENT_OR_END,
     KEY_OR_END,
@@ -42,12 +41,13 @@ from eso_sdk.gjson_values import (
     OPENING,
     STRING,
     VALUE_START,
+    JsonValue,
     Kind,
-    Value,
     elements,
     nesting,
     pairs,
     parse,
+    parsed_float,
     quoted,
     span,
     unescaped,
@@ -128,7 +128,7 @@ class _Lookup:
             raise TooMuchWorkError(self.spent)
         self.spent += amount
 
-    def select(self, document: bytes, path: bytes, depth: int) -> Value:
+    def select(self, document: bytes, path: bytes, depth: int) -> JsonValue:
         """Return the value of a path in a document."""
         _check_depth(depth)
         self.charge(weight(document) + _COST_OF_A_STEP)
@@ -140,11 +140,11 @@ class _Lookup:
                 chosen, rest = selectors(path)
                 if chosen is not None and (not rest or rest.startswith((b"|", b"."))):
                     text = self._multipath(document, path[:1], chosen, depth)
-                    return self.select(text, rest[1:], depth + 1) if rest else Value(Kind.JSON, text)
+                    return self.select(text, rest[1:], depth + 1) if rest else JsonValue(Kind.JSON, text)
                 path = rest
         return self._walk(document, path, depth)
 
-    def _walk(self, document: bytes, path: bytes, depth: int) -> Value:
+    def _walk(self, document: bytes, path: bytes, depth: int) -> JsonValue:
         search = _Search(self, document)
         if path.startswith(b".."):
             search.in_array(0, path[2:], depth + 1)
@@ -184,7 +184,7 @@ class _Lookup:
         self._dig_into(parse(document), path, found, depth + 1)
         return b"[" + b",".join(found) + b"]"
 
-    def _dig_into(self, value: Value, path: bytes, found: list[bytes], depth: int) -> None:
+    def _dig_into(self, value: JsonValue, path: bytes, found: list[bytes], depth: int) -> None:
         here = self.select(value.raw, path, depth)
         if here.exists:
             found.append(here.raw)
@@ -272,7 +272,7 @@ class _Search:
         spans = list(elements(self._document, position))
         end = _array_end(self._document, spans[-1][1] if spans else position)
         if step.each is None:
-            self.value = Value(Kind.NUMBER, str(len(spans)).encode())
+            self.value = JsonValue(Kind.NUMBER, str(len(spans)).encode())
             return end, True
         path, pipe = split_at_pipe(step.each)
         if pipe is not None:
@@ -282,7 +282,7 @@ class _Search:
             value = self._lookup.select(self._document[start:stop], path, depth)
             if value.exists:
                 texts.append(value.raw or value.text)
-        self.value = Value(Kind.JSON, b"[" + b",".join(texts) + b"]")
+        self.value = JsonValue(Kind.JSON, b"[" + b",".join(texts) + b"]")
         return end, True
 
     def _query(self, position: int, step: ArrayStep, query: Query, depth: int) -> tuple[int, bool]:
@@ -290,28 +290,28 @@ class _Search:
         end = position
         for start, end in elements(self._document, position):
             entry = value_at(self._document, start, end)
-            if not self._answers(entry, query, depth):
+            if not self._matches_query(entry, query, depth):
                 continue
             chosen = self._after_query(entry, step, depth)
-            if not query.keeps_all:
+            if not query.selects_all:
                 self.value = chosen
                 return end, True
             if text := chosen.raw or chosen.text:
                 texts.append(text)
-        if query.keeps_all and not self.value.exists:
-            self.value = Value(Kind.JSON, b"[" + b",".join(texts) + b"]")
+        if query.selects_all and not self.value.exists:
+            self.value = JsonValue(Kind.JSON, b"[" + b",".join(texts) + b"]")
         return _array_end(self._document, end), False
 
-    def _answers(self, entry: Value, query: Query, depth: int) -> bool:
+    def _matches_query(self, entry: JsonValue, query: Query, depth: int) -> bool:
         if entry.kind is Kind.JSON:
             entry = self._lookup.select(entry.raw, query.path, depth)
         elif query.path:
             return False
         if query.operator in (b"%", b"!%"):
             self._lookup.charge(effort(entry.raw, query.value))
-        return answers(entry, query)
+        return matches_query(entry, query)
 
-    def _after_query(self, entry: Value, step: ArrayStep, depth: int) -> Value:
+    def _after_query(self, entry: JsonValue, step: ArrayStep, depth: int) -> JsonValue:
         if step.rest is None:
             return entry
         path, pipe = split_at_pipe(step.rest)
@@ -353,3 +353,162 @@ def _check_depth(depth: int) -> None:
 def _check_size(text: bytes) -> None:
     if len(text) > MAX_DOCUMENT_BYTES:
         raise GjsonError(f"the path makes a document of more than {MAX_DOCUMENT_BYTES} bytes")
+
+
+_ANY: Final = None
+"""A `?` among the characters of a part."""
+
+Part = tuple[str | None, ...]
+
+
+# --- wildcards -------------------------------------------------------------------------------------------------------
+
+# `*` is any number of characters, `?` one, and a backslash precedes a character that means itself. Each part between
+# two stars is taken where it first fits, so nothing is ever tried twice.
+
+
+def matches(text: bytes, pattern: bytes) -> bool:
+    """Return whether the whole text matches a pattern."""
+    parts = _parts(pattern)
+    if parts is None:
+        return False
+    readable = text.decode("utf-8", "surrogateescape")
+    if len(parts) == 1:
+        return len(readable) == len(parts[0]) and _fits(readable, 0, parts[0])
+    first, *middle, last = parts
+    end = len(readable) - len(last)
+    position = len(first)
+    if position > end or not _fits(readable, 0, first) or not _fits(readable, end, last):
+        return False
+    for part in middle:
+        position = _first_fit(readable, position, end, part)
+        if position < 0:
+            return False
+    return True
+
+
+def effort(text: bytes, pattern: bytes) -> int:
+    """Return how many characters a match may have to examine; parts with `?` have no fast search."""
+    return len(text) * (1 + len(pattern) // 16) if b"?" in pattern else len(text) + len(pattern)
+
+
+def _fits(text: str, position: int, part: Part) -> bool:
+    return all(expected is _ANY or text[position + offset] == expected for offset, expected in enumerate(part))
+
+
+def _first_fit(text: str, position: int, end: int, part: Part) -> int:
+    """Return where the first match of a part ends; -1 if there is none before `end`."""
+    found = _compiled(part).search(text, position, end)
+    return found.end() if found else -1
+
+
+@lru_cache(maxsize=128)
+def _compiled(part: Part) -> re.Pattern[str]:
+    return re.compile("".join("." if expected is _ANY else re.escape(expected) for expected in part), re.DOTALL)
+
+
+@lru_cache(maxsize=128)
+def _parts(pattern: bytes) -> tuple[Part, ...] | None:
+    """Split a pattern at its stars; None for a pattern that ends inside an escape, which matches nothing."""
+    parts: list[Part] = []
+    part: list[str | None] = []
+    characters = iter(pattern.decode("utf-8", "surrogateescape"))
+    for character in characters:
+        if character == "*":
+            parts.append(tuple(part))
+            part = []
+        elif character == "?":
+            part.append(_ANY)
+        elif character == "\\":
+            literal = next(characters, None)
+            if literal is None:
+                return None
+            part.append(literal)
+        else:
+            part.append(character)
+    return (*parts, tuple(part))
+
+
+T = TypeVar("T", bytes, float)
+
+
+# --- comparisons of queries: `#(age>40)`, `#(name%"J*")`, `#(active==~true)` -----------------------------------------
+
+
+def matches_query(value: JsonValue, query: Query) -> bool:
+    """Return whether a value satisfies the comparison of a query; without a comparison it only has to exist."""
+    expected = query.value
+    if expected.startswith(b"~"):
+        value, expected = _as_truth(value, expected[1:])
+    if not value.exists or not query.operator:
+        return value.exists
+    match value.kind:
+        case Kind.STRING if query.operator in (b"%", b"!%"):
+            return matches(value.text, expected) == (query.operator == b"%")
+        case Kind.STRING:
+            return _compare(value.text, query.operator, expected)
+        case Kind.NUMBER:
+            return _compare(value.number, query.operator, parsed_float(expected))
+        case Kind.TRUE:
+            return _compare_truth(query.operator, expected, same=b"true", beyond=b">", other=b"false")
+        case Kind.FALSE:
+            return _compare_truth(query.operator, expected, same=b"false", beyond=b"<", other=b"true")
+        case Kind.NULL | Kind.JSON:
+            return False
+
+
+def _as_truth(value: JsonValue, expected: bytes) -> tuple[JsonValue, bytes]:
+    """Evaluate `~true` and its variants: turn the value into a boolean to compare with true."""
+    match expected:
+        case b"*":
+            holds = value.exists
+        case b"null":
+            holds = value.kind is Kind.NULL
+        case b"true":
+            holds = value.truth
+        case b"false":
+            holds = _is_falsy(value)
+        case _:
+            return MISSING, b""
+    return JsonValue(Kind.TRUE if holds else Kind.FALSE, b""), b"true"
+
+
+def _is_falsy(value: JsonValue) -> bool:
+    match value.kind:
+        case Kind.NULL | Kind.FALSE:
+            return True
+        case Kind.STRING:
+            return value.text.lower() in {b"0", b"f", b"false"}
+        case Kind.NUMBER:
+            return value.number == 0
+        case Kind.TRUE | Kind.JSON:
+            return False
+
+
+def _compare(ours: T, operator: bytes, theirs: T) -> bool:
+    match operator:
+        case b"=":
+            return ours == theirs
+        case b"!=":
+            return ours != theirs
+        case b"<":
+            return ours < theirs
+        case b"<=":
+            return ours <= theirs
+        case b">":
+            return ours > theirs
+        case b">=":
+            return ours >= theirs
+        case _:
+            return False
+
+
+def _compare_truth(operator: bytes, expected: bytes, *, same: bytes, beyond: bytes, other: bytes) -> bool:
+    """Compare a boolean with a text; false orders before true."""
+    if operator == b"=":
+        return expected == same
+    if operator == b"!=":
+        return expected != same
+    if operator == beyond:
+        return expected == other
+    return operator == beyond + b"="

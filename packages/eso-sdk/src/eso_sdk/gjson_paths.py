@@ -49,7 +49,7 @@ class Query:
     path: bytes
     operator: bytes
     value: bytes
-    keeps_all: bool
+    selects_all: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ def _index(part: bytes) -> int | None:
 
 # --- queries ---------------------------------------------------------------------------------------------------------
 
-_ENDLESS = Query(b"", b"", b"", keeps_all=False)
+_ENDLESS = Query(b"", b"", b"", selects_all=False)
 
 
 def _query(path: bytes) -> tuple[Query, int]:
@@ -163,9 +163,9 @@ def _query(path: bytes) -> tuple[Query, int]:
     operator_at, end, escaped = _query_layout(path)
     if end < 0:
         return _ENDLESS, -1
-    keeps_all = path[end + 1 : end + 2] == b"#"
+    selects_all = path[end + 1 : end + 2] == b"#"
     if operator_at == 0:
-        return Query(path[2:end].strip(BLANKS), b"", b"", keeps_all), end + 1
+        return Query(path[2:end].strip(BLANKS), b"", b"", selects_all), end + 1
     comparison = path[operator_at:end].strip(BLANKS)
     found = _OPERATOR.match(comparison)
     operator = found.group() if found else b""
@@ -173,7 +173,7 @@ def _query(path: bytes) -> tuple[Query, int]:
     if len(value) > 1 and value.startswith(b'"') and value.endswith(b'"'):
         value = unescaped(value[1:-1]) if escaped else value[1:-1]
     spelled = b"=" if operator == b"==" else operator
-    return Query(path[2:operator_at].strip(BLANKS), spelled, value, keeps_all), end + 1
+    return Query(path[2:operator_at].strip(BLANKS), spelled, value, selects_all), end + 1
 
 
 def _query_layout(path: bytes) -> tuple[int, int, bool]:

@@ -64,7 +64,7 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Value:
+class JsonValue:
     """One value and its text in the document. It may be a secret, so its repr omits the text."""
 
     kind: Kind
@@ -120,22 +120,22 @@ class Value:
         return f"<{self.kind.value} value>"
 
 
-MISSING: Final = Value(Kind.NULL, b"")
+MISSING: Final = JsonValue(Kind.NULL, b"")
 
 
-def parse(document: bytes) -> Value:
+def parse(document: bytes) -> JsonValue:
     """Return the first value of a document; an object or array keeps everything after it, too."""
     start = len(document) - len(document.lstrip(BLANKS))
     if start == len(document) or not VALUE_START.match(document, start):
         return MISSING
     if document[start] in b"{[":
-        return Value(Kind.JSON, document[start:])
+        return JsonValue(Kind.JSON, document[start:])
     end = span(document, start)
-    return Value(kind_at(document, start), document[start:] if end < 0 else document[start:end])
+    return JsonValue(kind_at(document, start), document[start:] if end < 0 else document[start:end])
 
 
-def value_at(document: bytes, start: int, end: int) -> Value:
-    return Value(kind_at(document, start), document[start:end])
+def value_at(document: bytes, start: int, end: int) -> JsonValue:
+    return JsonValue(kind_at(document, start), document[start:end])
 
 
 def kind_at(document: bytes, start: int) -> Kind:
@@ -202,7 +202,7 @@ def squashed(text: bytes) -> bytes:
     return text[: balanced(text, 1)]
 
 
-def pairs(value: Value) -> Iterator[tuple[Value, Value]]:
+def pairs(value: JsonValue) -> Iterator[tuple[JsonValue, JsonValue]]:
     """Yield the members of an object with keys, the entries of an array without; a scalar is its own only entry."""
     if value.is_object:
         yield from _members(value.raw)
@@ -222,7 +222,7 @@ def elements(document: bytes, position: int) -> Iterator[tuple[int, int]]:
         yield found.start(), position
 
 
-def _members(document: bytes) -> Iterator[tuple[Value, Value]]:
+def _members(document: bytes) -> Iterator[tuple[JsonValue, JsonValue]]:
     position = 1
     while (found := KEY_OR_END.search(document, position)) and found.group() != b"}":
         key = STRING.match(document, found.start())
@@ -230,7 +230,7 @@ def _members(document: bytes) -> Iterator[tuple[Value, Value]]:
         position = span(document, value.start()) if value else -1
         if key is None or value is None or position < 0:
             return
-        yield Value(Kind.STRING, key.group()), value_at(document, value.start(), position)
+        yield JsonValue(Kind.STRING, key.group()), value_at(document, value.start(), position)
 
 
 def _end(pattern: re.Pattern[bytes], document: bytes, position: int) -> int:

@@ -3,7 +3,7 @@
     client = self.http_client(subject="Vault https://vault:8200", field="/server", tls=tls_context(bundle))
     answer = await client.send(HttpRequest("GET", URL("https://vault:8200/v1/sys/health")))
 
-The client checks every address it dials (`addresses.py`), gives each request a deadline, bounds each answer, keeps no
+The client checks every address it dials (`addresses.py`), gives each request a deadline, bounds each response, keeps no
 cookies and follows no redirects unless asked to, and then only to the same host. Failures become `ProviderError`s in
 the kit's own words: a library's words may quote addresses and headers, and answers may echo a request.
 """
@@ -52,7 +52,7 @@ _OTHER_HOST: Final = frozenset({62, 64})
 """OpenSSL's codes for a mismatch of the host name and of the IP address."""
 _NOT_VALID_NOW: Final = frozenset({9, 10})
 _NO_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "UNKNOWN_PROTOCOL"})
-"""OpenSSL's reasons for an answer that is not TLS."""
+"""OpenSSL's reasons for a response that is not TLS."""
 _PLAIN_URL: Final = re.compile(r"[!-~]+")
 _PEM: Final = b"-----BEGIN"
 _TO_STANDARD: Final = bytes.maketrans(b"-_", b"+/")
@@ -71,7 +71,7 @@ class HttpRequest:
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """An answer with any status."""
+    """A response with any status."""
 
     status: int
     headers: CIMultiDictProxy[str] = field(repr=False)
@@ -80,7 +80,7 @@ class HttpResponse:
 
 Send = Callable[[HttpRequest], Awaitable[HttpResponse]]
 Login = Callable[[HttpRequest, HttpResponse, Send], Awaitable[HttpResponse]]
-"""Receives a request, its answer with status 401 and a function to send more; returns the answer to use."""
+"""Receives a request, its response with status 401 and a function to send more; returns the response to use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class HttpSettings:
     seconds: float = REQUEST_SECONDS
     """Deadline of a request that names none. The deadline of the call applies as well."""
     login: Login | None = None
-    """Logs in after an answer with 401.
+    """Logs in after a response with 401.
 
     For a scheme that authenticates a connection (NTLM), set `connections` to 1 and send one request at a time.
     """
@@ -115,14 +115,14 @@ class HttpClient:
         self._proxies: BoundedDict[tuple[str, str | None], URL | None] = BoundedDict(_MAX_HOSTS)
 
     async def send(self, request: HttpRequest, *, seconds: float | None = None) -> HttpResponse:
-        """Return the answer whatever its status is; raise a `ProviderError` if there is none."""
-        with self._own_words(seconds or self._settings.seconds):
+        """Return the response whatever its status is; raise a `ProviderError` if there is none."""
+        with self._plain_errors(seconds or self._settings.seconds):
             async with Deadline(self._clock, seconds or self._settings.seconds):
                 return await self._followed(request)
 
     async def reach(self, url: URL, *, seconds: float = REACH_SECONDS) -> None:
         """Open a TCP connection to the host of a URL, or to the proxy in front of it, and close it again."""
-        with self._own_words(seconds):
+        with self._plain_errors(seconds):
             async with Deadline(self._clock, seconds):
                 proxy = self._checked_proxy(url)
                 await self._dialled(proxy or url)
@@ -132,7 +132,7 @@ class HttpClient:
         self, url: URL, headers: Mapping[str, str], *, heartbeat: float = 30.0
     ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
         """Open a websocket. A refused upgrade raises `HttpStatusError` with the status."""
-        with self._own_words(self._settings.seconds):
+        with self._plain_errors(self._settings.seconds):
             async with Deadline(self._clock, self._settings.seconds):
                 opened = await self._opened().ws_connect(
                     url,
@@ -215,13 +215,13 @@ class HttpClient:
 
     async def _followed(self, request: HttpRequest) -> HttpResponse:
         for _ in range(self._settings.redirects + 1):
-            answer = await self._sent(request)
-            if answer.status == 401 and self._settings.login is not None:
-                answer = await self._settings.login(request, answer, self._sent)
-            location = answer.headers.get("Location", "")
-            if answer.status not in _REDIRECTS or not location or not self._settings.redirects:
-                return answer
-            request = self._redirected(request, answer.status, location)
+            response = await self._sent(request)
+            if response.status == 401 and self._settings.login is not None:
+                response = await self._settings.login(request, response, self._sent)
+            location = response.headers.get("Location", "")
+            if response.status not in _REDIRECTS or not location or not self._settings.redirects:
+                return response
+            request = self._redirected(request, response.status, location)
         raise backend_error(f"{self._settings.subject} redirects more than {self._settings.redirects} times")
 
     def _checked_proxy(self, url: URL) -> URL | None:
@@ -237,7 +237,7 @@ class HttpClient:
         if proxy is None:
             return None
         try:
-            for address in _told_by_name(url.host or ""):
+            for address in _addresses_of_name(url.host or ""):
                 self._policy.check(address)
         except ForbiddenAddressError as problem:
             raise forbidden_address(self._settings.field, problem) from None
@@ -283,7 +283,7 @@ class HttpClient:
         return replace(request, url=target, method="GET", body=b"")
 
     @contextmanager
-    def _own_words(self, seconds: float) -> Iterator[None]:
+    def _plain_errors(self, seconds: float) -> Iterator[None]:
         """Turn the library's exceptions into errors that quote nothing."""
         subject, field = self._settings.subject, self._settings.field
         try:
@@ -357,7 +357,7 @@ def _proxy_for(url: URL) -> URL | None:
     return proxy.with_user(login.login).with_password(login.password) if login else proxy
 
 
-def _told_by_name(host: str) -> list[str]:
+def _addresses_of_name(host: str) -> list[str]:
     """Return the addresses of a host that needs no name server: a number in any spelling, or this machine."""
     if host == "localhost" or host.endswith(".localhost"):
         return ["127.0.0.1"]
@@ -375,9 +375,9 @@ def url_of(text: str) -> URL:
     return URL(text, encoded=_PLAIN_URL.fullmatch(text) is not None)
 
 
-def status_error(answer: HttpResponse, subject: str, clock: Clock) -> ProviderError | None:
-    """Return the usual error for the status of an answer (`errors.error_for_status`); None for 2xx."""
-    return error_for_status(answer.status, subject, retry_after=retry_after(answer.headers, clock.now()))
+def status_error(response: HttpResponse, subject: str, clock: Clock) -> ProviderError | None:
+    """Return the usual error for the status of a response (`errors.error_for_status`); None for 2xx."""
+    return error_for_status(response.status, subject, retry_after=retry_after(response.headers, clock.now()))
 
 
 def retry_after(headers: Mapping[str, str] | CIMultiDict[str], now: datetime) -> float:
@@ -442,15 +442,21 @@ def _date(text: str) -> datetime:
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
-SECONDS: Final = 10.0
-_MAX_ANSWER: Final = 256 * 1024
-_POLICY: Final = AddressPolicy.parse((LOOPBACK, LINK_LOCAL))
+# --- the clouds' own token services; their addresses come from the provider, never from a spec -----------------------
+
+CLOUD_SECONDS: Final = 10.0
+_MAX_CLOUD_RESPONSE: Final = 256 * 1024
+_CLOUD_POLICY: Final = AddressPolicy.parse((LOOPBACK, LINK_LOCAL))
 """Metadata servers and the Pod Identity agent are link-local."""
 
 
 async def call_cloud(request: HttpRequest, subject: str, clock: Clock) -> HttpResponse:
     """Send one request. A login needs one or two of them, so no connection is kept."""
-    client = HttpClient(HttpSettings(subject, seconds=SECONDS, max_response=_MAX_ANSWER), policy=_POLICY, clock=clock)
+    client = HttpClient(
+        HttpSettings(subject, seconds=CLOUD_SECONDS, max_response=_MAX_CLOUD_RESPONSE),
+        policy=_CLOUD_POLICY,
+        clock=clock,
+    )
     try:
         return await client.send(request)
     finally:

@@ -137,10 +137,10 @@ def _reader(settings: JwksSettings, clock: Clock) -> ReadKeys:
     outbound = Outbound(clock, settings.ca_file)
 
     async def fetched() -> bytes:
-        answer = await outbound.get(settings.source)
-        if answer.status != 200:
-            raise UnreachedError(f"{settings.source} answered with status {answer.status}")
-        return answer.body
+        response = await outbound.get(settings.source)
+        if response.status != 200:
+            raise UnreachedError(f"{settings.source} answered with status {response.status}")
+        return response.body
 
     return fetched
 

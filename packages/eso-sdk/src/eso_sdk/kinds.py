@@ -6,6 +6,7 @@ paths and CRDs from the type of its configuration.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
@@ -16,7 +17,6 @@ from eso_api.v2.owned import GENERATOR_CONFIG_GROUP, STORE_CONFIG_GROUP
 from eso_sdk.backend import Backend, config_type
 from eso_sdk.generator import Generator, generator_operations
 from eso_sdk.objects import AnyKind, cluster_twin, generator_object, namespaced
-from eso_sdk.overrides import check_overrides
 from eso_sdk.pointers import patterns_of
 from eso_sdk.store import Store, store_operations
 from eso_wire.values import (
@@ -81,8 +81,8 @@ class ServedKind:
     def own_spec(self, block: Mapping[str, Any]) -> dict[str, Any]:
         """Return a v1 block as the spec of this kind: without the member that chose the kind, renamed where needed."""
         chosen_by = self.v1_when.pointer.removeprefix("/") if self.v1_when is not None else ""
-        cached = {self.v1_renames.get(name, name): value for name, value in block.items() if name != chosen_by}
-        return {name: value for name, value in cached.items() if name}
+        renamed = {self.v1_renames.get(name, name): value for name, value in block.items() if name != chosen_by}
+        return {name: value for name, value in renamed.items() if name}
 
 
 ALWAYS: Final = CallerDependence()
@@ -240,3 +240,33 @@ def _positive(concurrency: int) -> int:
     if concurrency < 1:
         raise ValueError("concurrency must be at least 1")
     return concurrency
+
+
+_STREAMS: Final = frozenset({"find", "subscribe"})
+
+
+# --- the methods of an author's class --------------------------------------------------------------------------------
+
+# Checked when the class is defined: otherwise a `def` instead of an `async def` would fail only at the first call, as a
+# TypeError that does not name the method.
+
+
+def check_overrides(backend: type[Backend[Any]], base: type[Backend[Any]]) -> None:
+    """Raise TypeError for the first overridden method that is of another sort than the method of the base."""
+    for name, original in inspect.getmembers(base, inspect.isroutine):
+        method = inspect.unwrap(getattr(backend, name))
+        if name.startswith("_") or method is original or not inspect.isroutine(method):
+            continue
+        if wrong := _wrong(name, method, original):
+            raise TypeError(f"{backend.__name__}.{name} {wrong}")
+
+
+def _wrong(name: str, method: Callable[..., Any], original: Callable[..., Any]) -> str:
+    """Return the problem and its correction; empty if nothing is wrong."""
+    if name in _STREAMS:
+        plain = inspect.iscoroutinefunction(method) or inspect.isgeneratorfunction(method)
+        return f"must give an async iterator: write `async def {name}(self, ...)` with `yield` in it" if plain else ""
+    if inspect.iscoroutinefunction(original):
+        due = inspect.iscoroutinefunction(method)
+        return "" if due else f"must be awaitable: write `async def {name}(self, ...)`, with `return` and no `yield`"
+    return f"is not awaited: write `def {name}(...)` without `async`" if inspect.iscoroutinefunction(method) else ""

@@ -46,8 +46,8 @@ def configure(clock: Clock, stream: TextIO = sys.stderr) -> None:
         cache_logger_on_first_use=False,
     )
     logging.basicConfig(handlers=[_LibraryHandler(level=logging.WARNING)], level=logging.WARNING, force=True)
-    sys.excepthook = _last_words
-    sys.unraisablehook = threading.excepthook = _last_words_elsewhere
+    sys.excepthook = _log_crash
+    sys.unraisablehook = threading.excepthook = _log_thread_crash
 
 
 def loop_exception_handler(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -67,11 +67,11 @@ class _LibraryHandler(logging.Handler):
         log.log(record.levelno, "a library reports a problem", library=record.name, place=place, error=error)
 
 
-def _last_words(_type: type[BaseException], exc: BaseException, _trace: TracebackType | None) -> None:
+def _log_crash(_type: type[BaseException], exc: BaseException, _trace: TracebackType | None) -> None:
     structlog.get_logger("eso_sdk").error("the process ends with an error", error=seat(exc))
 
 
-def _last_words_elsewhere(found: Any) -> None:
+def _log_thread_crash(found: Any) -> None:
     """Log an error of a thread, or one that cannot be raised because it occurred during garbage collection."""
     if found.exc_value is not None and not isinstance(found.exc_value, SystemExit):
         structlog.get_logger("eso_sdk").error("work aside failed", error=seat(found.exc_value))

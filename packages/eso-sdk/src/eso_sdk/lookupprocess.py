@@ -21,10 +21,10 @@ _GRACE: Final = 1.0
 def main() -> None:
     """Serve until the parent closes the socket, which is this process's standard input."""
     confine(_MEMORY)
-    serve(_answered)
+    serve(_run_job)
 
 
-def _answered(raw: bytes) -> bytes:
+def _run_job(raw: bytes) -> bytes:
     signal.setitimer(signal.ITIMER_REAL, CALL_SECONDS + _GRACE)
     try:
         outcome = perform(msgspec.msgpack.decode(raw, type=Job))

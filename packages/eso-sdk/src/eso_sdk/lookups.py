@@ -43,7 +43,7 @@ WORKERS: Final = 2
 _MODULE: Final = "eso_sdk.lookupprocess"
 _START_SECONDS: Final = 30.0
 _IDLE_SECONDS: Final = 120.0
-_ANSWER_BYTES: Final = MAX_DOCUMENT_BYTES + 1024
+_RESPONSE_BYTES: Final = MAX_DOCUMENT_BYTES + 1024
 _MAX_NAMESPACES: Final = 4096
 _SHOWN_CHARACTERS: Final = 80
 _ADVICE: Final = "shorten the path, or split the value"
@@ -120,7 +120,7 @@ class CallLookups:
                 self.take_inline(outcome.work)
             if not outcome.too_much:
                 return outcome
-        return await self._elsewhere(job, key)
+        return await self._in_worker(job, key)
 
     def take_inline(self, work: int) -> bool:
         """Take work from the budget of the event loop; return whether it had as much."""
@@ -128,7 +128,7 @@ class CallLookups:
         self._inline_left = max(self._inline_left - work, 0)
         return enough
 
-    async def _elsewhere(self, job: Job, key: str) -> Outcome:
+    async def _in_worker(self, job: Job, key: str) -> Outcome:
         now = self._clock.monotonic()
         if self._until is None:
             self._until = now + min(CALL_SECONDS, (self._deadline - now) / 2)
@@ -164,13 +164,13 @@ class LookupWorkers:
     def __init__(self, clock: Clock, *, namespace_work: int = NAMESPACE_WORK) -> None:
         self._clock = clock
         self._namespace_work = namespace_work
-        self._turns = FairSlots(WORKERS, greed=1)
+        self._slots = FairSlots(WORKERS, greed=1)
         self._idle: list[Worker] = []
         self._windows: BoundedDict[str, _Window] = BoundedDict(_MAX_NAMESPACES)
 
     async def run(self, job: Job, call: CallLookups, key: str) -> Outcome:
         """Do a job of a call in a worker, within the budgets of the call and its namespace."""
-        async with self._turns.slot(call.namespace):
+        async with self._slots.slot(call.namespace):
             window = self._window(call.namespace)
             room = self._namespace_work - window.work
             limit = min(MAX_WORK, call.work_left, room)
@@ -178,7 +178,7 @@ class LookupWorkers:
                 raise _exhausted(job, key, call, room)
             taken = limit
             try:
-                outcome = await self._answered(msgspec.structs.replace(job, work=limit), key)
+                outcome = await self._run_in_worker(msgspec.structs.replace(job, work=limit), key)
                 taken = limit if outcome.too_much else outcome.work
             finally:  # an interrupted job counts as if it had done everything
                 call.work_left -= taken
@@ -194,7 +194,7 @@ class LookupWorkers:
             window = self._windows[namespace] = _Window(now)
         return window
 
-    async def _answered(self, job: Job, key: str) -> Outcome:
+    async def _run_in_worker(self, job: Job, key: str) -> Outcome:
         worker = self._idle.pop() if self._idle else await self._started()
         worker.cancel_end()
         try:
@@ -213,7 +213,7 @@ class LookupWorkers:
 
     async def _started(self) -> Worker:
         try:
-            return await Worker.started(_MODULE, max_response_bytes=_ANSWER_BYTES, within=_START_SECONDS)
+            return await Worker.started(_MODULE, max_response_bytes=_RESPONSE_BYTES, within=_START_SECONDS)
         except NotStartedError as problem:
             raise backend_error(f"the provider cannot start a process for lookups of properties: {problem}") from None
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from eso_sdk.considered import CONSIDERED
 from eso_sdk.errors import invalid_request
 from eso_wire.values import FindQuery
 from kubebase.patterns import problem_in
@@ -48,8 +49,8 @@ class Matcher:
                 raise invalid_request(
                     "find.name.regexp is too large once its repetitions are expanded; use smaller counts in {n,m}, or *"
                 ) from None
-            words = problem_in(failed)
-            raise invalid_request(f"find.name.regexp is not a regular expression (RE2): {words}") from None
+            problem = problem_in(failed)
+            raise invalid_request(f"find.name.regexp is not a regular expression (RE2): {problem}") from None
         self._path = query.path
         self._tags = query.tags
         self._steps = 0
@@ -72,3 +73,14 @@ class Matcher:
             and self._name.search(key) is not None
             and all(carried.get(name) == value for name, value in self._tags.items())
         )
+
+
+@dataclass(slots=True)
+class Considered:
+    """The count of one search."""
+
+    keys: int = 0
+
+
+CONSIDERED: Final[ContextVar[Considered | None]] = ContextVar("considered", default=None)
+"""The count of the search that is under way; `Matcher.accepts` adds to it."""

@@ -1,4 +1,4 @@
-"""The calls of the protocol, one row each: how to decode the message, which method answers, how to encode the answer.
+"""The calls of the protocol, one row each: how to decode the message, which method answers, how to encode the response.
 
     bytes -> message -> (Context, request) -> Service -> answer -> message -> bytes
 
@@ -33,7 +33,7 @@ class Method:
     name: str
     message: type[Message]
     decode: Callable[[Any], tuple[Context | None, Any]]
-    answer: Callable[[Service, Any, Any], Awaitable[Any]]
+    call: Callable[[Service, Any, Any], Awaitable[Any]]
     encode: Callable[[Any], Message]
 
     @property

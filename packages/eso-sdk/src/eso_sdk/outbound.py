@@ -27,11 +27,11 @@ _CHUNK: Final = 64 * 1024
 
 
 class UnreachedError(Exception):
-    """No answer arrived; the text says why."""
+    """No response arrived; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Response:
     status: int
     body: bytes = field(repr=False)
 
@@ -43,13 +43,13 @@ class Outbound:
     clock: Clock
     ca_file: Path | None = None
 
-    async def get(self, url: str) -> Answer:
-        return await self._ask("GET", url, {}, b"")
+    async def get(self, url: str) -> Response:
+        return await self._send("GET", url, {}, b"")
 
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Answer:
-        return await self._ask("POST", url, headers, body)
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Response:
+        return await self._send("POST", url, headers, body)
 
-    async def _ask(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Answer:
+    async def _send(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Response:
         # Most providers verify no tokens and do not need this import.
         import aiohttp
 
@@ -63,7 +63,7 @@ class Outbound:
                     aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar()) as session,
                     session.request(method, url, headers=headers, data=body, allow_redirects=False) as response,
                 ):
-                    return Answer(response.status, await _bounded(response))
+                    return Response(response.status, await _bounded(response))
         except TimeoutError:
             raise UnreachedError(f"{host} did not answer within {RESPONSE_SECONDS:.0f} seconds") from None
         except aiohttp.ClientConnectorCertificateError:

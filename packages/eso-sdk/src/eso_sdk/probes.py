@@ -55,15 +55,15 @@ class Probes:
         try:
             if self._open <= _MAX_CONNECTIONS:
                 async with Deadline(self.clock, _REQUEST_SECONDS):
-                    writer.write(self._answer(await _request_line(reader)))
+                    writer.write(self._respond(await _request_line(reader)))
                     await writer.drain()
         except (OSError, TimeoutError, ValueError, asyncio.IncompleteReadError):
-            pass  # a client that sends no HTTP, or sends too slowly, gets no answer
+            pass  # a client that sends no HTTP, or sends too slowly, gets no response
         finally:
             self._open -= 1
             writer.close()
 
-    def _answer(self, request_line: bytes) -> bytes:
+    def _respond(self, request_line: bytes) -> bytes:
         match request_line.split(b" ")[:2]:
             case [b"GET", b"/metrics"] if self.exposition is not None:
                 return _response(_OK, self.exposition())

@@ -45,8 +45,8 @@ def decoded(metadata: Mapping[str, Any] | None, spec: type[T], key: str) -> T:
         envelope = msgspec.convert({"spec": {}, **metadata}, Envelope[spec])  # type: ignore[valid-type] # at run time
     except msgspec.ValidationError as problem:
         # The text names fields and types. It quotes the value that was found.
-        words = _QUOTED.sub("…", str(problem)).replace("$", "metadata")
-        raise invalid_request(f'metadata of "{key}" does not have the expected form: {words}') from None
+        text = _QUOTED.sub("…", str(problem)).replace("$", "metadata")
+        raise invalid_request(f'metadata of "{key}" does not have the expected form: {text}') from None
     if (envelope.api_version, envelope.kind) != (API_VERSION, KIND):
         raise invalid_request(f'metadata of "{key}" must have apiVersion {API_VERSION} and kind {KIND}')
     found: T = envelope.spec

@@ -11,11 +11,11 @@ from typing import Any, Final, TypeVar
 from eso_api.values import SecretBytes
 from eso_sdk.batches import side_by_side
 from eso_sdk.callbytes import counted_apart
-from eso_sdk.considered import CONSIDERED, Considered
 from eso_sdk.errors import CutStream, MissingPathError, too_large, unsupported
+from eso_sdk.matching import CONSIDERED, Considered
 from eso_sdk.redaction import Redactor
-from eso_sdk.results import Value, answers, check_of, found_of, secrets, stream_of, value
-from eso_sdk.store import Answer, Store, makes_maps, members_of, reads_batches
+from eso_sdk.results import Value, check_of, found_of, results_of, secrets, stream_of, value
+from eso_sdk.store import GetReturn, Store, makes_maps, members_of, reads_batches
 from eso_sdk.tracebacks import FAILURES
 from eso_wire.bounds import MAX_PAGE_ITEMS
 from eso_wire.errors import ErrorReason, ProviderError
@@ -64,15 +64,15 @@ class Reading:
     async def _many(self, items: Sequence[GetItem]) -> tuple[GetResult, ...]:
         """Call the author's `get_many` once. Only maps that the author makes in `get_map` are read one by one."""
         together = [item for item in items if self._is_batched(item) and not self._refusal(item)]
-        got: dict[str, Answer | ProviderError] = {}
+        got: dict[str, GetReturn | ProviderError] = {}
         if together:
             async with self.gate:
-                given = answers(await self.store.get_many([item.ref for item in together]), len(together))
-            got = {item.item_id: answer for item, answer in zip(together, given, strict=True)}
+                returned = results_of(await self.store.get_many([item.ref for item in together]), len(together))
+            got = {item.item_id: result for item, result in zip(together, returned, strict=True)}
         others = [item for item in items if item.item_id not in got]
         results = {result.item_id: result for result in await self._each(others)}
         for item in together:
-            results[item.item_id] = self._of_answer(item, got[item.item_id])
+            results[item.item_id] = self._result_of(item, got[item.item_id])
         return tuple(results[item.item_id] for item in items)
 
     def _is_batched(self, item: GetItem) -> bool:
@@ -92,18 +92,18 @@ class Reading:
                 if item.shape is Shape.MAP:
                     result = GetResult(item.item_id, secrets(await self.store.get_map(item.ref), "get_map"))
                 else:
-                    result = self._of_answer(item, await self.store.get(item.ref))
+                    result = self._result_of(item, await self.store.get(item.ref))
             if held is not None:
                 held.take(_size(result))
         except FAILURES as exc:  # a failure of one item is the result of that item
             return GetResult(item.item_id, self.redactor.of_exception(exc))
         return result
 
-    def _of_answer(self, item: GetItem, answer: Answer | ProviderError) -> GetResult:
-        if isinstance(answer, Exception):
-            return GetResult(item.item_id, self.redactor.of_exception(answer))
+    def _result_of(self, item: GetItem, result: GetReturn | ProviderError) -> GetResult:
+        if isinstance(result, Exception):
+            return GetResult(item.item_id, self.redactor.of_exception(result))
         try:
-            found = value(answer, "get_many" if self._batches else "get")
+            found = value(result, "get_many" if self._batches else "get")
             if item.shape is Shape.MAP:
                 return GetResult(item.item_id, secrets(members_of(found.raw, item.ref.key), "get_many"), found.metadata)
         except ProviderError as unfit:
@@ -113,8 +113,8 @@ class Reading:
         return GetResult(item.item_id, found.raw, found.metadata)
 
     def _known(self, item: GetItem, found: Value) -> bool:
-        asked = item.if_version_differs
-        return bool(asked) and asked == found.metadata.provider_version
+        known = item.if_version_differs
+        return bool(known) and known == found.metadata.provider_version
 
     def _refusal(self, item: GetItem) -> ProviderError | None:
         needed = {Operation.GET_MAP if item.shape is Shape.MAP else Operation.GET}
@@ -151,8 +151,8 @@ class Reading:
         CONSIDERED.set(considered)
         async with self.gate, closing(stream_of(self.store.find(query), "find")) as matches:
             try:
-                async for answer in matches:
-                    found = found_of(answer)
+                async for result in matches:
+                    found = found_of(result)
                     cost = len(found.value) + len(found.key) + _ITEM_OVERHEAD
                     if cost > self.max_bytes:
                         raise too_large(found.key)

@@ -63,21 +63,21 @@ class Redactor:
                 return self.error(exc)
             case BaseExceptionGroup(exceptions=(first, *_)):
                 return self.of_exception(first)
-        place = seat(exc, self._packages)
-        self._log_once(exc, place)
+        location = seat(exc, self._packages)
+        self._log_once(exc, location)
         match exc:
             case TimeoutError():
                 return ProviderError(ErrorReason.BACKEND_TIMEOUT, "the backend did not answer in time")
             case ConnectionError():
-                return ProviderError(ErrorReason.BACKEND_UNAVAILABLE, f"the backend was not reached: {place}")
+                return ProviderError(ErrorReason.BACKEND_UNAVAILABLE, f"the backend was not reached: {location}")
             case _:
-                return ProviderError(ErrorReason.INTERNAL, f"the provider failed: {place}")
+                return ProviderError(ErrorReason.INTERNAL, f"the provider failed: {location}")
 
-    def _log_once(self, exc: BaseException, place: str) -> None:
+    def _log_once(self, exc: BaseException, location: str) -> None:
         """Log an exception once for each place in a call: a batch may fail hundreds of times for one reason."""
-        if place not in self._logged:
-            self._logged.add(place)
-            _log.error("unexpected exception; raise an error of eso_sdk", error=place, traceback=traceback_of(exc))
+        if location not in self._logged:
+            self._logged.add(location)
+            _log.error("unexpected exception; raise an error of eso_sdk", error=location, traceback=traceback_of(exc))
 
     @contextmanager
     def guard(self) -> Iterator[None]:

@@ -19,9 +19,9 @@
 | rejected credentials | the error is repeated for a minute without a call; a login's token is replaced once a minute |
 | one denied resource | a 401 to credentials that have just worked, or to a new login's token, is about one request |
 | missing keys | a 404 of a read is repeated for a minute without a call, until this identity writes something |
-| unchanged answers | with `etags`, a GET sends If-None-Match and gets the earlier answer after a 304 |
+| unchanged answers | with `etags`, a GET sends If-None-Match and gets the earlier response after a 304 |
 | address rule, deadlines, bounds, TLS | `http.py` |
-| errors | reason by status (`errors.error_for_status`), never a word of an answer |
+| errors | reason by status (`errors.error_for_status`), never a word of a response |
 """
 
 from __future__ import annotations
@@ -42,11 +42,24 @@ from yarl import URL
 from eso_sdk.authorization import Authorization, FixedHeaders, digest
 from eso_sdk.backend import Backend
 from eso_sdk.errors import backend_error, invalid_config, invalid_request, rejected, throttled
-from eso_sdk.etags import conditional
-from eso_sdk.http import MAX_RESPONSE, REQUEST_SECONDS, HttpRequest, HttpResponse, status_error, tls_context, url_of
+from eso_sdk.etags import ETagCache, conditional
+from eso_sdk.http import (
+    MAX_RESPONSE,
+    REQUEST_SECONDS,
+    HttpClient,
+    HttpRequest,
+    HttpResponse,
+    status_error,
+    tls_context,
+    url_of,
+)
 from eso_sdk.logins import REFUSED
-from eso_sdk.peers import Peer, join_peer, leave_peer, shared_accepted, shared_refusals
+from eso_sdk.processwide import shared_table
+from eso_sdk.refusals import Refusals
+from eso_sdk.throttle import Throttle
 from eso_wire.errors import ErrorReason, ProviderError
+from kubebase.bounded import ExpiringDict
+from kubebase.clock import Clock
 
 MISSING_SECONDS: Final = 60.0
 """A missing key costs one call a minute, also with a refresh interval of seconds."""
@@ -81,9 +94,9 @@ class RestSettings:
     repeats: Callable[[HttpResponse], bool] | None = None
     """Tells answers of reads that a repetition mends: for backends that fail now and then without a reason."""
     limits: Callable[[HttpResponse, datetime], float | None] | None = None
-    """Returns the seconds to wait if an answer means a limit although its status does not say so; None otherwise."""
+    """Returns the seconds to wait if a response means a limit although its status does not say so; None otherwise."""
     status_of: Callable[[HttpResponse], int] | None = None
-    """Returns the status that an answer means: for servers that put the status of another server into a body."""
+    """Returns the status that a response means: for servers that put the status of another server into a body."""
     credentials_in_body: bool = False
     """Whether the authorization's texts are members of JSON bodies instead of headers."""
     max_response: int = MAX_RESPONSE
@@ -111,7 +124,7 @@ class RestRequest:
 
 @dataclass(frozen=True, slots=True)
 class RestResponse:
-    """An answer with a 2xx status, or one that the request allows."""
+    """A response with a 2xx status, or one that the request allows."""
 
     status: int
     headers: CIMultiDictProxy[str] | Mapping[str, str] = field(repr=False)
@@ -123,7 +136,7 @@ class RestResponse:
         return self._decoded(Any) if self.body.strip() else None
 
     def read(self, kind: type[T]) -> T:
-        """Return the body as a value of this type. The error quotes nothing of the answer."""
+        """Return the body as a value of this type. The error quotes nothing of the response."""
         found: T = self._decoded(kind)
         return found
 
@@ -139,7 +152,7 @@ class _RejectedError(Exception):
 
 
 Following = Callable[[RestResponse, RestRequest], RestRequest | None]
-"""Returns the request for the page after an answer; None after the last."""
+"""Returns the request for the page after a response; None after the last."""
 
 
 class Rest:
@@ -180,7 +193,7 @@ class Rest:
         return await self.send(RestRequest("DELETE", path, call, allowed=allowed))
 
     async def send(self, request: RestRequest) -> RestResponse:
-        """Return the answer; raise a `ProviderError` for any other status than 2xx and those that are allowed."""
+        """Return the response; raise a `ProviderError` for any other status than 2xx and those that are allowed."""
         peer, subject = self._open_peer(), request.subject or self.settings.subject
         self._refusals.check(self._key, self.clock.monotonic())
         target = self._url(request)
@@ -189,12 +202,12 @@ class Rest:
         name = target if request.json is _NOTHING else f"{target} {digest(msgspec.json.encode(request.json)).hex()}"
         if remembers and name in peer.missing:
             return RestResponse(_MISSING, {}, b"", subject)
-        answer = await self._authorized(peer, request, target)
+        response = await self._authorized(peer, request, target)
         if not reads:
             self._forget_missing()
-        elif remembers and answer.status == _MISSING:
+        elif remembers and response.status == _MISSING:
             peer.missing.put(name, None, MISSING_SECONDS)
-        return RestResponse(answer.status, answer.headers, answer.body, subject)
+        return RestResponse(response.status, response.headers, response.body, subject)
 
     async def pages(self, request: RestRequest, following: Following) -> AsyncIterator[RestResponse]:
         """Yield every page. `next_link`, `next_page` and functions of the provider tell which one follows."""
@@ -202,9 +215,9 @@ class Rest:
         for _ in range(MAX_PAGES):
             if following_request is None:
                 return
-            answer = await self.send(following_request)
-            yield answer
-            following_request = following(answer, following_request)
+            response = await self.send(following_request)
+            yield response
+            following_request = following(response, following_request)
         if following_request is not None:
             raise backend_error(f"{self.settings.subject} has more than {MAX_PAGES} pages; choose fewer keys")
 
@@ -293,46 +306,46 @@ class Rest:
 
     async def _counted(self, peer: Peer, request: RestRequest, encoded: HttpRequest) -> HttpResponse:
         """Send a request within the throttle; raise for statuses that neither the caller nor a login handles."""
-        async with peer.throttle.turn():
+        async with peer.throttle.slot():
             with self._backend.observe(request.call):
-                answer = await self._sent(peer, encoded)
-                if 200 <= answer.status < 300:
+                response = await self._sent(peer, encoded)
+                if 200 <= response.status < 300:
                     self._accepted.put(self._key, None, ACCEPTED_SECONDS)
-                if 200 <= answer.status < 300 or answer.status in request.allowed:
+                if 200 <= response.status < 300 or response.status in request.allowed:
                     self._refusals.forget(self._key)
-                    return answer
-                if answer.status == _REJECTED:
+                    return response
+                if response.status == _REJECTED:
                     raise _RejectedError
-                raise self._error(answer, request)
+                raise self._error(response, request)
 
     async def _sent(self, peer: Peer, encoded: HttpRequest) -> HttpResponse:
-        cached = peer.unchanged.find(encoded) if self.settings.etags else None
-        asked = encoded if cached is None else conditional(encoded, cached)
-        answer = await self._repeated(peer, asked)
+        cached = peer.etags.find(encoded) if self.settings.etags else None
+        request = encoded if cached is None else conditional(encoded, cached)
+        response = await self._repeated(peer, request)
         if self.settings.status_of is not None:
-            answer = replace(answer, status=self.settings.status_of(answer))
-        if answer.status == _NOT_MODIFIED and cached is not None:
-            return replace(answer, status=200, body=cached.body)
-        if self.settings.etags and answer.status == 200:
-            peer.unchanged.keep(encoded, answer)
-        return answer
+            response = replace(response, status=self.settings.status_of(response))
+        if response.status == _NOT_MODIFIED and cached is not None:
+            return replace(response, status=200, body=cached.body)
+        if self.settings.etags and response.status == 200:
+            peer.etags.store(encoded, response)
+        return response
 
-    async def _repeated(self, peer: Peer, asked: HttpRequest) -> HttpResponse:
-        answer = await peer.http.send(asked)
+    async def _repeated(self, peer: Peer, request: HttpRequest) -> HttpResponse:
+        response = await peer.http.send(request)
         repeats = self.settings.repeats
         for _ in range(ATTEMPTS - 1):
-            if repeats is None or asked.method != "GET" or not repeats(answer):
+            if repeats is None or request.method != "GET" or not repeats(response):
                 break
             await self.clock.sleep(ATTEMPT_PAUSE)
-            answer = await peer.http.send(asked)
-        return answer
+            response = await peer.http.send(request)
+        return response
 
-    def _error(self, answer: HttpResponse, request: RestRequest) -> ProviderError:
+    def _error(self, response: HttpResponse, request: RestRequest) -> ProviderError:
         subject, limits = request.subject or self.settings.subject, self.settings.limits
-        if limits is not None and (wait := limits(answer, self.clock.now())) is not None:
-            return throttled(wait, backend_code=str(answer.status), subject=subject)
-        error = status_error(answer, subject, self.clock)
-        return error or backend_error(f"{subject} answers with HTTP {answer.status}")
+        if limits is not None and (wait := limits(response, self.clock.now())) is not None:
+            return throttled(wait, backend_code=str(response.status), subject=subject)
+        error = status_error(response, subject, self.clock)
+        return error or backend_error(f"{subject} answers with HTTP {response.status}")
 
 
 def segments(*parts: str) -> str:
@@ -343,9 +356,9 @@ def segments(*parts: str) -> str:
     return "/".join(quote(part, safe="") for part in parts)
 
 
-def next_link(answer: RestResponse, request: RestRequest) -> RestRequest | None:
+def next_link(response: RestResponse, request: RestRequest) -> RestRequest | None:
     """Follow `Link: <...>; rel="next"`, with the query of that address on the path of the request."""
-    for entry in answer.headers.get("Link", "").split(","):
+    for entry in response.headers.get("Link", "").split(","):
         address, _, relation = entry.partition(";")
         if 'rel="next"' in relation:
             query = URL(address.strip().strip("<>"), encoded=True).query
@@ -353,9 +366,9 @@ def next_link(answer: RestResponse, request: RestRequest) -> RestRequest | None:
     return None
 
 
-def next_page(answer: RestResponse, request: RestRequest) -> RestRequest | None:
+def next_page(response: RestResponse, request: RestRequest) -> RestRequest | None:
     """Follow the header `X-Next-Page`, which holds the number of the next page."""
-    number = answer.headers.get("X-Next-Page", "")
+    number = response.headers.get("X-Next-Page", "")
     if not number.isdecimal():
         return None
     return replace(request, query=[*_pairs(request, without="page"), ("page", number)])
@@ -376,3 +389,60 @@ def _trust(settings: RestSettings) -> ssl.SSLContext:
 def _system_trust(_file: str, _folder: str) -> ssl.SSLContext:
     """Return one context for all backends. aiohttp's own is made at its import, before tests set the environment."""
     return tls_context()
+
+
+# --- what all sessions of one identity share at one backend ----------------------------------------------------------
+
+MAX_MISSING: Final = 4096
+ETAG_CACHE_BYTES: Final = 1024 * 1024
+MAX_ACCEPTED: Final = 4096
+
+
+@dataclass(slots=True, eq=False)
+class Peer:
+    """One identity at one backend."""
+
+    http: HttpClient
+    throttle: Throttle
+    missing: ExpiringDict[str, None]
+    """Names that the backend lately reported as absent."""
+    etags: ETagCache = field(default_factory=lambda: ETagCache(size=ETAG_CACHE_BYTES))
+    users: int = 0
+
+    @classmethod
+    def of(cls, http: HttpClient, subject: str, clock: Clock) -> Peer:
+        return cls(http, Throttle(clock, subject), ExpiringDict(MAX_MISSING, clock))
+
+
+def join_peer(key: bytes, clock: Clock, make: Callable[[], Peer]) -> Peer:
+    """Return the peer with this key, made by the first session."""
+    peers = _peers(clock)
+    if key not in peers:
+        peers[key] = make()
+    peers[key].users += 1
+    return peers[key]
+
+
+async def leave_peer(key: bytes, clock: Clock) -> None:
+    """Take a session out; the last one closes the connections."""
+    peers = _peers(clock)
+    peer = peers[key]
+    peer.users -= 1
+    if not peer.users:
+        del peers[key]
+        await peer.http.close()
+
+
+def shared_refusals(clock: Clock) -> Refusals:
+    """Return the rejected identities of this process. They outlive their sessions, which end with the rejection."""
+    return shared_table("eso_sdk.rest.refusals", clock, Refusals)
+
+
+def shared_accepted(clock: Clock) -> ExpiringDict[bytes, None]:
+    """Return the identities of this process whose credentials a backend has just accepted."""
+    return shared_table("eso_sdk.rest.accepted", clock, lambda: ExpiringDict(MAX_ACCEPTED, clock))
+
+
+def _peers(clock: Clock) -> dict[bytes, Peer]:
+    """Return the peers of this process. Each belongs to an open session, and sessions are bounded."""
+    return shared_table("eso_sdk.rest", clock, dict[bytes, Peer])

@@ -1,6 +1,6 @@
-"""The answers of author code, and their checks: a value with its metadata, an existence check, a push.
+"""The results of author code, and their checks: a value with its metadata, an existence check, a push.
 
-Authors may not run a type checker, so the type of each answer is checked here. An error names the method and the type,
+Authors may not run a type checker, so each type is checked here. An error names the method and the type,
 never the content. Unchecked, a wrong type could become a wrong value: `bytes(7)` is seven zeros.
 """
 
@@ -49,7 +49,7 @@ class Pushed:
     version: str = ""
 
 
-# --- conversion of answers
+# --- conversion of responses
 # -----------------------------------------------------------------------------------------------
 
 
@@ -62,93 +62,93 @@ def secret(raw: object, method: str) -> SecretBytes:
     return SecretBytes(raw)
 
 
-def secrets(answer: object, method: str) -> dict[str, SecretBytes]:
+def secrets(result: object, method: str) -> dict[str, SecretBytes]:
     """Wrap named values so that they cannot be printed."""
-    if not isinstance(answer, Mapping):
-        raise unfit(method, answer, "a mapping of names to bytes")
-    if strange := [name for name in answer if not isinstance(name, str)]:
+    if not isinstance(result, Mapping):
+        raise unfit(method, result, "a mapping of names to bytes")
+    if strange := [name for name in result if not isinstance(name, str)]:
         raise unfit(method, strange[0], "str as the name of a value")
-    return {name: secret(raw, method) for name, raw in answer.items()}
+    return {name: secret(raw, method) for name, raw in result.items()}
 
 
-def value(answer: object, method: str = "get") -> Value:
-    """Convert every accepted form of answer to a `Value`."""
-    if isinstance(answer, Value):
-        return replace(answer, raw=secret(answer.raw, method))
-    return Value(secret(answer, method))
+def value(result: object, method: str = "get") -> Value:
+    """Convert every accepted form of response to a `Value`."""
+    if isinstance(result, Value):
+        return replace(result, raw=secret(result.raw, method))
+    return Value(secret(result, method))
 
 
-def answers(given: object, count: int, method: str = "get_many") -> Sequence[Any]:
-    """Check the answer of `get_many`, `push_many` or `delete_many`: one entry for each item."""
+def results_of(returned: object, count: int, method: str = "get_many") -> Sequence[Any]:
+    """Check the result of `get_many`, `push_many` or `delete_many`: one entry for each item."""
     one, many = ("reference", "references") if method == "get_many" else ("item", "items")
-    if not isinstance(given, Sequence) or isinstance(given, (str, bytes)):
-        raise unfit(method, given, f"a list with one answer for each {one}, in their order")
-    if len(given) != count:
+    if not isinstance(returned, Sequence) or isinstance(returned, (str, bytes)):
+        raise unfit(method, returned, f"a list with one result for each {one}, in their order")
+    if len(returned) != count:
         raise ProviderError(
             ErrorReason.INTERNAL,
-            f"{method} gave {len(given)} answers to {count} {many}; it must give one for each, in their order",
+            f"{method} returned {len(returned)} results for {count} {many}; return one for each, in their order",
         )
-    return given
+    return returned
 
 
-def check_of(answer: object) -> Check:
-    if not isinstance(answer, Check):
-        raise unfit("check", answer, "Check")
-    return answer
+def check_of(result: object) -> Check:
+    if not isinstance(result, Check):
+        raise unfit("check", result, "Check")
+    return result
 
 
-def push_of(answer: object) -> Pushed:
-    outcome, version = (answer.outcome, answer.version) if isinstance(answer, Pushed) else (answer, "")
+def push_of(result: object) -> Pushed:
+    outcome, version = (result.outcome, result.version) if isinstance(result, Pushed) else (result, "")
     if not isinstance(outcome, PushOutcome):
         raise unfit("push", outcome, "PushOutcome or Pushed")
     return Pushed(outcome, version)
 
 
-def existed_of(answer: object) -> bool:
+def existed_of(result: object) -> bool:
     """Return whether a deletion found something; None counts as False."""
-    if answer is not None and not isinstance(answer, bool):
-        raise unfit("delete", answer, "bool")
-    return bool(answer)
+    if result is not None and not isinstance(result, bool):
+        raise unfit("delete", result, "bool")
+    return bool(result)
 
 
-def found_of(answer: object) -> Found:
-    if not isinstance(answer, Found):
-        raise unfit("find", answer, "Found")
-    if not isinstance(answer.key, str):
-        raise unfit("find", answer.key, "str as the key of Found")
-    return replace(answer, value=secret(answer.value, "find"))
+def found_of(result: object) -> Found:
+    if not isinstance(result, Found):
+        raise unfit("find", result, "Found")
+    if not isinstance(result.key, str):
+        raise unfit("find", result.key, "str as the key of Found")
+    return replace(result, value=secret(result.value, "find"))
 
 
-def stream_of(answer: AsyncIterator[T], method: str) -> AsyncIterator[T]:
+def stream_of(result: AsyncIterator[T], method: str) -> AsyncIterator[T]:
     """Check that a method yields. A method that returns instead gives a coroutine."""
-    if not hasattr(answer, "__aiter__"):
-        if close := getattr(answer, "close", None):
+    if not hasattr(result, "__aiter__"):
+        if close := getattr(result, "close", None):
             close()
-        raise unfit(method, answer, 'an async generator: use "yield"')
-    return answer
+        raise unfit(method, result, 'an async generator: use "yield"')
+    return result
 
 
-def generated_of(answer: object) -> Generated:
-    if isinstance(answer, Generated):
-        return replace(answer, data=secrets(answer.data, "generate"))
-    return Generated(secrets(answer, "generate"))
+def generated_of(result: object) -> Generated:
+    if isinstance(result, Generated):
+        return replace(result, data=secrets(result.data, "generate"))
+    return Generated(secrets(result, "generate"))
 
 
-def validation_of(answer: object) -> Validation:
-    if not isinstance(answer, Validation):
-        raise unfit("validate", answer, "Validation")
-    return answer
+def validation_of(result: object) -> Validation:
+    if not isinstance(result, Validation):
+        raise unfit("validate", result, "Validation")
+    return result
 
 
-def warnings_of(answer: object) -> tuple[str, ...]:
-    if not isinstance(answer, Sequence) or isinstance(answer, str):
-        raise unfit("check_config", answer, "a tuple of warnings")
-    return tuple(answer)
+def warnings_of(result: object) -> tuple[str, ...]:
+    if not isinstance(result, Sequence) or isinstance(result, str):
+        raise unfit("check_config", result, "a tuple of warnings")
+    return tuple(result)
 
 
-def unfit(method: str, answer: object, wanted: str) -> ProviderError:
-    """Return the error for an answer of the wrong type."""
+def unfit(method: str, result: object, expected: str) -> ProviderError:
+    """Return the error for a response of the wrong type."""
     return ProviderError(
         ErrorReason.INTERNAL,
-        f"the provider failed: {method} answered with {type(answer).__name__}; it must answer with {wanted}",
+        f"the provider failed: {method} returned {type(result).__name__}; it must return {expected}",
     )

@@ -21,7 +21,7 @@ def write(folder: Path, name: str) -> tuple[Path, ...]:
         )
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ScaffoldError(f"{folder} is not empty; name another folder")
-    words = {
+    names = {
         "name": name,
         "module": f"eso_provider_{name.replace('-', '_')}",
         "kind": "".join(part.capitalize() for part in name.split("-")),
@@ -29,20 +29,20 @@ def write(folder: Path, name: str) -> tuple[Path, ...]:
     }
     written = []
     for path, template in _FILES.items():
-        target = folder / Template(path).substitute(words)
+        target = folder / Template(path).substitute(names)
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(Template(template).substitute(words), encoding="utf-8")
+        target.write_text(Template(template).substitute(names), encoding="utf-8")
         written.append(target)
     return tuple(written)
 
 
-def _plural(word: str) -> str:
+def _plural(noun: str) -> str:
     """Form the usual English plural; authors correct the exceptions in `store_kind`."""
-    if word.endswith(("s", "x", "z", "ch", "sh")):
-        return f"{word}es"
-    if word.endswith("y") and word[-2:-1] not in ("", *"aeiou"):
-        return f"{word[:-1]}ies"
-    return f"{word}s"
+    if noun.endswith(("s", "x", "z", "ch", "sh")):
+        return f"{noun}es"
+    if noun.endswith("y") and noun[-2:-1] not in ("", *"aeiou"):
+        return f"{noun[:-1]}ies"
+    return f"{noun}s"
 
 
 _PYPROJECT: Final = """\

@@ -12,21 +12,24 @@ import json
 import os
 import signal
 import uuid
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+import grpc
 import structlog
 from grpc import aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-untyped]  # the wheel carries no types
+from grpc_health.v1.health import aio as aio_health  # type: ignore[import-untyped]  # the wheel carries no types
 
 from eso_sdk.addresses import ORDINARY, AddressPolicy
 from eso_sdk.callauth import CallAuth, token_gate
 from eso_sdk.frame import Frame
-from eso_sdk.handlers import generic_handlers
-from eso_sdk.health import Health
 from eso_sdk.logs import loop_exception_handler
+from eso_sdk.methods import GENERATORS, INFO, STORES, UNARY, Method
 from eso_sdk.metrics import Metrics
 from eso_sdk.probes import Probes
 from eso_sdk.processidentity import STRICT, ProcessIdentityPolicy
@@ -231,12 +234,12 @@ async def run_until_signal(make: Callable[[], Lifecycle]) -> int:
     """Start a server, wait for SIGTERM or SIGINT, and drain; return the exit code."""
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(loop_exception_handler)
-    asked = asyncio.Event()
+    stop_requested = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, asked.set)
+        loop.add_signal_handler(number, stop_requested.set)
     server = make()
     starting = loop.create_task(server.start())
-    stopping = loop.create_task(asked.wait())
+    stopping = loop.create_task(stop_requested.wait())
     try:
         await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
         if starting.done():
@@ -270,3 +273,60 @@ def write_ready(path: Path, content: dict[str, Any]) -> None:
         with suppress(OSError):
             partial.unlink()
         raise ServeError(f"cannot write the ready file {path}: {exc.strerror}") from None
+
+
+# --- gRPC services ---------------------------------------------------------------------------------------------------
+
+# Messages stay bytes in the handlers, so that malformed ones get a response.
+
+
+def generic_handlers(frame: Frame) -> tuple[grpc.GenericRpcHandler, ...]:
+    """Return one handler for each service."""
+    services: dict[str, dict[str, grpc.RpcMethodHandler[bytes, bytes]]] = defaultdict(dict)
+    for method in UNARY:
+        services[method.service][method.name] = _unary(frame, method)
+    services[STORES]["FindSecrets"] = _find(frame)
+    services[STORES]["Subscribe"] = _subscribe(frame)
+    return tuple(grpc.method_handlers_generic_handler(name, methods) for name, methods in services.items())
+
+
+def _unary(frame: Frame, method: Method) -> grpc.RpcMethodHandler[bytes, bytes]:
+    async def handle(raw: bytes, rpc: Any) -> bytes:
+        return await frame.unary(method, raw, rpc)
+
+    return grpc.unary_unary_rpc_method_handler(handle)
+
+
+def _find(frame: Frame) -> grpc.RpcMethodHandler[bytes, bytes]:
+    async def handle(raw: bytes, rpc: Any) -> None:
+        await frame.find(raw, rpc)
+
+    return grpc.unary_stream_rpc_method_handler(handle)
+
+
+def _subscribe(frame: Frame) -> grpc.RpcMethodHandler[bytes, bytes]:
+    async def handle(incoming: AsyncIterator[bytes], rpc: Any) -> None:
+        await frame.subscribe(incoming, rpc)
+
+    return grpc.stream_stream_rpc_method_handler(handle)
+
+
+_NAMES = ("", INFO, STORES, GENERATORS)
+
+
+class Health:
+    """Reports the health of the whole process (the empty name) and of each service."""
+
+    def __init__(self) -> None:
+        self._servicer: Any = aio_health.HealthServicer()
+
+    def add_to(self, server: aio.Server) -> None:
+        health_pb2_grpc.add_HealthServicer_to_server(self._servicer, server)
+
+    async def serving(self) -> None:
+        for name in _NAMES:
+            await self._servicer.set(name, health_pb2.HealthCheckResponse.SERVING)
+
+    async def draining(self) -> None:
+        """Report not serving permanently: a shutdown is never undone."""
+        await self._servicer.enter_graceful_shutdown()

@@ -1,4 +1,4 @@
-"""The answers of a provider, as values: from a decoded call to its session and author code, and back.
+"""The responses of a provider, as values: from a decoded call to its session and author code, and back.
 
     handshake, validate, get, find, check, push, delete, subscribe, generate, cleanup, close_sessions
 
@@ -9,36 +9,36 @@ It is the same for calls over gRPC (`handlers.py`) and in memory (`testing`). Ev
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from eso_api.values import SecretBytes
 from eso_sdk.addresses import ORDINARY, AddressPolicy
 from eso_sdk.backend import CURRENT_CALL, ApiCalls, Opening
-from eso_sdk.batches import answered
+from eso_sdk.batches import require_results
 from eso_sdk.configuration import check_caller, decoded, depends_on_caller, kind_of
 from eso_sdk.credentials import Credentials
 from eso_sdk.errors import invalid_request
 from eso_sdk.generator import Generator
-from eso_sdk.identity import identity_of
 from eso_sdk.kinds import ServedKind
 from eso_sdk.processidentity import STRICT, ProcessIdentityPolicy
 from eso_sdk.provider import Provider
 from eso_sdk.reading import Reading, find_operations, missing
 from eso_sdk.redaction import Redactor, secrets_of
-from eso_sdk.results import generated_of, validation_of
-from eso_sdk.session import Session, Sessions
+from eso_sdk.results import generated_of, validation_of, warnings_of
+from eso_sdk.session import Session, Sessions, identity_of
 from eso_sdk.store import Store
-from eso_sdk.subscription import Beat, Emit, Subscription
-from eso_sdk.validation import checked, examined
+from eso_sdk.subscription import Emit, HeartbeatSchedule, Subscription
+from eso_sdk.tracebacks import FAILURES
 from eso_sdk.writing import Writing
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import (
     CheckResult,
     CleanupOutcome,
     CleanupRequest,
+    ConditionReport,
     Context,
     DeleteBatch,
     DeleteResult,
@@ -60,6 +60,7 @@ from eso_wire.values import (
     SubscribeOpen,
     Validation,
     ValidationMode,
+    ValidationState,
 )
 from eso_wire.versions import SUPPORTED, ProtocolVersion, select, spelled
 from kubebase.clock import Clock
@@ -79,13 +80,13 @@ class Service:
     api_calls: ApiCalls
     instance_id: str
     protocols: tuple[ProtocolVersion, ...] = SUPPORTED
-    beat: Beat = field(init=False)
+    heartbeats: HeartbeatSchedule = field(init=False)
     heartbeat_seconds: float = 30.0
     addresses: AddressPolicy = ORDINARY
     process_identity: ProcessIdentityPolicy = STRICT
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "beat", Beat(self.clock, self.heartbeat_seconds))
+        object.__setattr__(self, "heartbeats", HeartbeatSchedule(self.clock, self.heartbeat_seconds))
 
     def handshake(self, hello: Hello) -> Handshake:
         """Describe this provider and select the highest protocol version of both sides; None if they share none."""
@@ -104,7 +105,7 @@ class Service:
     # --- stores ------------------------------------------------------------------------------------------------------
 
     async def validate(self, context: Context, mode: ValidationMode, role: KindRole = STORE) -> Validation:
-        """Validate a configuration. A problem of the configuration is an answer; being unable to tell is an error."""
+        """Validate a configuration. A problem of the configuration is a response; being unable to tell is an error."""
         redactor = self._redactor(secrets_of(context))
         with redactor.guard():
             self._check_protocol(context)
@@ -112,18 +113,21 @@ class Service:
             if mode is ValidationMode.STATIC:
                 return checked(served, context, redactor)
 
-            async def ask() -> Validation:
+            async def validate_backend() -> Validation:
                 async with self._session(context, role, redactor) as session, session.gate:
                     return validation_of(await session.backend.validate())
 
-            return await examined(served, ask, context, redactor)
+            return await examined(served, validate_backend, context, redactor)
 
     async def get(self, context: Context, items: tuple[GetItem, ...]) -> tuple[GetResult, ...]:
         redactor = self._redactor(secrets_of(context), (item.ref.key for item in items))
         # A single unsupported item is refused alone; a call that consists of one unsupported operation fails as a
         # whole.
-        wanted = {Operation.GET_MAP if item.shape is Shape.MAP else Operation.GET for item in items}
-        async with self._store(context, redactor, len(items), wanted if len(wanted) == 1 else ()) as (store, session):
+        operations = {Operation.GET_MAP if item.shape is Shape.MAP else Operation.GET for item in items}
+        async with self._store(context, redactor, len(items), operations if len(operations) == 1 else ()) as (
+            store,
+            session,
+        ):
             results = await self._reading(store, session, redactor).get(items)
             self._weigh(session, [result.outcome for result in results])
             return results
@@ -167,7 +171,7 @@ class Service:
         context = opened.context
         redactor = self._redactor(secrets_of(context))
         async with self._store(context, redactor, 1, {Operation.SUBSCRIBE}) as (store, _session):
-            await Subscription(store, opened, emit, self.beat).run(incoming)
+            await Subscription(store, opened, emit, self.heartbeats).run(incoming)
 
     # --- generators --------------------------------------------------------------------------------------------------
 
@@ -250,7 +254,7 @@ class Service:
     def _weigh(self, session: Session, outcomes: list[object]) -> None:
         """Draw conclusions for the session and the call from the outcomes of all items."""
         self._recall(session.key, outcomes)
-        answered(outcomes)
+        require_results(outcomes)
 
     def _recall(self, key: bytes, outcomes: Iterable[object]) -> None:
         """Drop a session whose login the backend no longer accepts; the next call logs in again."""
@@ -286,3 +290,66 @@ def _key(served: ServedKind, context: Context) -> bytes:
 def _repeatable(idempotency_key: str) -> None:
     """Let author code recognise a repeated call."""
     CURRENT_CALL.set(replace(CURRENT_CALL.get(), idempotency_key=idempotency_key))
+
+
+VERDICTS: Final = frozenset(
+    {
+        ErrorReason.CONFIG_INVALID,
+        ErrorReason.CONFIG_NOT_FOUND,
+        ErrorReason.CREDENTIALS_NOT_FOUND,
+        ErrorReason.CREDENTIALS_REJECTED,
+        ErrorReason.PERMISSION_DENIED,
+        ErrorReason.NAMESPACE_DENIED,
+    }
+)
+"""Reasons that concern the configuration, and hold until it changes."""
+
+
+# --- validation ------------------------------------------------------------------------------------------------------
+
+# A problem of the configuration is a result; if the provider cannot decide, the call fails.
+
+
+def checked(served: ServedKind, context: Context, redactor: Redactor) -> Validation:
+    """Validate the configuration alone, without session or backend: admission uses this."""
+    try:
+        warnings = warnings_of(served.backend.check_config(decoded(served, context)))
+    except FAILURES as exc:  # sorted into answers and errors right here
+        return _verdict(redactor.of_exception(exc), served)
+    return _fit(Validation(ValidationState.READY, warnings=warnings), served, redactor)
+
+
+async def examined(
+    served: ServedKind, validate_backend: Callable[[], Awaitable[Validation]], context: Context, redactor: Redactor
+) -> Validation:
+    """Validate the configuration alone, then ask the backend."""
+    alone = checked(served, context, redactor)
+    if alone.state is not ValidationState.READY:
+        return alone
+    try:
+        validation = await validate_backend()
+    except FAILURES as exc:  # sorted into answers and errors right here
+        return _verdict(redactor.of_exception(exc), served)
+    return _fit(replace(validation, warnings=(*alone.warnings, *validation.warnings)), served, redactor)
+
+
+def _verdict(error: ProviderError, served: ServedKind) -> Validation:
+    if error.reason not in VERDICTS:
+        raise error
+    return Validation(ValidationState.INVALID, error=error, operations=served.operations)
+
+
+def _fit(validation: Validation, served: ServedKind, redactor: Redactor) -> Validation:
+    """Redact the texts and remove operations that the kind does not have."""
+    narrowed = served.operations if validation.operations is None else validation.operations & served.operations
+    return replace(
+        validation,
+        warnings=tuple(redactor.text(warning) for warning in validation.warnings),
+        error=None if validation.error is None else redactor.error(validation.error),
+        operations=narrowed,
+        conditions=tuple(_condition(condition, redactor) for condition in validation.conditions),
+    )
+
+
+def _condition(condition: ConditionReport, redactor: Redactor) -> ConditionReport:
+    return replace(condition, message=redactor.text(condition.message))

@@ -77,7 +77,7 @@ class Hosted:
         self.unloadable = ""
         """The reason why it cannot be imported; empty if it can, or was not tried."""
         self.metrics = Metrics(member.name)
-        self.settled = asyncio.Event()
+        self.started = asyncio.Event()
         """Set once it serves, has failed, or waits to be needed."""
         self._options = member.options
         self._clock = clock
@@ -93,7 +93,7 @@ class Hosted:
         """Start it, again and again until that works."""
         with bound_contextvars(provider=self.name):
             if self.state is State.WAITING:
-                self.settled.set()
+                self.started.set()
                 await self._needed()
             try:
                 # In a thread: an import takes seconds, and the other providers answer calls meanwhile.
@@ -133,7 +133,7 @@ class Hosted:
             said = f"the start failed: {seat(problem)}"
         else:
             self.state, self._said = State.SERVING, ""
-            self.settled.set()
+            self.started.set()
             return True
         if self._server is not None:
             await self._server.drain()
@@ -145,7 +145,7 @@ class Hosted:
         if problem != self._said:
             _log.error("cannot serve; the other providers are not affected", problem=problem)
         self._said = problem
-        self.settled.set()
+        self.started.set()
 
 
 class SharedServer:
@@ -173,7 +173,7 @@ class SharedServer:
         if self.options.live:
             self.live_address = await listening(self._live, self.options.live)
         self._running = [asyncio.get_running_loop().create_task(one.run()) for one in self.hosted]
-        await asyncio.gather(*(one.settled.wait() for one in self.hosted))
+        await asyncio.gather(*(one.started.wait() for one in self.hosted))
         if all(one.unloadable for one in self.hosted):
             raise ServeError("; ".join(one.unloadable for one in self.hosted))
         if self.options.ready_file is not None:
@@ -201,7 +201,7 @@ class SharedServer:
         One provider that fails leaves the process ready: otherwise a pod would lose the traffic of all of them.
         """
         answering = any(one.state in {State.SERVING, State.WAITING} for one in self.hosted)
-        return answering and all(one.settled.is_set() for one in self.hosted)
+        return answering and all(one.started.is_set() for one in self.hosted)
 
     def states(self) -> dict[str, str]:
         """Return the state of each provider, by its name."""

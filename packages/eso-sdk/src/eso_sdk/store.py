@@ -9,7 +9,7 @@ from eso_api.values import SecretBytes
 from eso_sdk.backend import Backend, C
 from eso_sdk.errors import not_json, unsupported
 from eso_sdk.extract import NotAnObjectError, json_map
-from eso_sdk.results import Check, Pushed, Value, answers, value
+from eso_sdk.results import Check, Pushed, Value, results_of, value
 from eso_wire.errors import ProviderError
 from eso_wire.values import (
     ChangeEvent,
@@ -25,7 +25,7 @@ from eso_wire.values import (
     WatchItem,
 )
 
-Answer = bytes | SecretBytes | Value
+GetReturn = bytes | SecretBytes | Value
 F = TypeVar("F", bound=Callable[..., Any])
 
 _OPERATIONS: Final = "_eso_operations"
@@ -52,21 +52,21 @@ def pushes(*more: Literal["whole_secret", "if_absent", "if_version"]) -> Callabl
 class Store(Backend[C]):
     """One opened store. Methods run concurrently, up to the kind's `concurrency`."""
 
-    async def get(self, ref: RemoteRef) -> Answer:
+    async def get(self, ref: RemoteRef) -> GetReturn:
         """Return the value of a remote reference. A store that overrides `get_many` need not override this."""
         if not reads_batches(type(self)):
             raise unsupported(f'this store reads no values; "{ref.key}" was asked for')
-        (answer,) = answers(await self.get_many([ref]), 1)
-        if isinstance(answer, Exception):
-            raise answer
-        return value(answer, "get_many")
+        (result,) = results_of(await self.get_many([ref]), 1)
+        if isinstance(result, Exception):
+            raise result
+        return value(result, "get_many")
 
     async def get_map(self, ref: RemoteRef) -> Mapping[str, bytes | SecretBytes]:
         """Return all properties of a remote key. By default: the members of the JSON object that `get` returns."""
         return members_of(value(await self.get(ref)).raw, ref.key)
 
-    async def get_many(self, refs: Sequence[RemoteRef]) -> Sequence[Answer | ProviderError]:
-        """Read many references at once: return one answer or error for each, in their order.
+    async def get_many(self, refs: Sequence[RemoteRef]) -> Sequence[GetReturn | ProviderError]:
+        """Read many references at once: return one response or error for each, in their order.
 
         If one reference fails, put its error in its place. An exception fails all of them.
         """
@@ -179,10 +179,10 @@ def _overrides(store: type[Store[Any]], method: str) -> bool:
     return getattr(store, method) is not getattr(Store, method)
 
 
-def _marks(operations: set[Operation], cached: frozenset[str] = frozenset()) -> Callable[[F], F]:
+def _marks(operations: set[Operation], promises: frozenset[str] = frozenset()) -> Callable[[F], F]:
     def mark(method: F) -> F:
         setattr(method, _OPERATIONS, frozenset(operations))
-        setattr(method, _PROMISES, cached)
+        setattr(method, _PROMISES, promises)
         return method
 
     return mark

@@ -44,7 +44,7 @@ Emit = Callable[[Event], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
+class HeartbeatSchedule:
     """The interval of heartbeats."""
 
     clock: Clock
@@ -54,10 +54,10 @@ class Beat:
 class Subscription:
     """Runs until the author's changes end, the caller leaves, or an error occurs."""
 
-    def __init__(self, store: Store[Any], opened: SubscribeOpen, emit: Emit, beat: Beat) -> None:
+    def __init__(self, store: Store[Any], opened: SubscribeOpen, emit: Emit, schedule: HeartbeatSchedule) -> None:
         self._store = store
         self._emit = emit
-        self._beat = beat
+        self._schedule = schedule
         self._items: dict[str, WatchItem] = {item.watch_id: item for item in opened.items}
         self._resume_token = opened.resume_token
         self._writing = asyncio.Lock()
@@ -68,7 +68,7 @@ class Subscription:
     async def run(self, incoming: AsyncIterator[SubscribeMessage]) -> None:
         """Run until the changes end. If the caller stops sending, it still receives events."""
         async with asyncio.TaskGroup() as group:
-            beats = group.create_task(self._heartbeats())
+            beats = group.create_task(self._send_heartbeats())
             listening = group.create_task(self._listen(incoming))
             settling = group.create_task(self._acknowledgements())
             await self._follow()
@@ -95,11 +95,11 @@ class Subscription:
                 self._resume_token = event.resume_token or self._resume_token
                 await self._write(event)
 
-    async def _heartbeats(self) -> None:
+    async def _send_heartbeats(self) -> None:
         """Send heartbeats. The first is sent at once: it confirms the subscription."""
         while True:
-            await self._write(Heartbeat(self._beat.clock.now(), self._resume_token))
-            await self._beat.clock.sleep(self._beat.seconds)
+            await self._write(Heartbeat(self._schedule.clock.now(), self._resume_token))
+            await self._schedule.clock.sleep(self._schedule.seconds)
 
     async def _listen(self, incoming: AsyncIterator[SubscribeMessage]) -> None:
         async for message in incoming:
@@ -125,7 +125,7 @@ class Subscription:
     async def _acknowledge(self, token: str) -> None:
         """Acknowledge one token. The stream survives a failure: a later acknowledgement covers this one."""
         try:
-            async with Deadline(self._beat.clock, ACKNOWLEDGE_SECONDS):
+            async with Deadline(self._schedule.clock, ACKNOWLEDGE_SECONDS):
                 await self._store.acknowledged(token)
         except FAILURES as exc:  # author code may raise anything
             # Type and place only: the author's message may contain secrets.

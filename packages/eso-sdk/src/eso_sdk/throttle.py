@@ -1,6 +1,6 @@
 """Pauses calls while a service throttles them.
 
-    async with throttle.turn():
+    async with throttle.slot():
         ...                        # raises RATE_LIMITED at once while the pause lasts
 
 When a service throttles, calls pause; the pause doubles with each throttling response that follows soon. After the
@@ -28,7 +28,7 @@ FULL_WIDTH: Final = 32
 WAIT_SECONDS: Final = 10.0
 """Seconds that a call waits for the calls ahead of it."""
 
-_NO_ANSWER: Final = frozenset(
+_NO_RESPONSE: Final = frozenset(
     {ErrorReason.RATE_LIMITED, ErrorReason.BACKEND_UNAVAILABLE, ErrorReason.BACKEND_TIMEOUT, ErrorReason.BACKEND_ERROR}
 )
 
@@ -48,7 +48,7 @@ class Throttle:
         self._moved = asyncio.Event()
 
     @asynccontextmanager
-    async def turn(self) -> AsyncIterator[None]:
+    async def slot(self) -> AsyncIterator[None]:
         """Wait for a place; a RATE_LIMITED that leaves the block closes the gate."""
         await self._enter()
         begun = self._round
@@ -59,7 +59,7 @@ class Throttle:
             if failed.reason is ErrorReason.RATE_LIMITED:
                 self._limited(begun, failed)
                 failed.retry_after = max(failed.retry_after, self._left())
-            elif failed.reason not in _NO_ANSWER:
+            elif failed.reason not in _NO_RESPONSE:
                 self._widen(begun)
             raise
         finally:
@@ -68,7 +68,7 @@ class Throttle:
             self._moved = asyncio.Event()
 
     def noted(self, error: ProviderError) -> ProviderError:
-        """Close the gate if one item of an answer met the limit, although the call succeeded."""
+        """Close the gate if one item of a response met the limit, although the call succeeded."""
         if error.reason is ErrorReason.RATE_LIMITED:
             if self._left() == 0:
                 self._limited(self._round, error)

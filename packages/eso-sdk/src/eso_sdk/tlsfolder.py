@@ -72,14 +72,14 @@ class TlsFolder:
 async def wait_for_certificates(source: TlsFolder, clock: Clock, seconds: float) -> TlsMaterial:
     """Wait for the first usable set; after that time raise TlsMaterialError with the reason."""
     until = clock.monotonic() + seconds
-    told = False
+    logged = False
     while True:
         try:
             return source()
         except TlsMaterialError as exc:
             if clock.monotonic() >= until:
                 raise
-            if not told:
-                told = True
+            if not logged:
+                logged = True
                 _log.info("waiting for certificates", problem=str(exc), seconds=seconds)
         await clock.sleep(_POLL_SECONDS)

@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from eso_sdk.accounts import ServiceAccount, account_of, refused, undecided
-from eso_sdk.outbound import Answer, Outbound, UnreachedError
+from eso_sdk.outbound import Outbound, Response, UnreachedError
 from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.bounded import ExpiringDict
 from kubebase.clock import Clock
@@ -27,7 +27,7 @@ POD_FOLDER: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 ACCEPTED_SECONDS: Final = 60.0
 REFUSED_SECONDS: Final = 10.0
 MAX_REMEMBERED: Final = 1024
-MAX_QUESTIONS: Final = 8
+MAX_REVIEWS: Final = 8
 
 _PATH: Final = "/apis/authentication.k8s.io/v1/tokenreviews"
 
@@ -60,31 +60,31 @@ class ReviewVerifier:
         self._settings = settings
         self._audiences = audiences
         self._outbound = Outbound(clock, settings.ca_file)
-        self._answers: ExpiringDict[bytes, ServiceAccount | ProviderError] = ExpiringDict(MAX_REMEMBERED, clock)
-        self._asking = asyncio.Semaphore(MAX_QUESTIONS)
+        self._reviews: ExpiringDict[bytes, ServiceAccount | ProviderError] = ExpiringDict(MAX_REMEMBERED, clock)
+        self._asking = asyncio.Semaphore(MAX_REVIEWS)
 
     async def verify(self, token: str) -> ServiceAccount:
         digest = hashlib.sha256(token.encode(errors="replace")).digest()
-        answer = self._answers.get(digest)
-        if answer is None:
+        response = self._reviews.get(digest)
+        if response is None:
             async with self._asking:
                 # Another call with the same token may have been answered while this one waited.
-                answer = self._answers.get(digest) or await self._ask(digest, token)
-        if isinstance(answer, ProviderError):
-            raise refused_again(answer)
-        return answer
+                response = self._reviews.get(digest) or await self._request_review(digest, token)
+        if isinstance(response, ProviderError):
+            raise refused_again(response)
+        return response
 
-    async def _ask(self, digest: bytes, token: str) -> ServiceAccount | ProviderError:
+    async def _request_review(self, digest: bytes, token: str) -> ServiceAccount | ProviderError:
         status = _status(await self._review(token))
-        answer: ServiceAccount | ProviderError
+        response: ServiceAccount | ProviderError
         try:
-            answer, seconds = self._account(status), ACCEPTED_SECONDS
+            response, seconds = self._account(status), ACCEPTED_SECONDS
         except ProviderError as exc:
-            answer, seconds = exc, REFUSED_SECONDS
-        self._answers.put(digest, answer, seconds)
-        return answer
+            response, seconds = exc, REFUSED_SECONDS
+        self._reviews.put(digest, response, seconds)
+        return response
 
-    async def _review(self, token: str) -> Answer:
+    async def _review(self, token: str) -> Response:
         review = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenReview",
@@ -118,8 +118,8 @@ def refused_again(error: ProviderError) -> ProviderError:
     return ProviderError(ErrorReason.CREDENTIALS_REJECTED, error.message)
 
 
-def _status(answer: Answer) -> Mapping[str, Any]:
-    match answer.status:
+def _status(response: Response) -> Mapping[str, Any]:
+    match response.status:
         case 200 | 201:
             pass
         case 401:
@@ -131,7 +131,7 @@ def _status(answer: Answer) -> Mapping[str, Any]:
         case other:
             raise undecided(f"the API server answered with status {other}")
     try:
-        review = msgspec.json.decode(answer.body)
+        review = msgspec.json.decode(response.body)
     except (msgspec.DecodeError, RecursionError):
         review = None
     match review:

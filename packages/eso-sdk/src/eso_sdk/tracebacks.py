@@ -23,13 +23,13 @@ _MAX_LINKS: Final = 4
 
 
 def seat(exc: BaseException, packages: frozenset[str] = frozenset()) -> str:
-    """Name the type and place of an exception: the innermost line of these packages, else the innermost line."""
+    """Name the type and location of an exception: the innermost line of these packages, else the innermost line."""
     frames = list(_frames(exc))
     if not frames:
         return type(exc).__name__
     own = [frame for frame in frames if frame.tb_frame.f_globals.get("__name__", "").partition(".")[0] in packages]
-    place = (own or frames)[-1]
-    return f"{type(exc).__name__} at {PurePath(place.tb_frame.f_code.co_filename).name}:{place.tb_lineno}"
+    last = (own or frames)[-1]
+    return f"{type(exc).__name__} at {PurePath(last.tb_frame.f_code.co_filename).name}:{last.tb_lineno}"
 
 
 def traceback_of(exc: BaseException) -> str:

@@ -12,7 +12,7 @@ from eso_sdk.batches import side_by_side
 from eso_sdk.errors import unsupported
 from eso_sdk.reading import missing
 from eso_sdk.redaction import Redactor
-from eso_sdk.results import answers, existed_of, push_of
+from eso_sdk.results import existed_of, push_of, results_of
 from eso_sdk.store import Store, deletes_groups, promises, writes_groups
 from eso_sdk.tracebacks import FAILURES
 from eso_wire.errors import ProviderError
@@ -53,7 +53,7 @@ class Writing:
         """Return one result for each item, in order."""
         if deletes_groups(type(self.store)):
             return await self._grouped(items, self._delete_group, _not_deleted)
-        return await self._grouped(items, self._delete_in_turn, _not_deleted)
+        return await self._grouped(items, self._delete_one_by_one, _not_deleted)
 
     async def _grouped(
         self,
@@ -75,26 +75,26 @@ class Writing:
 
     async def _push_group(self, items: Sequence[PushItem], source: SourceSecret) -> Sequence[PushResult]:
         refused = {item.item_id: refusal for item in items if (refusal := self._refusal(item))}
-        if wanted := [item for item in items if item.item_id not in refused]:
-            outcomes = await self._outcomes("push_many", len(wanted), lambda: self.store.push_many(wanted, source))
+        if accepted := [item for item in items if item.item_id not in refused]:
+            outcomes = await self._outcomes("push_many", len(accepted), lambda: self.store.push_many(accepted, source))
         else:
             outcomes = ()
-        given = {item.item_id: outcome for item, outcome in zip(wanted, outcomes, strict=True)}
-        return [self._pushed(item, refused.get(item.item_id) or given[item.item_id]) for item in items]
+        results = {item.item_id: outcome for item, outcome in zip(accepted, outcomes, strict=True)}
+        return [self._pushed(item, refused.get(item.item_id) or results[item.item_id]) for item in items]
 
     async def _delete_group(self, items: Sequence[DeleteItem]) -> Sequence[DeleteResult]:
         outcomes = await self._outcomes("delete_many", len(items), lambda: self.store.delete_many(items))
         return [self._deleted(item, outcome) for item, outcome in zip(items, outcomes, strict=True)]
 
-    async def _delete_in_turn(self, items: Sequence[DeleteItem]) -> Sequence[DeleteResult]:
+    async def _delete_one_by_one(self, items: Sequence[DeleteItem]) -> Sequence[DeleteResult]:
         """Delete the properties of one remote key one after the other: of concurrent changes, one would be lost."""
         return [await self._delete_item(item) for item in items]
 
     async def _outcomes(
-        self, method: str, count: int, ask: Callable[[], Awaitable[Sequence[object]]]
+        self, method: str, count: int, call: Callable[[], Awaitable[Sequence[object]]]
     ) -> Sequence[object]:
         try:
-            return answers(await ask(), count, method)
+            return results_of(await call(), count, method)
         except FAILURES as exc:  # the failure of a group is that of its items
             return [self.redactor.of_exception(exc)] * count
 

@@ -12,8 +12,8 @@ from typing import Final, TypeVar
 
 from eso_provider_akeyless.items import CERTIFICATE, DYNAMIC, ROTATED, STATIC, Item, Items
 from eso_sdk.errors import backend_error, invalid_request, not_found, version_not_found
+from eso_sdk.extract import part_of
 from eso_sdk.processwide import shared_table
-from eso_sdk.properties import part_of
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import RemoteRef
 from kubebase.bounded import ExpiringDict

@@ -84,7 +84,7 @@ class Api:
 
     async def _once(self, subject: CallSubject, keys: ReadOnlyCredentials, parameters: dict[str, Any]) -> Response:
         method = getattr(self._client, xform_name(subject.operation))
-        async with self._throttle.turn():
+        async with self._throttle.slot():
             try:
                 with self._observe(subject.operation), signed_by(keys):
                     async with Deadline(self.clock, CALL_SECONDS):

@@ -15,8 +15,7 @@ from eso_provider_azure.names import Kind, Name
 from eso_provider_azure.objects import Stored
 from eso_sdk.batches import side_by_side
 from eso_sdk.errors import invalid_request, property_not_found
-from eso_sdk.extract import NotAnObjectError, json_map, property_of
-from eso_sdk.properties import Dots, part_of
+from eso_sdk.extract import Dots, NotAnObjectError, json_map, part_of, property_of
 from eso_sdk.provider import Check, Value
 from eso_sdk.store import members_of
 from eso_wire.errors import ErrorReason, ProviderError

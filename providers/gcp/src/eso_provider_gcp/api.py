@@ -98,7 +98,7 @@ class Api:
         metadata = [("authorization", f"Bearer {access.token}")]
         if access.quota_project:
             metadata.append(("x-goog-user-project", access.quota_project))
-        async with self._throttle.turn():
+        async with self._throttle.slot():
             try:
                 with self.observe(subject.operation):
                     async with Deadline(self.clock, CALL_SECONDS):

@@ -21,7 +21,7 @@ from eso_api.values import SecretBytes
 from eso_provider_gcp.api import Api
 from eso_sdk.batches import side_by_side
 from eso_sdk.errors import property_not_found
-from eso_sdk.properties import part_of
+from eso_sdk.extract import part_of
 from eso_sdk.provider import Check, Value
 from eso_wire.errors import ProviderError
 from eso_wire.values import MetadataPolicy, RemoteRef, ValueMetadata

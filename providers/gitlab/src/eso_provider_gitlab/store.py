@@ -14,7 +14,7 @@ from eso_provider_gitlab.variables import ANY, Variable, chosen, is_possible, ke
 from eso_sdk.errors import invalid_config, invalid_request, not_found
 from eso_sdk.http import ca_bundle
 from eso_sdk.matching import Matcher
-from eso_sdk.payloads import require_namespaces
+from eso_sdk.namespaces import require_namespaces
 from eso_sdk.provider import Store, Value, finds, reads, store_kind
 from eso_wire.errors import ProviderError
 from eso_wire.values import FindQuery, Found, RemoteRef, Validation, ValidationState

@@ -197,7 +197,7 @@ class Account:
         return await Client.authenticate(token, self._integration.name, self._integration.version)
 
     async def _counted(self, name: str, work: Callable[[], Awaitable[T]], observe: Observe) -> T:
-        async with self._throttle.turn():
+        async with self._throttle.slot():
             with observe(name):
                 try:
                     return await self._threads.run(work)

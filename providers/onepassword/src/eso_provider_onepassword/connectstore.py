@@ -16,7 +16,7 @@ from eso_provider_onepassword.writing import ConnectMetadata, PushSettings, Writ
 from eso_sdk.authorization import FixedHeaders, bearer
 from eso_sdk.errors import invalid_config, invalid_request
 from eso_sdk.http import url_of
-from eso_sdk.payloads import require_namespaces
+from eso_sdk.namespaces import require_namespaces
 from eso_sdk.provider import Check, Pushed, Store, Value, finds, reads
 from eso_sdk.rest import Rest, RestSettings
 from eso_wire.errors import ProviderError

@@ -24,7 +24,7 @@ from eso_provider_onepassword.vaultcache import MAX_BYTES, MAX_ITEMS, SizedCache
 from eso_provider_onepassword.writing import PushSettings, SDKMetadata, Writer, metadata_of
 from eso_sdk.errors import invalid_config, not_found, unsupported
 from eso_sdk.matching import Matcher
-from eso_sdk.payloads import require_namespaces
+from eso_sdk.namespaces import require_namespaces
 from eso_sdk.provider import Check, Pushed, Store, finds, pushes, reads
 from eso_sdk.store import members_of
 from eso_wire.errors import ErrorReason, ProviderError

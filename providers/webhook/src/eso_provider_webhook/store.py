@@ -135,7 +135,7 @@ class WebhookStore(Store[WebhookProvider]):
         if answer.status == _FOUND_NOTHING:
             raise not_found(ref.key)
         self._check_status(answer)
-        self._etags.keep(asked, answer)
+        self._etags.store(asked, answer)
         return _Read(answer.body, self._version(asked, answer.headers.get("ETag", "")))
 
     def _version(self, asked: HttpRequest, etag: str) -> str:

@@ -81,7 +81,7 @@ class ApiContract:
         return problems + [f"{name}: body: {each}" for each in _problems(body, operation.body)]
 
     def answer_problems(self, method: str, segments: tuple[str, ...], status: int, body: bytes) -> list[str]:
-        """Return what the description does not allow in an answer; nothing for operations that it does not have."""
+        """Return what the description does not allow in a response; nothing for operations that it does not have."""
         operation = self._operation(method, segments)
         if operation is None:
             return []

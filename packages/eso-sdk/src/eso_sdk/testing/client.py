@@ -60,19 +60,19 @@ class Client:
         self._deadline = deadline
 
     async def handshake(self, hello: Hello | None = None) -> Handshake:
-        asked = hello or Hello("test", SUPPORTED)
-        return codec.from_handshake(await self._ask(INFO, "Handshake", codec.to_hello(asked), pb.HandshakeResponse))
+        greeting = hello or Hello("test", SUPPORTED)
+        return codec.from_handshake(await self._call(INFO, "Handshake", codec.to_hello(greeting), pb.HandshakeResponse))
 
     async def validate(
         self, context: Context, mode: ValidationMode = ValidationMode.FULL, role: KindRole = KindRole.STORE
     ) -> Validation:
         service, name = (STORES, "Validate") if role is KindRole.STORE else (GENERATORS, "ValidateGenerator")
         request = codec.to_validate_request(context, mode)
-        return codec.from_validate_response(await self._ask(service, name, request, pb.ValidateResponse))
+        return codec.from_validate_response(await self._call(service, name, request, pb.ValidateResponse))
 
     async def get(self, context: Context, items: Sequence[GetItem]) -> tuple[GetResult, ...]:
         request = codec.to_get_request(context, items)
-        return codec.from_get_response(await self._ask(STORES, "GetSecrets", request, pb.GetSecretsResponse))
+        return codec.from_get_response(await self._call(STORES, "GetSecrets", request, pb.GetSecretsResponse))
 
     async def get_one(self, context: Context, key: str, *, shape: Shape = Shape.SINGLE, **ref: Any) -> GetResult:
         """Read one item and return its result."""
@@ -80,7 +80,7 @@ class Client:
 
     async def check(self, context: Context, items: Sequence[GetItem]) -> tuple[CheckResult, ...]:
         request = codec.to_check_request(context, items)
-        return codec.from_check_response(await self._ask(STORES, "CheckSecrets", request, pb.CheckSecretsResponse))
+        return codec.from_check_response(await self._call(STORES, "CheckSecrets", request, pb.CheckSecretsResponse))
 
     async def pages(self, context: Context, query: FindQuery) -> AsyncGenerator[FindPage, None]:
         """Yield the pages of a find as they arrive."""
@@ -100,15 +100,15 @@ class Client:
 
     async def close_sessions(self, config: ObjectRef) -> None:
         """Report that the object of a configuration is gone."""
-        await self._ask(STORES, "CloseSessions", codec.to_close_request(config), pb.CloseSessionsResponse)
+        await self._call(STORES, "CloseSessions", codec.to_close_request(config), pb.CloseSessionsResponse)
 
     async def push(self, context: Context, batch: PushBatch) -> tuple[PushResult, ...]:
         request = codec.to_push_request(context, batch)
-        return codec.from_push_response(await self._ask(STORES, "PushSecrets", request, pb.PushSecretsResponse))
+        return codec.from_push_response(await self._call(STORES, "PushSecrets", request, pb.PushSecretsResponse))
 
     async def delete(self, context: Context, batch: DeleteBatch) -> tuple[DeleteResult, ...]:
         request = codec.to_delete_request(context, batch)
-        return codec.from_delete_response(await self._ask(STORES, "DeleteSecrets", request, pb.DeleteSecretsResponse))
+        return codec.from_delete_response(await self._call(STORES, "DeleteSecrets", request, pb.DeleteSecretsResponse))
 
     async def subscribe(
         self, messages: AsyncIterator[SubscribeMessage]
@@ -125,15 +125,15 @@ class Client:
 
     async def generate(self, context: Context, request: GenerateRequest | None = None) -> Generated:
         message = codec.to_generate_request(context, request or GenerateRequest())
-        return codec.from_generate_response(await self._ask(GENERATORS, "Generate", message, pb.GenerateResponse))
+        return codec.from_generate_response(await self._call(GENERATORS, "Generate", message, pb.GenerateResponse))
 
     async def cleanup(self, context: Context, request: CleanupRequest) -> CleanupOutcome:
         message = codec.to_cleanup_request(context, request)
-        return codec.from_cleanup_response(await self._ask(GENERATORS, "Cleanup", message, pb.CleanupResponse))
+        return codec.from_cleanup_response(await self._call(GENERATORS, "Cleanup", message, pb.CleanupResponse))
 
-    async def _ask(self, service: str, name: str, request: Message, answer: type[Message]) -> Any:
+    async def _call(self, service: str, name: str, request: Message, response: type[Message]) -> Any:
         raw = await self._transport.unary(f"/{service}/{name}", request.SerializeToString(), self._deadline)
-        return answer.FromString(raw)
+        return response.FromString(raw)
 
 
 async def _one(raw: bytes) -> AsyncIterator[bytes]:

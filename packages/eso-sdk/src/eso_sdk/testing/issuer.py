@@ -32,7 +32,7 @@ class Issuer:
 
     keys: dict[str, ec.EllipticCurvePrivateKey] = field(default_factory=dict, repr=False)
     address: str = ""
-    asked: int = 0
+    requests: int = 0
     """How often the keys were fetched."""
     status: str = "200 OK"
     body: bytes | None = None
@@ -75,7 +75,7 @@ class Issuer:
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        self.asked += 1
+        self.requests += 1
         await self.open.wait()
         body = self.document() if self.body is None else self.body
         head = f"HTTP/1.1 {self.status}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"

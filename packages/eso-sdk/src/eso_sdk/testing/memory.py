@@ -48,7 +48,7 @@ class MemoryRpc:
         self._when_done.append(callback)
 
     def done(self) -> None:
-        """End the call, after its answer."""
+        """End the call, after its response."""
         for callback in self._when_done:
             callback(self)
 

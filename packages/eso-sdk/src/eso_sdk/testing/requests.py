@@ -29,19 +29,19 @@ def call_context(
     A cluster-scoped store has no namespace; its caller has one.
     """
     kind = served_kind(backend).infos[0].kind
-    home = "" if cluster_scoped else namespace
-    ref = ObjectRef(kind.api_version, kind.kind, home, "config", uid="uid-1", generation=1)
+    config_namespace = "" if cluster_scoped else namespace
+    ref = ObjectRef(kind.api_version, kind.kind, config_namespace, "config", uid="uid-1", generation=1)
     caller = ObjectRef("external-secrets.io/v1", "ExternalSecret", namespace, "caller", uid="uid-2", generation=1)
     store = ObjectRef(
         "secretstore.external-secrets.io/v2alpha1",
         "ClusterSecretStore" if cluster_scoped else "SecretStore",
-        home,
+        config_namespace,
         "store",
         uid="uid-3",
         generation=1,
     )
     sent = tuple(Credential(pointer, _value(value)) for pointer, value in (credentials or {}).items())
-    given: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "request_id": uuid.uuid4().hex,
         "protocol": CURRENT,
         "caller": caller,
@@ -49,7 +49,7 @@ def call_context(
         "config": Config(ref, kind, _spec(spec), sent),
         "auth_namespace": namespace,
     }
-    return Context(**(given | changes))
+    return Context(**(fields | changes))
 
 
 def _spec(spec: Mapping[str, Any] | bytes | None) -> SecretBytes:

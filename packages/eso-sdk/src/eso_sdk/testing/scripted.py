@@ -23,7 +23,7 @@ from eso_sdk.matching import Matcher
 from eso_sdk.provider import Provider
 from eso_sdk.reading import closing
 from eso_sdk.results import Check, Pushed
-from eso_sdk.store import Answer, Store, finds, pushes, reads
+from eso_sdk.store import GetReturn, Store, finds, pushes, reads
 from eso_wire.values import (
     ChangeEvent,
     DeleteItem,
@@ -70,7 +70,7 @@ class Script:
     """The methods that were called."""
     open: Callable[[Any], Awaitable[None]] | None = None
     close: Callable[[Any], Awaitable[None]] | None = None
-    get: Callable[[Any, RemoteRef], Awaitable[Answer]] | None = None
+    get: Callable[[Any, RemoteRef], Awaitable[GetReturn]] | None = None
     find: Callable[[Any, FindQuery], AsyncIterator[Found]] | None = None
     push: Callable[[Any, PushItem], Awaitable[PushOutcome | Pushed]] | None = None
     validate: Callable[[Any], Awaitable[Validation]] | None = None
@@ -108,7 +108,7 @@ class Scripted(Store[ScriptedConfig]):
             await self.script.close(self)
 
     @reads("metadata", "not_found")
-    async def get(self, ref: RemoteRef) -> Answer:
+    async def get(self, ref: RemoteRef) -> GetReturn:
         self.script.log.append("get")
         if self.script.get is not None:
             return await self.script.get(self, ref)
@@ -170,7 +170,7 @@ class Scripted(Store[ScriptedConfig]):
 class ReadOnly(Store[ScriptedConfig]):
     """A store that only reads, in batches."""
 
-    async def get_many(self, refs: Sequence[RemoteRef]) -> Sequence[Answer | Any]:
+    async def get_many(self, refs: Sequence[RemoteRef]) -> Sequence[GetReturn | Any]:
         values = Script.ALL[self.config.script].values
         return [values[ref.key] if ref.key in values else not_found(ref.key) for ref in refs]
 

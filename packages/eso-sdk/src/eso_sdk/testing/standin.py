@@ -64,7 +64,7 @@ class StandinRequest:
 
 @dataclass(frozen=True, slots=True)
 class StandinResponse:
-    """One answer. A body that is not bytes is sent as JSON; None sends nothing."""
+    """One response. A body that is not bytes is sent as JSON; None sends nothing."""
 
     status: int = 200
     body: Any = field(default=None, repr=False)
@@ -87,7 +87,7 @@ class StandIn:
     skew: float = 0.0
     """Seconds by which the clock of the server is ahead."""
     delay: float = 0.0
-    """Seconds before each answer."""
+    """Seconds before each response."""
     contract: ApiContract | None = None
     """What requests of the provider and answers of this server must keep to."""
     violations: list[str] = field(default_factory=list)
@@ -97,9 +97,9 @@ class StandIn:
     _stop: Callable[[], object] = field(default=lambda: None, repr=False)
     _connections: WeakSet[asyncio.Transport] = field(default_factory=WeakSet, repr=False)
 
-    async def respond(self, asked: StandinRequest) -> StandinResponse:
-        """Return the answer to a request."""
-        raise NotImplementedError(asked.line)
+    async def respond(self, request: StandinRequest) -> StandinResponse:
+        """Return the response to a request."""
+        raise NotImplementedError(request.line)
 
     @classmethod
     @contextmanager
@@ -121,9 +121,9 @@ class StandIn:
         """Return the calls so far whose `METHOD PATH` fits a pattern."""
         return [call for call in self.calls if fnmatchcase(call.line, pattern)]
 
-    def script(self, pattern: str, *said: StandinResponse) -> None:
+    def script(self, pattern: str, *response: StandinResponse) -> None:
         """Answer the next calls that fit the pattern with these, one call each."""
-        self.scripted += [(pattern, each) for each in said]
+        self.scripted += [(pattern, each) for each in response]
 
     def now(self) -> float:
         return SystemClock().now().timestamp() + self.skew
@@ -153,43 +153,45 @@ class StandIn:
         try:
             await stopped.wait()
         finally:
-            # A TLS connection would wait for the client's last words longer than the loop lives.
+            # A TLS connection would wait for the client to close it longer than the loop lives.
             for connection in self._connections:
                 connection.abort()
             await runner.cleanup()
 
-    async def _handled(self, request: web.Request) -> web.Response:
-        if request.transport is not None:
-            self._connections.add(request.transport)
-        asked = StandinRequest(
-            request.method,
-            request.path,
-            request.raw_path,
-            dict(request.query),
-            {name.lower(): text for name, text in request.headers.items()},
-            await request.read(),
+    async def _handled(self, raw: web.Request) -> web.Response:
+        if raw.transport is not None:
+            self._connections.add(raw.transport)
+        request = StandinRequest(
+            raw.method,
+            raw.path,
+            raw.raw_path,
+            dict(raw.query),
+            {name.lower(): text for name, text in raw.headers.items()},
+            await raw.read(),
         )
-        self.calls.append(asked)
+        self.calls.append(request)
         if self.delay:
             await SystemClock().sleep(self.delay)
-        scripted = self._scripted(asked)
-        said = scripted or await self.respond(asked)
-        self._compare(asked, said, is_own=scripted is None)
-        headers = {"Content-Type": "application/json", **said.headers}
-        return web.Response(status=said.status, body=said.raw(), headers=headers)
+        scripted = self._scripted(request)
+        response = scripted or await self.respond(request)
+        self._compare(request, response, is_own=scripted is None)
+        headers = {"Content-Type": "application/json", **response.headers}
+        return web.Response(status=response.status, body=response.raw(), headers=headers)
 
-    def _compare(self, asked: StandinRequest, said: StandinResponse, *, is_own: bool) -> None:
+    def _compare(self, request: StandinRequest, response: StandinResponse, *, is_own: bool) -> None:
         if self.contract is None:
             return
         self.violations += self.contract.request_problems(
-            asked.method, asked.segments, asked.query, asked.headers, asked.body
+            request.method, request.segments, request.query, request.headers, request.body
         )
         if is_own:
-            self.violations += self.contract.answer_problems(asked.method, asked.segments, said.status, said.raw())
+            self.violations += self.contract.answer_problems(
+                request.method, request.segments, response.status, response.raw()
+            )
 
-    def _scripted(self, asked: StandinRequest) -> StandinResponse | None:
+    def _scripted(self, request: StandinRequest) -> StandinResponse | None:
         for entry in self.scripted:
-            if fnmatchcase(asked.line, entry[0]):
+            if fnmatchcase(request.line, entry[0]):
                 self.scripted.remove(entry)
                 return entry[1]
         return None

@@ -27,7 +27,7 @@ from eso_provider_aws.errors import of_code
 from eso_provider_aws.ownership import tags_of
 from eso_sdk.batches import side_by_side
 from eso_sdk.errors import backend_error, invalid_request, unsupported
-from eso_sdk.properties import part_of
+from eso_sdk.extract import part_of
 from eso_sdk.provider import Check, Value
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import MetadataPolicy, RemoteRef, ValueMetadata

@@ -23,7 +23,7 @@ from eso_provider_aws.api import Api, Batching
 from eso_provider_aws.ownership import MARK
 from eso_sdk.batches import side_by_side
 from eso_sdk.errors import backend_error
-from eso_sdk.properties import part_of
+from eso_sdk.extract import part_of
 from eso_sdk.provider import Check, Value
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import MetadataPolicy, RemoteRef, ValueMetadata

@@ -101,7 +101,7 @@ async def provider(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[InMemory]:
         yield provider
 
 
-def said(outcome: object) -> str:
+def message_of(outcome: object) -> str:
     assert isinstance(outcome, ProviderError)
     assert outcome.reason is ErrorReason.INTERNAL
     assert PLANTED not in outcome.message
@@ -111,7 +111,7 @@ def said(outcome: object) -> str:
 async def failure_of(call: Any) -> str:
     with pytest.raises(ProviderError) as caught:
         await call
-    return said(caught.value)
+    return message_of(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -129,21 +129,21 @@ async def test_a_value_that_is_no_bytes_fails_alone(provider: InMemory, answer: 
 
     odd, even = await provider.get(call_context(Odd), ITEMS)
 
-    assert said(odd.outcome) == f"the provider failed: get answered with {kind}; it must answer with bytes"
+    assert message_of(odd.outcome) == f"the provider failed: get returned {kind}; it must return bytes"
     assert even.outcome == SecretBytes(b"even")
 
 
 @pytest.mark.parametrize(
     ("answers", "problem"),
     [
-        pytest.param({"odd": b"1", "even": b"2"}, "get_many answered with dict", id="a mapping"),
-        pytest.param(None, "get_many answered with NoneType", id="nothing"),
-        pytest.param(b"12", "get_many answered with bytes", id="one value"),
-        pytest.param([b"1"], "get_many gave 1 answers to 2 references", id="a key forgotten"),
-        pytest.param([b"1", b"2", b"3"], "get_many gave 3 answers to 2 references", id="a key not asked for"),
+        pytest.param({"odd": b"1", "even": b"2"}, "get_many returned dict", id="a mapping"),
+        pytest.param(None, "get_many returned NoneType", id="nothing"),
+        pytest.param(b"12", "get_many returned bytes", id="one value"),
+        pytest.param([b"1"], "get_many returned 1 results for 2 references", id="a key forgotten"),
+        pytest.param([b"1", b"2", b"3"], "get_many returned 3 results for 2 references", id="a key not asked for"),
     ],
 )
-async def test_answers_that_belong_to_no_reference_are_refused(
+async def test_results_that_belong_to_no_reference_are_refused(
     provider: InMemory, answers: object, problem: str
 ) -> None:
     OddBatch.given["get_many"] = answers
@@ -151,15 +151,15 @@ async def test_answers_that_belong_to_no_reference_are_refused(
     assert problem in await failure_of(provider.get(call_context(OddBatch), ITEMS))
 
 
-async def test_one_answer_of_a_batch_that_is_none_fails_alone(provider: InMemory) -> None:
+async def test_one_result_of_a_batch_that_is_none_fails_alone(provider: InMemory) -> None:
     OddBatch.given["get_many"] = [KeyError(PLANTED), b"even"]
     raised = await provider.get(call_context(OddBatch), ITEMS)
     OddBatch.given["get_many"] = [None, not_found("even")]
     empty = await provider.get(call_context(OddBatch), ITEMS)
 
-    assert said(raised[0].outcome) == "the provider failed: KeyError"
+    assert message_of(raised[0].outcome) == "the provider failed: KeyError"
     assert raised[1].outcome == SecretBytes(b"even")
-    assert "get_many answered with NoneType" in said(empty[0].outcome)
+    assert "get_many returned NoneType" in message_of(empty[0].outcome)
     assert isinstance(empty[1].outcome, ProviderError)
     assert empty[1].outcome.is_not_found
 
@@ -184,9 +184,9 @@ def test_a_store_that_reads_in_batches_says_so_of_what_is_absent() -> None:
 @pytest.mark.parametrize(
     ("answer", "problem"),
     [
-        pytest.param({"port": 5432}, "get_map answered with int; it must answer with bytes", id="a number in it"),
-        pytest.param([("a", b"1")], "get_map answered with list", id="no mapping"),
-        pytest.param({1: b"x"}, "get_map answered with int; it must answer with str", id="a name that is none"),
+        pytest.param({"port": 5432}, "get_map returned int; it must return bytes", id="a number in it"),
+        pytest.param([("a", b"1")], "get_map returned list", id="no mapping"),
+        pytest.param({1: b"x"}, "get_map returned int; it must return str", id="a name that is none"),
     ],
 )
 async def test_a_map_that_is_none_fails(provider: InMemory, answer: object, problem: str) -> None:
@@ -194,7 +194,7 @@ async def test_a_map_that_is_none_fails(provider: InMemory, answer: object, prob
 
     result = await provider.get_one(call_context(Odd), "odd", shape=Shape.MAP)
 
-    assert problem in said(result.outcome)
+    assert problem in message_of(result.outcome)
 
 
 async def _returned(answer: object) -> object:
@@ -211,8 +211,8 @@ async def _yielded(answer: object) -> AsyncIterator[object]:
         pytest.param(
             lambda: _returned([Found("a", SecretBytes(b"1"))]), 'an async generator: use "yield"', id="a list at once"
         ),
-        pytest.param(lambda: _yielded(("a", b"1")), "find answered with tuple", id="a pair"),
-        pytest.param(lambda: _yielded(Found("a", 7)), "find answered with int", id="a number"),  # type: ignore[arg-type]  # the author's mistake
+        pytest.param(lambda: _yielded(("a", b"1")), "find returned tuple", id="a pair"),
+        pytest.param(lambda: _yielded(Found("a", 7)), "find returned int", id="a number"),  # type: ignore[arg-type]  # the author's mistake
     ],
 )
 async def test_a_search_that_does_not_yield_what_it_found_fails(provider: InMemory, find: Any, problem: str) -> None:
@@ -233,7 +233,7 @@ async def test_a_check_that_is_none_fails_alone(provider: InMemory, answer: obje
 
     odd, even = await provider.check(call_context(Odd), ITEMS)
 
-    assert "it must answer with Check" in said(odd.error)
+    assert "it must return Check" in message_of(odd.error)
     assert even.exists
 
 
@@ -244,7 +244,7 @@ async def test_a_push_without_outcome_fails_alone(provider: InMemory, answer: ob
 
     odd, even = await provider.push(call_context(Odd), PushBatch(items, SourceSecret(), "once"))
 
-    assert "it must answer with PushOutcome or Pushed" in said(odd.outcome)
+    assert "it must return PushOutcome or Pushed" in message_of(odd.outcome)
     assert even.outcome is PushOutcome.CREATED
 
 
@@ -254,16 +254,16 @@ async def test_a_deletion_that_says_something_else_fails_alone(provider: InMemor
 
     odd, even = await provider.delete(call_context(Odd), DeleteBatch(items, "once"))
 
-    assert "delete answered with str; it must answer with bool" in said(odd.error)
+    assert "delete returned str; it must return bool" in message_of(odd.error)
     assert even.existed
 
 
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        pytest.param({"validate": None}, "validate answered with NoneType", id="no validation"),
-        pytest.param({"check_config": "careful"}, "check_config answered with str", id="one warning, not a tuple"),
-        pytest.param({"check_config": None}, "check_config answered with NoneType", id="no warnings at all"),
+        pytest.param({"validate": None}, "validate returned NoneType", id="no validation"),
+        pytest.param({"check_config": "careful"}, "check_config returned str", id="one warning, not a tuple"),
+        pytest.param({"check_config": None}, "check_config returned NoneType", id="no warnings at all"),
     ],
 )
 async def test_a_validation_that_is_none_fails(provider: InMemory, given: dict[str, Any], problem: str) -> None:
@@ -275,10 +275,10 @@ async def test_a_validation_that_is_none_fails(provider: InMemory, given: dict[s
 @pytest.mark.parametrize(
     ("answer", "problem"),
     [
-        pytest.param(None, "generate answered with NoneType", id="nothing"),
-        pytest.param({"pin": 1234}, "generate answered with int; it must answer with bytes", id="a number"),
-        pytest.param({"pin": PLANTED}, "generate answered with str; it must answer with bytes", id="text"),
-        pytest.param(Generated({"pin": 7}), "generate answered with int", id="a number in Generated"),  # type: ignore[dict-item]  # the author's mistake
+        pytest.param(None, "generate returned NoneType", id="nothing"),
+        pytest.param({"pin": 1234}, "generate returned int; it must return bytes", id="a number"),
+        pytest.param({"pin": PLANTED}, "generate returned str; it must return bytes", id="text"),
+        pytest.param(Generated({"pin": 7}), "generate returned int", id="a number in Generated"),  # type: ignore[dict-item]  # the author's mistake
     ],
 )
 async def test_generated_values_that_are_no_bytes_fail(provider: InMemory, answer: object, problem: str) -> None:
