@@ -10,7 +10,7 @@ from typing import Final
 
 import eso_operator
 from eso_operator.certificates.problems import ProblemName
-from eso_operator.controllers.externalsecret import outcome as of_external_secret
+from eso_operator.controllers.externalsecret import status as of_external_secret
 from eso_operator.providers.errors import NoAnswerError, cause_of
 from eso_operator.stores.resolved import Reason
 from eso_wire.errors import ErrorReason, ProviderError

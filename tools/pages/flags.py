@@ -55,8 +55,8 @@ def _listed(flags: argparse.ArgumentParser) -> list[argparse.Action]:
 
 
 def _row(action: argparse.Action) -> tuple[str, str, str]:
-    told = action.help or ""
-    repeated = "; may be repeated" if isinstance(action.default, list) and "may be repeated" not in told else ""
+    before = action.help or ""
+    repeated = "; may be repeated" if isinstance(action.default, list) and "may be repeated" not in before else ""
     shape = f"={action.metavar}" if isinstance(action.metavar, str) and action.metavar != "DURATION" else ""
     default = code(str(action.default)) if action.default and action.default != argparse.SUPPRESS else ""
-    return code(action.option_strings[0] + shape), default, escaped(told) + repeated
+    return code(action.option_strings[0] + shape), default, escaped(before) + repeated

@@ -17,8 +17,7 @@ from eso_api.v2.policy import ProviderStatus
 from eso_api.v2.providerclass import ProviderClassSpec, ProviderClassStatus, ServedKind
 from eso_operator.controllers.contention import DIFFERENT_VALUES, FEEDS_ITSELF, Contended
 from eso_operator.controllers.due import NotDue
-from eso_operator.controllers.externalsecret import outcome as of_external_secret
-from eso_operator.controllers.externalsecret import reasons
+from eso_operator.controllers.externalsecret import status as of_external_secret
 from eso_operator.controllers.fanout import outcome as of_fan_out
 from eso_operator.controllers.fanout.clusterexternalsecret import CLUSTER_EXTERNAL_SECRETS
 from eso_operator.controllers.fanout.clusterpushsecret import CLUSTER_PUSH_SECRETS
@@ -33,7 +32,7 @@ from eso_operator.controllers.pushsecret.rivals import Clash
 from eso_operator.controllers.secretstore import outcome as of_store
 from eso_operator.controllers.secretstore import verdict
 from eso_operator.controllers.secretstore.kinds import STORE_KINDS, Generation
-from eso_operator.report.steps import Step
+from eso_operator.report.steps import DELETED, MISSING, SYNCED, Step
 from eso_operator.sources.results import Failure
 from eso_operator.stores.resolved import Reason
 from eso_operator.targets.target import Done
@@ -47,7 +46,7 @@ from kuberun.events import EventType
 from pages.causes import literals
 from pages.markdown import DocsError
 
-_REASONS: Final = (reasons.SYNCED, reasons.DELETED, reasons.MISSING)
+_REASONS: Final = (SYNCED, DELETED, MISSING)
 CAUSE: Final = "CAUSE"
 """Stands for any of the causes."""
 _STARTING: Final = Failure("path", Reason.STARTING.value, "message", waits=1.0)
@@ -83,7 +82,10 @@ def _external_secret() -> Facts:
         of_external_secret.Waiting((_STARTING,)),
         of_external_secret.Failed(Step.WRITE),
         of_external_secret.Stalled(Step.WRITE),
-        *(left(CAUSE) for left in (of_external_secret.Collided, of_external_secret.Unseen, of_external_secret.Ignored)),
+        *(
+            left(CAUSE)
+            for left in (of_external_secret.Conflicted, of_external_secret.TargetUnread, of_external_secret.Ignored)
+        ),
         NotDue(CAUSE, None),
         of_external_secret.Intact(),
     ]
@@ -111,7 +113,7 @@ def _push_secret() -> Facts:
         NotDue(CAUSE, None),
         of_push_secret.Failed(Step.PUSH, (Failure("path", CAUSE, "message"),)),
         of_push_secret.Failed(Step.PUSH, (_STARTING,)),
-        of_push_secret.Collided(CAUSE),
+        of_push_secret.Conflicted(CAUSE),
         of_push_secret.Ignored(CAUSE),
     ]
     _complete(of_push_secret.Outcome, outcomes)

@@ -8,7 +8,7 @@ import pytest
 
 from eso_operator.changes.followers import Followers
 from eso_operator.changes.watchedkeys import WatchedKey, topic_of
-from eso_operator.controllers.externalsecret.memory import ExternalSecretRecord
+from eso_operator.controllers.externalsecret.record import ExternalSecretRecord
 from eso_operator.controllers.pushsecret.memory import Pushes, PushSecretRecord
 from eso_operator.controllers.pushsecret.places import Known, Place
 from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependant, Dependencies

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eso_operator.controllers.externalsecret.schedule import interval_of
+from eso_operator.controllers.externalsecret.refresh import interval_of
 from eso_operator.controllers.floor import floor_note, paced
 from eso_operator.controllers.pushsecret.refresh import interval_of as push_interval_of
 from eso_operator.testing.externalsecrets import external_secret

@@ -137,7 +137,9 @@ async def test_an_evicted_object_keeps_its_target_and_is_woken_and_told_as_befor
 
         async def restored() -> bool:
             record = memory.find(key)
-            return record is not None and record.looked and record.depends_on != frozenset() and bool(record.follows)
+            return (
+                record is not None and record.reconciled and record.depends_on != frozenset() and bool(record.follows)
+            )
 
         await eventually(restored, "its record does not come back")
         assert (await stage.secret("db"), await stage.status("db")) == (written, status)

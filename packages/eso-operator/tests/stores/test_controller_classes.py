@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from eso_api.references import GeneratorRef, StoreRef
-from eso_operator.controllers.externalsecret.classes import controller_classes
+from eso_operator.controllers.externalsecret.snapshot import controller_classes
 from eso_operator.controllers.pushsecret.stores import StoreChooser
 from eso_operator.stores.resolve import resolve
 from eso_operator.stores.resolved import Reason, ResolutionError

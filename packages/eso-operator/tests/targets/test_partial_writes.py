@@ -7,10 +7,9 @@ from contextlib import AbstractAsyncContextManager
 import pytest
 
 from eso_api.values import SecretBytes
-from eso_operator.controllers.externalsecret.cleanup import Cleanup
-from eso_operator.controllers.externalsecret.outcome import Collided, Failed
-from eso_operator.controllers.externalsecret.settlement import Settlement
 from eso_operator.controllers.externalsecret.snapshot import Rules
+from eso_operator.controllers.externalsecret.status import Conflicted, Failed
+from eso_operator.controllers.externalsecret.sync import Cleanup, TargetWriter
 from eso_operator.process.memory import Memories
 from eso_operator.sources.results import Fetched
 from eso_operator.sources.templates import TemplateReader
@@ -56,13 +55,13 @@ class Refusing:
     ("refused", "problem", "expected", "written"),
     [
         pytest.param(PatchType.APPLY, Forbidden(403, "Forbidden", "no"), Failed, True, id="refused after the patch"),
-        pytest.param(PatchType.APPLY, Conflict(409, "Conflict", "no"), Collided, True, id="outrun after the patch"),
+        pytest.param(PatchType.APPLY, Conflict(409, "Conflict", "no"), Conflicted, True, id="outrun after the patch"),
         pytest.param(PatchType.MERGE, Forbidden(403, "Forbidden", "no"), Failed, False, id="refused altogether"),
-        pytest.param(PatchType.MERGE, Conflict(409, "Conflict", "no"), Collided, False, id="outrun before it"),
+        pytest.param(PatchType.MERGE, Conflict(409, "Conflict", "no"), Conflicted, False, id="outrun before it"),
     ],
 )
 async def test_who_writes_in_two_steps_knows_what_the_first_has_left(
-    refused: PatchType, problem: ApiError, expected: type[Failed | Collided], written: bool
+    refused: PatchType, problem: ApiError, expected: type[Failed | Conflicted], written: bool
 ) -> None:
     server = Refusing(refused, problem)
     client, secrets = Client(server), Cache[Object]()
@@ -71,9 +70,9 @@ async def test_who_writes_in_two_steps_knows_what_the_first_has_left(
     fetched = Fetched(values={"password": SecretBytes(b"v1")})
 
     leftovers = Leftovers(client, secrets, generic_targets=False)
-    settlement = Settlement(TemplateReader(client, lambda _kind, _key: ""), Cleanup(client, Rules(), leftovers))
+    settlement = TargetWriter(TemplateReader(client, lambda _kind, _key: ""), Cleanup(client, Rules(), leftovers))
 
-    outcome = await settlement.settle(external_secret(), target, fetched)
+    outcome = await settlement.write(external_secret(), target, fetched)
 
     assert isinstance(outcome, expected)
     assert outcome.target_written is written

@@ -9,16 +9,12 @@ from typing import Any, Final
 from eso_api.externalsecret import ExternalSecret
 from eso_api.v2.clusterproviderclass import CLUSTER_PROVIDER_CLASS
 from eso_api.v2.providerclass import PROVIDER_CLASS
-from eso_operator.controllers.externalsecret import triggers as es_triggers
-from eso_operator.controllers.externalsecret.classes import controller_classes
-from eso_operator.controllers.externalsecret.cleanup import Cleanup
-from eso_operator.controllers.externalsecret.gather import Gatherer
-from eso_operator.controllers.externalsecret.outcome import SUBJECT as EXTERNAL_SECRET_SUBJECT
-from eso_operator.controllers.externalsecret.outside import Outside as ExternalSecretOutside
-from eso_operator.controllers.externalsecret.reconciler import ExternalSecretReconciler
-from eso_operator.controllers.externalsecret.settlement import Settlement
-from eso_operator.controllers.externalsecret.snapshot import Rules
-from eso_operator.controllers.externalsecret.steps import repair_allowance
+from eso_operator.controllers.externalsecret import controller as external_secrets
+from eso_operator.controllers.externalsecret.controller import ExternalSecretReconciler
+from eso_operator.controllers.externalsecret.snapshot import Gatherer, Rules, controller_classes
+from eso_operator.controllers.externalsecret.status import SUBJECT as EXTERNAL_SECRET_SUBJECT
+from eso_operator.controllers.externalsecret.sync import Cleanup, TargetWriter, repair_allowance
+from eso_operator.controllers.externalsecret.sync import Deps as ExternalSecretDeps
 from eso_operator.controllers.fanout import triggers as fanout_triggers
 from eso_operator.controllers.fanout.description import FanOut
 from eso_operator.controllers.fanout.outcome import subject_of as fanout_subject
@@ -73,8 +69,8 @@ def external_secret_controller(parts: Parts) -> Controller:
     objects = informers.external_secrets.cache
     controller = parts.controller("externalsecret", _external_secret_reconciler(parts).reconcile)
     parts.changes.feed(controller.queue)
-    controller.watch(informers.external_secrets, es_triggers.own_changes, own=True)
-    controller.watch(informers.secrets, es_triggers.target_changes(objects, SeenTargets(memory).is_our_word))
+    controller.watch(informers.external_secrets, external_secrets.own_changes, own=True)
+    controller.watch(informers.secrets, external_secrets.target_changes(objects, SeenTargets(memory).is_our_word))
     return controller
 
 
@@ -98,9 +94,9 @@ def _external_secret_reconciler(parts: Parts) -> ExternalSecretReconciler:
         version_of=parts.informers.version_of,
         notified_at=changes.notified_at,
         rules=rules,
-        stretch=lambda key: sync.push_refresh_multiplier if changes.is_covered(key) else 1.0,
+        interval_factor=lambda key: sync.push_refresh_multiplier if changes.is_covered(key) else 1.0,
     )
-    outside = ExternalSecretOutside(
+    deps = ExternalSecretDeps(
         clock=parts.clock,
         gatherer=gatherer,
         fetcher=Fetcher(
@@ -112,7 +108,7 @@ def _external_secret_reconciler(parts: Parts) -> ExternalSecretReconciler:
             rendering=rendering_of_keys(parts.workers),
         ),
         ledger=ledger,
-        settlement=Settlement(parts.templates, cleanup),
+        writer=TargetWriter(parts.templates, cleanup),
         cleanup=cleanup,
         memory=memory,
         repairs=repair_allowance(parts.clock),
@@ -122,7 +118,7 @@ def _external_secret_reconciler(parts: Parts) -> ExternalSecretReconciler:
         target_of=_targets(parts),
         changes=changes,
     )
-    return ExternalSecretReconciler(outside)
+    return ExternalSecretReconciler(deps)
 
 
 def _targets(parts: Parts) -> Callable[[ExternalSecret], Target]:

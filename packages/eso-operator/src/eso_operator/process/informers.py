@@ -12,7 +12,7 @@ from eso_api.kinds import GENERATOR_KINDS
 from eso_api.pushsecret import PUSH_SECRET, PushSecret
 from eso_api.v2.clusterproviderclass import CLUSTER_PROVIDER_CLASS
 from eso_api.v2.providerclass import PROVIDER_CLASS
-from eso_operator.controllers.externalsecret import triggers
+from eso_operator.controllers.externalsecret.controller import target_of
 from eso_operator.controllers.fanout.clusterexternalsecret import CLUSTER_EXTERNAL_SECRETS
 from eso_operator.controllers.fanout.clusterpushsecret import CLUSTER_PUSH_SECRETS
 from eso_operator.controllers.fanout.description import FanOut
@@ -102,7 +102,7 @@ def informers_of(watched: WatchedKinds, settings: Settings) -> Informers:
         ),
         external_secrets=watched.add(
             EXTERNAL_SECRET.kind(),
-            indexes={TARGET_INDEX: triggers.target_of, PARENT_INDEX: by_parent},
+            indexes={TARGET_INDEX: target_of, PARENT_INDEX: by_parent},
             packing=Packing(ExternalSecret),
             first=True,
         ),

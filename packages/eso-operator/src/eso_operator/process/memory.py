@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from eso_operator.controllers.externalsecret.memory import ExternalSecretRecord
+from eso_operator.controllers.externalsecret.record import ExternalSecretRecord
 from eso_operator.controllers.fanout.parents import ParentRecord
 from eso_operator.controllers.generatorstate.reconciler import StateRecord
 from eso_operator.controllers.memory import Record

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eso_operator.controllers.externalsecret.triggers import makers_of
+from eso_operator.controllers.externalsecret.controller import makers_of
 from eso_operator.controllers.pushsecret.claims import Claims
 from eso_operator.controllers.pushsecret.finalizer import Finalizer
 from eso_operator.controllers.pushsecret.gather import Gatherer

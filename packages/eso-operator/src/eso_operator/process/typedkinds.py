@@ -10,7 +10,6 @@ from eso_api.generators.generatorstate import GENERATOR_STATE
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.v2.clusterproviderclass import CLUSTER_PROVIDER_CLASS
 from eso_api.v2.providerclass import PROVIDER_CLASS
-from eso_operator.controllers.externalsecret.reasons import FAILED
 from eso_operator.controllers.fanout.clusterexternalsecret import CLUSTER_EXTERNAL_SECRETS
 from eso_operator.controllers.fanout.clusterpushsecret import CLUSTER_PUSH_SECRETS
 from eso_operator.controllers.malformed import TypedKind
@@ -18,6 +17,7 @@ from eso_operator.controllers.pushsecret.outcome import ERRORED
 from eso_operator.controllers.secretstore.kinds import Generation
 from eso_operator.controllers.secretstore.outcome import INVALID_PROVIDER_CONFIG
 from eso_operator.process.informers import Informers
+from eso_operator.report.steps import FAILED
 from eso_operator.stores.inputs import CLASS, CLUSTER_CLASS
 from eso_operator.stores.resolved import Reason
 from eso_operator.targets.marks import FINALIZER

@@ -1,4 +1,4 @@
-"""The steps of a reconcile that can fail, with the texts for each.
+"""The reasons of conditions, and the steps of a reconcile that can fail with the texts for each.
 
 `code` is `status.outcomes[].step`, for programs. `summary` begins the message of `Ready`, and alerts of users compare
 that message, so neither may change. Rules compare the step itself.
@@ -7,6 +7,13 @@ that message, so neither may change. Rules compare the step itself.
 from __future__ import annotations
 
 from enum import Enum, unique
+from typing import Final
+
+SYNCED: Final = "Synced"
+DELETED: Final = "Deleted"
+MISSING: Final = "Missing"
+FAILED: Final = "SyncedError"
+"""The reasons of the Ready condition of an ExternalSecret; `Secret` or `Resource` precedes them."""
 
 
 @unique

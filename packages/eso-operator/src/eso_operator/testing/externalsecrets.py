@@ -11,7 +11,7 @@ import msgspec
 
 from eso_api.externalsecret import EXTERNAL_SECRET, ExternalSecret, ExternalSecretStatus
 from eso_api.values import SecretBytes
-from eso_operator.controllers.externalsecret.schedule import current_version, last_sync
+from eso_operator.controllers.externalsecret.refresh import current_version, last_sync
 from eso_operator.controllers.externalsecret.snapshot import Rules, Snapshot
 from eso_operator.targets.hashes import data_digest
 from eso_operator.targets.marks import (

@@ -11,7 +11,7 @@ import pytest
 from eso_api.conditions import KeyOutcome
 from eso_api.externalsecret import FORBIDDEN_POLICIES, ExternalSecret
 from eso_operator.controllers.due import NotDue
-from eso_operator.controllers.externalsecret.decide import (
+from eso_operator.controllers.externalsecret.checks import (
     CHECKS,
     Check,
     broken_rules,
@@ -22,9 +22,9 @@ from eso_operator.controllers.externalsecret.decide import (
     still_fresh,
     target_taken,
 )
-from eso_operator.controllers.externalsecret.outcome import Ignored, Intact, Outcome, Stalled, refused_target
-from eso_operator.controllers.externalsecret.schedule import LastSync, current_version
+from eso_operator.controllers.externalsecret.refresh import LastSync, current_version
 from eso_operator.controllers.externalsecret.snapshot import Rules, Snapshot
+from eso_operator.controllers.externalsecret.status import Ignored, Intact, Outcome, Stalled, refused_target
 from eso_operator.report.steps import Step
 from eso_operator.targets.changes import Refusal, Refuse
 from eso_operator.targets.marks import GeneratedMark, controller_reference_of

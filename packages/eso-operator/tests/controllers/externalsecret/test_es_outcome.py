@@ -9,24 +9,23 @@ import pytest
 
 from eso_api.externalsecret import Binding, MadeManifest, SourceNames
 from eso_operator.controllers.due import FLUSH_SECONDS, NotDue
-from eso_operator.controllers.externalsecret.outcome import (
+from eso_operator.controllers.externalsecret.refresh import LastSync, current_version
+from eso_operator.controllers.externalsecret.status import (
     TEMPLATE_ERROR,
-    Collided,
+    Conflicted,
     Failed,
     Ignored,
     Intact,
     Outcome,
     Stalled,
     Synced,
-    Unseen,
+    TargetUnread,
     Waiting,
     refused_target,
     report_of,
 )
-from eso_operator.controllers.externalsecret.reasons import DELETED, MISSING
-from eso_operator.controllers.externalsecret.schedule import LastSync, current_version
 from eso_operator.report.reporter import Report
-from eso_operator.report.steps import Step
+from eso_operator.report.steps import DELETED, MISSING, Step
 from eso_operator.sources.results import Failure
 from eso_operator.targets.changes import Refusal, Refuse
 from eso_operator.testing.externalsecrets import external_secret, intact, snapshot, synced
@@ -193,9 +192,9 @@ def test_an_intact_target_is_recorded_as_the_object_that_exists(
     made = MadeManifest(api_version="v1", kind="ConfigMap", name="old")
     es = synced(external_secret(**spec), binding=Binding(name="old"), conditions=[READY], manifests=[made])
     reference = OwnerReference(api_version="v1", kind="ExternalSecret", name="db", uid=owner, controller=True)
-    looked = snapshot(es, LATER, look=intact(owner_references=[reference]))
+    reconciled = snapshot(es, LATER, look=intact(owner_references=[reference]))
 
-    report = report_of(looked, Intact(5.0, manifests=()))
+    report = report_of(reconciled, Intact(5.0, manifests=()))
 
     assert (report.status.binding, report.status.manifests) == (expected, [])
     assert report.then == Requeue(5.0, "a refresh is due", Lane.REFRESH)
@@ -215,7 +214,7 @@ def test_a_removed_target_leaves_the_record_at_once(manifests: tuple[MadeManifes
 
 
 @pytest.mark.parametrize(
-    "outcome", [NotDue("fresh", 5), Collided("x"), Unseen("x"), Ignored("x")], ids=lambda o: type(o).__name__
+    "outcome", [NotDue("fresh", 5), Conflicted("x"), TargetUnread("x"), Ignored("x")], ids=lambda o: type(o).__name__
 )
 def test_outcomes_that_say_nothing_leave_the_status_alone(outcome: Outcome) -> None:
     es = synced(external_secret())
@@ -304,8 +303,8 @@ AGAIN = "it may have been put right"
         ),
         pytest.param({}, Stalled(Step.WRITE), Requeue(3600, AGAIN, Lane.REFRESH), id="stalled: at the interval"),
         pytest.param({"refreshInterval": 0}, Stalled(Step.WRITE), Done(), id="stalled: on a change only"),
-        pytest.param({}, Collided("x"), Backoff("x"), id="collided: soon"),
-        pytest.param({}, Unseen("x"), Backoff("x", 0, 3600), id="unseen: back-off"),
+        pytest.param({}, Conflicted("x"), Backoff("x"), id="collided: soon"),
+        pytest.param({}, TargetUnread("x"), Backoff("x", 0, 3600), id="unseen: back-off"),
         pytest.param({}, Ignored("x"), Done(), id="ignored: on a change"),
     ],
 )
@@ -527,9 +526,9 @@ def test_a_read_that_a_provider_caused_is_recorded_if_it_changed_something_or_at
     seconds: float, outcome: Synced, flush: bool
 ) -> None:
     es = synced(external_secret(refreshInterval="1h"), conditions=[READY])
-    told = replace(snapshot(es, now=START + timedelta(seconds=seconds)), notified_at=1.0)
+    before = replace(snapshot(es, now=START + timedelta(seconds=seconds)), notified_at=1.0)
 
-    assert report_of(told, outcome).flush is flush
+    assert report_of(before, outcome).flush is flush
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,9 @@ import pytest
 
 from eso_api.externalsecret import ExternalSecret
 from eso_api.references import GeneratorRef, StoreRef
-from eso_operator.controllers.externalsecret.gather import Gatherer
-from eso_operator.controllers.externalsecret.memory import ExternalSecretRecord
-from eso_operator.controllers.externalsecret.schedule import LastSync, current_version
-from eso_operator.controllers.externalsecret.snapshot import Rules
-from eso_operator.controllers.externalsecret.sources import sources_of
+from eso_operator.controllers.externalsecret.record import ExternalSecretRecord
+from eso_operator.controllers.externalsecret.refresh import LastSync, current_version
+from eso_operator.controllers.externalsecret.snapshot import Gatherer, Rules, sources_of
 from eso_operator.dependencies.dependencies import OnObject
 from eso_operator.memory import Memory
 from eso_operator.sources.entries import references_of
@@ -39,7 +37,7 @@ class Cluster:
 
     classes: dict[str, str] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
-    told: dict[str, float] = field(default_factory=dict)
+    before: dict[str, float] = field(default_factory=dict)
     rules: Rules = field(default_factory=Rules)
     memory: Memory[ExternalSecretRecord] = field(default_factory=lambda: Memory(ExternalSecretRecord))
 
@@ -49,7 +47,7 @@ class Cluster:
             self._class_of,
             self.memory,
             version_of=lambda _kind, key: self.versions.get(key.name, ""),
-            notified_at=lambda key: self.told.get(key.name),
+            notified_at=lambda key: self.before.get(key.name),
             rules=self.rules,
         )
 
@@ -100,11 +98,11 @@ async def test_values_that_end_are_remembered_with_their_end() -> None:
 
 async def test_once_synced_it_waits_for_no_turn() -> None:
     gatherer, es = Cluster().gatherer(), synced(external_secret(), START)
-    assert (await gatherer.gather(es, Looked(), START + 3 * HOUR)).turn is not None
+    assert (await gatherer.gather(es, Looked(), START + 3 * HOUR)).restart_slot is not None
 
     gatherer.remember(es, START + 3 * HOUR, frozenset())
 
-    assert (await gatherer.gather(es, Looked(), START + HOUR)).turn is None
+    assert (await gatherer.gather(es, Looked(), START + HOUR)).restart_slot is None
 
 
 async def test_the_status_counts_if_it_is_newer_than_the_record() -> None:
@@ -124,7 +122,7 @@ async def test_an_object_of_the_same_name_is_another_one() -> None:
     snapshot = await gatherer.gather(external_secret(metadata={"uid": "second"}), Looked(), START)
 
     assert snapshot.last == LastSync(None, "")
-    assert snapshot.first_look
+    assert snapshot.first_reconcile
 
 
 async def test_a_forgotten_object_is_new() -> None:
@@ -143,10 +141,10 @@ async def test_only_the_first_look_gives_an_overdue_refresh_its_turn() -> None:
     first = await gatherer.gather(es, Looked(), START + 2 * HOUR)
     second = await gatherer.gather(es, Looked(), START + 3 * HOUR)
 
-    assert (first.first_look, second.first_look) == (True, False)
-    assert first.turn is not None
-    assert first.turn > START + 2 * HOUR
-    assert second.turn == first.turn
+    assert (first.first_reconcile, second.first_reconcile) == (True, False)
+    assert first.restart_slot is not None
+    assert first.restart_slot > START + 2 * HOUR
+    assert second.restart_slot == first.restart_slot
 
 
 async def test_a_look_that_fails_is_none() -> None:
@@ -162,7 +160,7 @@ async def test_a_look_that_fails_is_none() -> None:
     with pytest.raises(Unreachable):
         await gatherer.gather(es, Away(), START)
 
-    assert (await gatherer.gather(es, Looked(), START)).first_look
+    assert (await gatherer.gather(es, Looked(), START)).first_reconcile
 
 
 async def test_templates_are_new_when_their_version_is_another_one() -> None:
@@ -244,7 +242,7 @@ def test_sources_are_everything_the_object_names() -> None:
 
 
 async def test_an_announced_change_is_part_of_the_snapshot() -> None:
-    gatherer, es = Cluster(told={"db": 7.0}).gatherer(), synced(external_secret(), START)
+    gatherer, es = Cluster(before={"db": 7.0}).gatherer(), synced(external_secret(), START)
 
     assert (await gatherer.gather(es, Looked(), START)).notified_at == 7.0
 
@@ -337,7 +335,7 @@ async def test_values_that_the_cache_lacks_are_found_before_others_are_generated
 async def test_templates_and_announced_changes_of_a_lost_status_are_not_used_again() -> None:
     """Otherwise they would be a reason to generate once more."""
     cluster, made = Cluster(), mark(START)
-    cluster.versions["app"], cluster.told["db"] = "2", 7.0
+    cluster.versions["app"], cluster.before["db"] = "2", 7.0
     gatherer, es = cluster.gatherer(), synced(external_secret(), START - HOUR)
     gatherer.remember(es, START - HOUR, frozenset({TemplateVersion("ConfigMap", ObjectKey("default", "app"), "1")}))
     due = await gatherer.gather(es, Looked(), START)

@@ -144,9 +144,9 @@ async def test_a_value_that_both_read_is_rotated_often_without_contention(stage:
     await stage.sync("one", {"key": "a"}, target=MERGE, **OFTEN)
     await stage.sync("two", {"key": "a"}, target=MERGE, **OFTEN)
 
-    for turn in range(1, 7):
-        stage.backend(a=str(turn))
-        await stage.until("shared", {"key": str(turn)})
+    for restart_slot in range(1, 7):
+        stage.backend(a=str(restart_slot))
+        await stage.until("shared", {"key": str(restart_slot)})
 
     assert (await contention(stage, "one"), await contention(stage, "two")) == (None, None)
 

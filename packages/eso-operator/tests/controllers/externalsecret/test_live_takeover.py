@@ -10,7 +10,7 @@ import pytest
 
 from eso_api.externalsecret import ExternalSecret
 from eso_api.values import SecretBytes
-from eso_operator.controllers.externalsecret.schedule import current_version
+from eso_operator.controllers.externalsecret.refresh import current_version
 from eso_operator.targets.hashes import data_digest
 from eso_operator.targets.marks import CREATED_BY_LABEL, FINALIZER, HASH_ANNOTATION, MANAGED_LABEL, created_by
 from eso_operator.testing.operators import Bench, eventually

@@ -12,10 +12,10 @@ from eso_api.externalsecret import ExternalSecret
 from eso_api.values import SecretBytes
 from eso_operator.controllers.contention import NOT_CONTENDED, Contended, PushedKey
 from eso_operator.controllers.due import NotDue
-from eso_operator.controllers.externalsecret.loops import CHANGING_TURNS, PACE_SECONDS, TURNS, Loops
-from eso_operator.controllers.externalsecret.outcome import Synced, report_of
-from eso_operator.controllers.externalsecret.refresh import refresh_due
-from eso_operator.controllers.externalsecret.triggers import target_of
+from eso_operator.controllers.externalsecret.checks import refresh_due
+from eso_operator.controllers.externalsecret.controller import target_of
+from eso_operator.controllers.externalsecret.loops import CHANGING_ROUNDS, LOOP_ROUNDS, PACE_SECONDS, Loops
+from eso_operator.controllers.externalsecret.status import Synced, report_of
 from eso_operator.process.memory import Memories
 from eso_operator.sources.entries import ReadEntry, entries_of
 from eso_operator.sources.results import Fetched
@@ -96,9 +96,9 @@ def test_the_same_value_over_that_of_another_again_and_again_is_a_loop() -> None
     one, two = writer("one"), writer("two")
     scene = Scene(one, two)
 
-    reasons = [reason(scene.overwrite(one, "v", "two")) for _ in range(TURNS)]
+    reasons = [reason(scene.overwrite(one, "v", "two")) for _ in range(LOOP_ROUNDS)]
 
-    assert reasons == [""] * (TURNS - 1) + ["DifferentValues"]
+    assert reasons == [""] * (LOOP_ROUNDS - 1) + ["DifferentValues"]
     found = scene.loops.verdict(one) or NOT_CONTENDED
     assert "ExternalSecret two also writes key password of Secret shared" in found.message
 
@@ -107,15 +107,15 @@ def test_a_new_value_each_time_is_a_rotation_until_it_goes_on_for_long() -> None
     one, two = writer("one"), writer("two")
     scene = Scene(one, two)
 
-    reasons = [reason(scene.overwrite(one, str(number), "two")) for number in range(CHANGING_TURNS)]
+    reasons = [reason(scene.overwrite(one, str(number), "two")) for number in range(CHANGING_ROUNDS)]
 
-    assert reasons == [""] * (CHANGING_TURNS - 1) + ["DifferentValues"]
+    assert reasons == [""] * (CHANGING_ROUNDS - 1) + ["DifferentValues"]
 
 
 def test_a_refresh_that_overwrites_nothing_ends_the_loop() -> None:
     one, two = writer("one"), writer("two")
     scene = Scene(one, two)
-    for _ in range(TURNS):
+    for _ in range(LOOP_ROUNDS):
         scene.overwrite(one, "v", "two")
 
     assert scene.overwrite(one, "v") is NOT_CONTENDED
@@ -127,13 +127,13 @@ def test_values_of_a_deleted_external_secret_do_not_count() -> None:
     one = writer("one")
     scene = Scene(one)
 
-    assert [scene.overwrite(one, "v", "two") for _ in range(TURNS)] == [NOT_CONTENDED] * TURNS
+    assert [scene.overwrite(one, "v", "two") for _ in range(LOOP_ROUNDS)] == [NOT_CONTENDED] * LOOP_ROUNDS
 
 
 def test_the_loop_is_over_when_the_other_one_is_gone() -> None:
     one, two = writer("one"), writer("two")
     scene = Scene(one, two)
-    for _ in range(TURNS):
+    for _ in range(LOOP_ROUNDS):
         scene.overwrite(one, "v", "two")
 
     scene.objects.apply(Deleted(two))
@@ -144,15 +144,15 @@ def test_the_loop_is_over_when_the_other_one_is_gone() -> None:
 def test_one_that_only_restores_its_keys_is_in_the_loop_too() -> None:
     one, two, three = writer("one"), writer("two"), writer("three")
     scene = Scene(one, two, three)
-    for _ in range(TURNS):
+    for _ in range(LOOP_ROUNDS):
         scene.overwrite(one, "v", "two")
 
     assert (reason(scene.loops.verdict(two)), scene.loops.verdict(three)) == ("DifferentValues", None)
 
 
 def test_after_a_restart_a_loop_that_goes_on_stays_reported_and_the_unknown_is_left_alone() -> None:
-    told = [Condition(type="Contended", status="True", reason="DifferentValues", message="before")]
-    one = synced(writer("one"), conditions=told)
+    before = [Condition(type="Contended", status="True", reason="DifferentValues", message="before")]
+    one = synced(writer("one"), conditions=before)
     scene = Scene(one, writer("two"))
 
     assert scene.loops.verdict(one) is None
@@ -164,7 +164,7 @@ def test_keys_that_a_template_computed_are_not_named() -> None:
     one, two = writer("one", data=[entry("other", "db")]), writer("two")
     scene = Scene(one, two)
 
-    found = [scene.overwrite(one, "v", "two") for _ in range(TURNS)][-1]
+    found = [scene.overwrite(one, "v", "two") for _ in range(LOOP_ROUNDS)][-1]
 
     assert found is not None
     assert "ExternalSecret two also writes keys of Secret shared" in found.message
@@ -173,7 +173,7 @@ def test_keys_that_a_template_computed_are_not_named() -> None:
 # --- feeding itself ---------------------------------------------------------------------------------------------------
 
 
-def turn(scene: Scene, es: ExternalSecret, number: int, *, remote_key: str = "db") -> Contended | None:
+def restart_slot(scene: Scene, es: ExternalSecret, number: int, *, remote_key: str = "db") -> Contended | None:
     """The target changed; it is pushed, and read again."""
     found = scene.refresh(es, value="+" * number)
     scene.push(es.metadata.name, remote_key)
@@ -185,9 +185,9 @@ def test_a_value_that_is_pushed_and_read_with_a_change_is_a_loop() -> None:
     scene = Scene(app)
     scene.push("app", "db")
 
-    reasons = [reason(turn(scene, app, number)) for number in range(TURNS + 1)]
+    reasons = [reason(restart_slot(scene, app, number)) for number in range(LOOP_ROUNDS + 1)]
 
-    assert reasons == [""] * TURNS + ["FeedsItself"]
+    assert reasons == [""] * LOOP_ROUNDS + ["FeedsItself"]
     assert (scene.loops.fed_by(PUSH), scene.woken) == ([app.key], [PUSH])
     assert scene.refresh(app, changed=False, value="x") is NOT_CONTENDED
     assert (scene.loops.fed_by(PUSH), scene.woken) == ([], [PUSH, PUSH])
@@ -197,7 +197,7 @@ def test_a_loop_leads_through_other_targets_of_the_namespace() -> None:
     app, other = reader("app", value="db"), reader("other", value="there")
     scene = Scene(app, other)
 
-    for number in range(TURNS + 1):
+    for number in range(LOOP_ROUNDS + 1):
         scene.refresh(app, value="+" * number)
         scene.push("app", "there")
         scene.push("other", "db", ObjectKey("default", "last"))
@@ -219,7 +219,7 @@ def test_changes_that_come_from_elsewhere_are_no_loop(remote_key: str, pushes: b
     scene = Scene(app)
     scene.push("app", remote_key)
 
-    for number in range(CHANGING_TURNS):
+    for number in range(CHANGING_ROUNDS):
         found = scene.refresh(app, value=str(number))
         if pushes:
             scene.push("app", remote_key)
@@ -232,7 +232,7 @@ def test_a_change_of_another_value_that_is_read_is_no_turn() -> None:
     scene = Scene(app)
     scene.push("app", "db")
 
-    for number in range(CHANGING_TURNS):
+    for number in range(CHANGING_ROUNDS):
         found = scene.refresh(app, value=str(number), token=str(number))
         scene.push("app", "db")
 
@@ -243,21 +243,21 @@ def test_an_edit_of_the_external_secret_starts_the_count_again() -> None:
     app = reader("app", value="db")
     scene = Scene(app)
     scene.push("app", "db")
-    for number in range(TURNS + 1):
-        turn(scene, app, number)
+    for number in range(LOOP_ROUNDS + 1):
+        restart_slot(scene, app, number)
     meta = msgspec.structs.replace(app.metadata, generation=2)
 
     edited = msgspec.structs.replace(app, metadata=meta)
 
-    assert turn(scene, edited, 9) is NOT_CONTENDED
+    assert restart_slot(scene, edited, 9) is NOT_CONTENDED
 
 
 def test_nothing_is_kept_of_a_forgotten_object() -> None:
     app = reader("app", value="db")
     scene = Scene(app)
     scene.push("app", "db")
-    for number in range(TURNS + 1):
-        turn(scene, app, number)
+    for number in range(LOOP_ROUNDS + 1):
+        restart_slot(scene, app, number)
 
     scene.memory.forget(app.key)
 
@@ -274,12 +274,12 @@ def test_nothing_is_kept_of_a_forgotten_object() -> None:
         pytest.param(timedelta(seconds=50), PACE_SECONDS - 50, id="shortly before its time"),
     ],
 )
-@pytest.mark.parametrize("told", [None, 1.0], ids=["its interval has passed", "its backend announced a change"])
-def test_an_object_in_a_loop_refreshes_at_its_pace(after: timedelta, waits: float, told: float | None) -> None:
+@pytest.mark.parametrize("before", [None, 1.0], ids=["its interval has passed", "its backend announced a change"])
+def test_an_object_in_a_loop_refreshes_at_its_pace(after: timedelta, waits: float, before: float | None) -> None:
     es = synced(external_secret(refreshInterval="1s"), START - timedelta(seconds=5))
     held = START + timedelta(seconds=PACE_SECONDS)
 
-    due = refresh_due(snapshot(es, START + after, held_until=held, notified_at=told))
+    due = refresh_due(snapshot(es, START + after, held_until=held, notified_at=before))
 
     assert due == NotDue("it is fresh", waits)
 

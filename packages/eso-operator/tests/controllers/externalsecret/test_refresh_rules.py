@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from eso_operator.controllers.due import Due, NotDue
-from eso_operator.controllers.externalsecret.refresh import refresh_due, turn_of
-from eso_operator.controllers.externalsecret.schedule import (
+from eso_operator.controllers.externalsecret.checks import refresh_due
+from eso_operator.controllers.externalsecret.refresh import (
     LastSync,
     current_version,
     interval_of,
@@ -17,6 +17,7 @@ from eso_operator.controllers.externalsecret.schedule import (
     refreshes_by_itself,
     watches_changes,
 )
+from eso_operator.controllers.externalsecret.snapshot import restart_slot_of
 from eso_operator.testing.externalsecrets import external_secret, snapshot, synced
 from kubebase.clock import rfc3339
 from kubebase.meta import JsonObject
@@ -54,9 +55,9 @@ def test_an_impossible_time_of_the_last_refresh_does_not_fail_the_reconcile(writ
     es = synced(external_secret())
     es = msgspec.structs.replace(es, status=msgspec.structs.replace(es.status, refresh_time=written))
 
-    turn = turn_of(es, last_sync(es), START)
+    restart_slot = restart_slot_of(es, last_sync(es), START)
 
-    assert turn is None
+    assert restart_slot is None
     assert isinstance(refresh_due(snapshot(es, START + 2 * HOUR, last=last_sync(es))), Due)
 
 
@@ -192,33 +193,33 @@ def test_odd_schedules(kind: str, schedule: str, is_due: bool) -> None:
 # --- after a restart --------------------------------------------------------------------------------------------------
 
 
-def turn(uid: str, overdue: timedelta, interval: str = "1h") -> float:
+def restart_slot(uid: str, overdue: timedelta, interval: str = "1h") -> float:
     """Seconds that an object, overdue by that much at the first look, waits for its turn."""
     es = synced(external_secret(refreshInterval=interval, metadata={"uid": uid}))
     now = START + timedelta(seconds=interval_of(es)) + overdue
-    found = turn_of(es, LastSync(START, "x"), now)
+    found = restart_slot_of(es, LastSync(START, "x"), now)
     assert found is not None
     return (found - now).total_seconds()
 
 
 def test_overdue_refreshes_are_spread_deterministically_after_a_start() -> None:
-    turns = [turn(f"uid-{number}", HOUR) for number in range(200)]
+    rounds = [restart_slot(f"uid-{number}", HOUR) for number in range(200)]
 
-    assert turns == [turn(f"uid-{number}", HOUR) for number in range(200)]
-    assert all(0 < each <= 300 for each in turns)
+    assert rounds == [restart_slot(f"uid-{number}", HOUR) for number in range(200)]
+    assert all(0 < each <= 300 for each in rounds)
     for fifth in range(5):
-        assert 20 <= sum(fifth * 60 < each <= (fifth + 1) * 60 for each in turns) <= 60
+        assert 20 <= sum(fifth * 60 < each <= (fifth + 1) * 60 for each in rounds) <= 60
 
 
 def test_short_intervals_are_spread_over_a_quarter_of_them() -> None:
-    assert all(0 < turn(f"uid-{number}", HOUR, "8s") <= 2 for number in range(50))
+    assert all(0 < restart_slot(f"uid-{number}", HOUR, "8s") <= 2 for number in range(50))
 
 
 def test_refreshes_that_are_not_overdue_at_the_start_keep_their_time() -> None:
     """R1 of the catalogue."""
     es = synced(external_secret())
 
-    assert turn_of(es, LastSync(START, "x"), START + HOUR / 2) is None
+    assert restart_slot_of(es, LastSync(START, "x"), START + HOUR / 2) is None
     assert refresh_due(snapshot(es, START + HOUR / 2)) == NotDue("it is fresh", 1800)
 
 
@@ -226,13 +227,13 @@ def test_a_turn_of_a_clock_that_was_set_back_is_not_waited_for() -> None:
     es = synced(external_secret())
     now = START + 2 * HOUR
 
-    assert refresh_due(snapshot(es, now, turn=now + HOUR)) == Due("its interval has passed")
+    assert refresh_due(snapshot(es, now, restart_slot=now + HOUR)) == Due("its interval has passed")
 
 
 def test_an_overdue_refresh_waits_for_its_turn_and_no_change_does() -> None:
     es = synced(external_secret())
     now = START + 2 * HOUR
-    waiting = {"turn": now + timedelta(seconds=100)}
+    waiting = {"restart_slot": now + timedelta(seconds=100)}
 
     assert refresh_due(snapshot(es, now, **waiting)) == NotDue("it is fresh", 100)
     assert refresh_due(snapshot(es, now + timedelta(seconds=100), **waiting)) == Due("its interval has passed")
@@ -253,7 +254,7 @@ def test_values_that_end_before_the_interval_does_are_renewed_in_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stretch", "hours", "expected"),
+    ("interval_factor", "hours", "expected"),
     [
         pytest.param(1.0, 1, Due("its interval has passed"), id="as ever"),
         pytest.param(3.0, 1, NotDue("it is fresh", 7200.0), id="it would hear of every change"),
@@ -261,18 +262,18 @@ def test_values_that_end_before_the_interval_does_are_renewed_in_time() -> None:
     ],
 )
 def test_an_object_that_hears_of_all_changes_is_polled_less_often(
-    stretch: float, hours: int, expected: Due | NotDue
+    interval_factor: float, hours: int, expected: Due | NotDue
 ) -> None:
     es = synced(external_secret(refreshInterval="1h"))
 
-    assert refresh_due(snapshot(es, START + hours * HOUR, stretch=stretch)) == expected
+    assert refresh_due(snapshot(es, START + hours * HOUR, interval_factor=interval_factor)) == expected
 
 
 def test_values_that_end_are_renewed_however_well_changes_are_heard() -> None:
     es = synced(external_secret(refreshInterval="1h"))
     last = LastSync(START, current_version(es), START + HOUR / 2)
 
-    assert refresh_due(replace(snapshot(es, START + HOUR / 2, stretch=9.0), last=last)) == Due(
+    assert refresh_due(replace(snapshot(es, START + HOUR / 2, interval_factor=9.0), last=last)) == Due(
         "its interval has passed"
     )
 

@@ -3,8 +3,8 @@
 from typing import Any
 
 from eso_api.values import SecretBytes
-from eso_operator.controllers.externalsecret.outcome import Failed
-from eso_operator.controllers.externalsecret.settlement import Settlement
+from eso_operator.controllers.externalsecret.status import Failed
+from eso_operator.controllers.externalsecret.sync import TargetWriter
 from eso_operator.sources.results import Fetched
 from eso_operator.sources.templates import TemplateReader
 from eso_operator.targets.changes import Create
@@ -29,7 +29,7 @@ async def test_a_key_that_is_a_value_is_not_named() -> None:
     target: Any = Refusing()
     fetched = Fetched(values={"password": SecretBytes(HUSH.encode())})
 
-    outcome = await Settlement(TemplateReader(unused, unused), unused).settle(external_secret(), target, fetched)
+    outcome = await TargetWriter(TemplateReader(unused, unused), unused).write(external_secret(), target, fetched)
 
     assert isinstance(outcome, Failed)
     assert outcome.detail == "the API server refused: Invalid: spec.map.…: Invalid value: it must be a text"

@@ -7,8 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from eso_api.externalsecret import SyncWindow, SyncWindows
-from eso_operator.controllers.externalsecret.cron import ScheduleError, parse_schedule
-from eso_operator.controllers.externalsecret.windows import may_refresh, next_change
+from eso_operator.controllers.externalsecret.windows import ScheduleError, may_refresh, next_change, parse_schedule
 from eso_render.clock import busy_seconds
 
 

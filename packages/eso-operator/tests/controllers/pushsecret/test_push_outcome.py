@@ -11,7 +11,7 @@ from eso_operator.controllers.due import Due, NotDue
 from eso_operator.controllers.pushsecret.decide import BEFORE_PUSH, BEFORE_SOURCE, first_stop
 from eso_operator.controllers.pushsecret.memory import LastPush
 from eso_operator.controllers.pushsecret.outcome import (
-    Collided,
+    Conflicted,
     Failed,
     Ignored,
     SourceDeleted,
@@ -283,7 +283,7 @@ def test_condition_event_and_requeue(outcome: Any, condition: Any, events: Any, 
     assert isinstance(report.then, then)
 
 
-@pytest.mark.parametrize("outcome", [NotDue("fresh", 5.0), Ignored("not ours"), Collided("meanwhile")])
+@pytest.mark.parametrize("outcome", [NotDue("fresh", 5.0), Ignored("not ours"), Conflicted("meanwhile")])
 def test_outcomes_that_say_nothing(outcome: Any) -> None:
     push = synced_ago(60)
 

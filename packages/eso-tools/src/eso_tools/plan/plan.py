@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from eso_api.externalsecret import EXTERNAL_SECRET, ExternalSecret
-from eso_operator.controllers.externalsecret.outcome import TEMPLATE_ERROR
+from eso_operator.controllers.externalsecret.status import TEMPLATE_ERROR
 from eso_operator.insight.causes import Cause, causes_of
 from eso_operator.insight.overview import Health, Overview, Row
 from eso_operator.sources.entries import Generate, entries_of

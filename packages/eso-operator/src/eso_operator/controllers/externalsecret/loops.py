@@ -23,10 +23,9 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import Final, Protocol
+from typing import Final
 
 from eso_api.conditions import CONTENDED
 from eso_api.externalsecret import ExternalSecret
@@ -40,8 +39,9 @@ from eso_operator.controllers.contention import (
     Contended,
     PushedKey,
 )
-from eso_operator.controllers.externalsecret.outcome import Synced
-from eso_operator.controllers.externalsecret.schedule import current_version
+from eso_operator.controllers.externalsecret.record import ExternalSecretRecord, Loop, LoopRounds, Overwrites, RemoteKey
+from eso_operator.controllers.externalsecret.refresh import current_version
+from eso_operator.controllers.externalsecret.status import Synced
 from eso_operator.memory import Memory
 from eso_operator.sources.entries import FindMany, Generate, ReadEntry, entries_of
 from eso_operator.sources.results import Fetched
@@ -54,9 +54,9 @@ from kubebase.meta import Object, ObjectKey
 from kuberun.cache import Cache
 from kuberun.conditions import find_condition
 
-TURNS: Final = 3
+LOOP_ROUNDS: Final = 3
 """Refreshes in a row that make a loop."""
-CHANGING_TURNS: Final = 20
+CHANGING_ROUNDS: Final = 20
 """The same for refreshes that overwrite with a new value each time."""
 PACE_SECONDS: Final = REFILL_SECONDS
 """The shortest time between refreshes of an object in a loop."""
@@ -70,53 +70,6 @@ _KEY: Final = secrets.token_bytes(32)
 PushedFrom = Callable[[ObjectKey, dict[str, str]], Iterable[PushedKey]]
 """Returns the remote keys that PushSecrets have pushed from a Secret with these labels."""
 
-RemoteKey = tuple[str, str]
-"""The key of a store, as PushSecrets record it, and a remote key."""
-
-
-@dataclass(frozen=True, slots=True)
-class Overwrites:
-    """Refreshes in a row that overwrote values of other ExternalSecrets; `same` of them with unchanged values."""
-
-    wish: str
-    same: int
-    all: int
-
-
-@dataclass(frozen=True, slots=True)
-class Turns:
-    """Refreshes in a row that changed the target, and `count` of them because of what was pushed from it."""
-
-    version: str
-    """That of the ExternalSecret."""
-    count: int
-    inputs: Mapping[RemoteKey, bytes]
-    """Digests of what the last refresh read."""
-    order: int
-    """The number of its write, in one sequence with the writes of PushSecrets."""
-    fed_by: tuple[PushedKey, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Loop:
-    """A loop that was found: the condition, and the other objects in it."""
-
-    contended: Contended
-    others: frozenset[ObjectKey]
-
-
-class Looping(Protocol):
-    """The fields of a record that are used here."""
-
-    uid: str
-    judged: bool
-    """True once a refresh showed whether the object is in a loop."""
-    overwrites: Overwrites | None
-    turns: Turns | None
-    loop: Loop | None
-    held_until: datetime | None
-    """No refresh before then, unless the object is edited."""
-
 
 class Loops:
     """Finds loops. The process has one."""
@@ -125,7 +78,7 @@ class Loops:
         self,
         objects: Cache[ExternalSecret],
         secrets: Cache[Object],
-        memory: Memory[Looping],
+        memory: Memory[ExternalSecretRecord],
         *,
         pushed_from: PushedFrom,
         next_order: Callable[[], int],
@@ -148,7 +101,7 @@ class Loops:
         record = self._memory.of(es.key, es.metadata.uid)
         others = self._overwritten(es, synced.overwritten)
         record.overwrites = _next(record.overwrites, synced.overwritten) if others else None
-        record.turns = self._turns(es, record.turns, fetched, changed=synced.changed)
+        record.rounds = self._rounds(es, record.rounds, fetched, changed=synced.changed)
         record.judged = True
         self._settle(es, record, self._loop(es, record, others, synced.overwritten))
         record.held_until = None if record.loop is None else now + timedelta(seconds=PACE_SECONDS)
@@ -160,7 +113,7 @@ class Loops:
             if self._exists(es, record.loop):
                 return record.loop.contended
             self._settle(es, record, None)
-            record.overwrites, record.turns, record.held_until = None, None, None
+            record.overwrites, record.rounds, record.held_until = None, None, None
         if (by := self._overwriter(es)) is not None:
             return _different_values(es, [by], ())
         return NOT_CONTENDED if record is not None and record.judged else None
@@ -172,23 +125,27 @@ class Loops:
     # --- the loop -----------------------------------------------------------------------------------------------------
 
     def _loop(
-        self, es: ExternalSecret, record: Looping, others: Sequence[ObjectKey], overwritten: Overwritten | None
+        self,
+        es: ExternalSecret,
+        record: ExternalSecretRecord,
+        others: Sequence[ObjectKey],
+        overwritten: Overwritten | None,
     ) -> Loop | None:
         """Return the loop that the counted refreshes show.
 
         A restarted process does not count again what was reported before and goes on.
         """
-        counted, turns = record.overwrites, record.turns
+        counted, rounds = record.overwrites, record.rounds
         if counted is not None and overwritten is not None:
             reported = find_condition(es.status.conditions, CONTENDED)
             goes_on = reported is not None and reported.reason == DIFFERENT_VALUES
-            if goes_on or counted.same >= TURNS or counted.all >= CHANGING_TURNS:
+            if goes_on or counted.same >= LOOP_ROUNDS or counted.all >= CHANGING_ROUNDS:
                 return Loop(_different_values(es, others, overwritten.keys), frozenset(others))
-        if turns is not None and turns.count >= TURNS and turns.fed_by:
-            return Loop(_feeds_itself(es, turns.fed_by), frozenset(each.by for each in turns.fed_by))
+        if rounds is not None and rounds.count >= LOOP_ROUNDS and rounds.fed_by:
+            return Loop(_feeds_itself(es, rounds.fed_by), frozenset(each.by for each in rounds.fed_by))
         return None
 
-    def _settle(self, es: ExternalSecret, record: Looping, loop: Loop | None) -> None:
+    def _settle(self, es: ExternalSecret, record: ExternalSecretRecord, loop: Loop | None) -> None:
         """Remember the loop, and wake the PushSecrets whose condition this changes."""
         old, record.loop = record.loop, loop
         before = set() if old is None else self._unfeed(es.key, old)
@@ -198,7 +155,7 @@ class Loops:
         for push in before ^ after:
             self._wake(push)
 
-    def _forgotten(self, key: ObjectKey, record: Looping) -> None:
+    def _forgotten(self, key: ObjectKey, record: ExternalSecretRecord) -> None:
         self._unfeed(key, record.loop)
 
     def _unfeed(self, key: ObjectKey, loop: Loop | None) -> set[ObjectKey]:
@@ -239,18 +196,20 @@ class Loops:
 
     # --- feeding itself -----------------------------------------------------------------------------------------------
 
-    def _turns(self, es: ExternalSecret, before: Turns | None, fetched: Fetched, *, changed: bool) -> Turns | None:
+    def _rounds(
+        self, es: ExternalSecret, before: LoopRounds | None, fetched: Fetched, *, changed: bool
+    ) -> LoopRounds | None:
         """Count a refresh; None if the target came to rest, or if no PushSecret pushes it."""
         if not changed or next(iter(self._pushed(es, target_name(es))), None) is None:
             return None
         version, inputs, order = current_version(es), _digests(fetched.read, es.metadata.namespace), self._next_order()
         if before is None or before.version != version:
-            return Turns(version, 0, inputs, order)
+            return LoopRounds(version, 0, inputs, order)
         reached = self._reached(es)
         fed_by = tuple(reached[key] for key in sorted(inputs) if key in reached)
         new = [key for key in inputs.keys() | before.inputs.keys() if inputs.get(key) != before.inputs.get(key)]
         caused = bool(new) and all(key in reached and reached[key].written > before.order for key in new)
-        return Turns(version, before.count + caused, inputs, order, fed_by)
+        return LoopRounds(version, before.count + caused, inputs, order, fed_by)
 
     def _reached(self, es: ExternalSecret) -> dict[RemoteKey, PushedKey]:
         """Return the remote keys that the target is pushed to, directly or through other targets of the namespace."""
@@ -305,16 +264,16 @@ def _digests(read: Sequence[ReadEntry], namespace: str) -> dict[RemoteKey, bytes
     A generated value comes from no remote key: it has a key that no PushSecret can have written.
     """
     marks: dict[RemoteKey, hashlib.blake2b] = {}
-    for key, name, value in (part for api_error_text in read for part in _parts(api_error_text, namespace)):
+    for key, name, value in (part for entry in read for part in _parts(entry, namespace)):
         mark = marks.setdefault(key, hashlib.blake2b(key=_KEY, digest_size=16))
         mark.update(b"%d:%b%d:" % (len(name), name.encode("utf-8", "surrogateescape"), len(value)))
         mark.update(value.reveal())
     return {key: mark.digest() for key, mark in marks.items()}
 
 
-def _parts(api_error_text: ReadEntry, namespace: str) -> Iterator[tuple[RemoteKey, str, SecretBytes]]:
+def _parts(read: ReadEntry, namespace: str) -> Iterator[tuple[RemoteKey, str, SecretBytes]]:
     """Yield each value of an entry with its remote key and its name."""
-    want, answer = api_error_text.entry, api_error_text.value
+    want, answer = read.entry, read.value
     store = "" if isinstance(want, Generate) else _store_key(want.store, namespace)
     if isinstance(answer, SecretBytes):
         yield (store, "" if isinstance(want, Generate) else want.remote_key), "", answer

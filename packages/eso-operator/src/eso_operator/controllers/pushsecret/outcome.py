@@ -113,7 +113,7 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
-class Collided:
+class Conflicted:
     """Another writer changed the object at the same time."""
 
     what: str
@@ -126,7 +126,7 @@ class Ignored:
     why: str
 
 
-Outcome = Synced | SourceDeleted | NotDue | Failed | Collided | Ignored
+Outcome = Synced | SourceDeleted | NotDue | Failed | Conflicted | Ignored
 
 
 SUBJECT: Final = Subject(
@@ -167,7 +167,7 @@ def _row(push: PushSecret, outcome: Outcome, now: datetime, retry_within: float)
             return Report(push.status, Done() if after is None else _at(after))
         case Failed():
             return _failed(push, outcome, now, retry_within)
-        case Collided(what=what):
+        case Conflicted(what=what):
             return Report(push.status, Backoff(what))
         case Ignored():
             return Report(push.status, Done())

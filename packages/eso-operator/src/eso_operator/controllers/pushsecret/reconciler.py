@@ -17,7 +17,7 @@ from eso_operator.controllers.pushsecret.finalizer import Finalizer
 from eso_operator.controllers.pushsecret.gather import Gatherer
 from eso_operator.controllers.pushsecret.memory import NOTHING_KNOWN, Pushes, PushSecretRecord
 from eso_operator.controllers.pushsecret.outcome import (
-    Collided,
+    Conflicted,
     Failed,
     Outcome,
     SourceDeleted,
@@ -164,7 +164,7 @@ class PushSecretReconciler:
         try:
             return await self._from(snapshot, sources)
         except Conflict:
-            return snapshot, Collided("an object changed meanwhile")
+            return snapshot, Conflicted("an object changed meanwhile")
         except ApiError as problem:
             return snapshot, _failed("spec", "ApiServer", api_error_text(problem))
 

@@ -11,11 +11,14 @@ Each check assumes that the checks before it did not stop:
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import Final
 
 from eso_api.validation.externalsecret import external_secret_problems
-from eso_operator.controllers.due import NotDue
-from eso_operator.controllers.externalsecret.outcome import (
+from eso_operator.controllers.due import Due, NotDue
+from eso_operator.controllers.externalsecret.refresh import current_version, interval_of, refreshes_by_itself
+from eso_operator.controllers.externalsecret.snapshot import LONGEST_SPREAD, Snapshot
+from eso_operator.controllers.externalsecret.status import (
     FEATURE_DISABLED,
     INVALID_SPEC,
     Ignored,
@@ -24,12 +27,9 @@ from eso_operator.controllers.externalsecret.outcome import (
     Stalled,
     refused_target,
 )
-from eso_operator.controllers.externalsecret.reasons import MISSING
-from eso_operator.controllers.externalsecret.refresh import refresh_due
-from eso_operator.controllers.externalsecret.schedule import refreshes_by_itself
-from eso_operator.controllers.externalsecret.snapshot import Snapshot
+from eso_operator.controllers.externalsecret.windows import may_refresh, next_change
 from eso_operator.report.messages import READY
-from eso_operator.report.steps import Step
+from eso_operator.report.steps import MISSING, Step
 from eso_operator.sources.entries import references_of
 from eso_operator.sources.results import Failure
 from eso_operator.stores.reference import check_gate, normalise
@@ -40,6 +40,8 @@ from eso_operator.targets.target import Absent, Present
 from eso_wire.values import ObjectRef
 from kuberun.conditions import find_condition, is_false
 from kuberun.ownership import is_controlled_by
+
+_LONGEST_SLOT: Final = timedelta(seconds=LONGEST_SPREAD)
 
 Check = Callable[[Snapshot], Outcome | None]
 
@@ -158,12 +160,14 @@ def _is_valid(snapshot: Snapshot) -> bool:
     # Merge does not create a target. Once SecretMissing is reported, a missing target does not cause another read. A
     # target that exists by then was created by another writer, and our keys were never merged into it.
     ready = find_condition(snapshot.es.status.conditions, READY)
-    said_missing = policy == MERGE and ready is not None and ready.reason.endswith(MISSING) and not snapshot.unreported
+    reported_missing = (
+        policy == MERGE and ready is not None and ready.reason.endswith(MISSING) and not snapshot.unreported
+    )
     match snapshot.look:
         case Absent():
-            return said_missing
+            return reported_missing
         case Present(valid=valid):
-            return valid and not said_missing
+            return valid and not reported_missing
 
 
 def _is_still_ours(snapshot: Snapshot) -> bool:
@@ -171,3 +175,62 @@ def _is_still_ours(snapshot: Snapshot) -> bool:
     if snapshot.es.spec.target.creation_policy != OWNER or not isinstance(snapshot.look, Present):
         return True
     return is_controlled_by(snapshot.look.metadata, snapshot.es.metadata.uid)
+
+
+# --- is a refresh due -------------------------------------------------------------------------------------------------
+
+
+def refresh_due(snapshot: Snapshot) -> Due | NotDue:
+    """Return whether the backend must be read now.
+
+        CreatedOnce    until it has synced once
+        OnChange       and again when the object, or a ConfigMap or Secret with its templates, changes
+        Periodic       and again after every interval, before values expire, or after a notification; in its windows
+
+    An object that is not due waits for an exact timer or for a change; nothing polls. Values are not stored, so a
+    changed template is rendered after a read of the backend: it counts as a change of the object. An object in a loop
+    (`loops.py`) waits longer.
+    """
+    es, last = snapshot.es, snapshot.last
+    if not last.version or last.at is None:
+        return Due("it never synced")
+    match es.spec.refresh_policy:
+        case "CreatedOnce":
+            return NotDue("it is created once", None)
+        case "OnChange":
+            return _changed(snapshot) or NotDue("it did not change", None)
+        case _:
+            return _periodic(snapshot, last.at)
+
+
+def _changed(snapshot: Snapshot) -> Due | None:
+    if snapshot.last.version != current_version(snapshot.es):
+        return Due("it changed")
+    return Due("a template changed") if snapshot.new_templates else None
+
+
+def _periodic(snapshot: Snapshot, at: datetime) -> Due | NotDue:
+    es, now, interval = snapshot.es, snapshot.now, interval_of(snapshot.es)
+    if interval <= 0:
+        return NotDue("an interval of 0 reads once", None)
+    if (changed := _changed(snapshot)) is not None:
+        return changed
+    if at > now:
+        return Due("its last refresh lies in the future")
+    due = at + timedelta(seconds=interval * snapshot.interval_factor)
+    if snapshot.last.renew_at is not None:
+        due = min(due, snapshot.last.renew_at)
+    if (
+        snapshot.restart_slot is not None and snapshot.restart_slot - now <= _LONGEST_SLOT
+    ):  # else the clock was set back
+        due = max(due, snapshot.restart_slot)
+    if snapshot.notified_at is not None:
+        due = now
+    if snapshot.held_until is not None and snapshot.held_until - now <= _LONGEST_SLOT:
+        due = max(due, snapshot.held_until)
+    if due > now:
+        return NotDue("it is fresh", (due - now).total_seconds())
+    if not may_refresh(es.spec.sync_windows, now):
+        opens = next_change(es.spec.sync_windows, now)
+        return NotDue("its sync windows are closed", (opens - now).total_seconds() if opens is not None else None)
+    return Due("its interval has passed" if snapshot.notified_at is None else "its backend changed")

@@ -1,10 +1,10 @@
-"""The order of the steps of a reconcile: each property that a docstring promises breaks when two steps are swapped."""
+"""The order of the work of a reconcile: what holds after a crash at each of its effects."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,18 +13,12 @@ import pytest
 from eso_api.externalsecret import ExternalSecret
 from eso_api.values import SecretBytes
 from eso_operator.changes.watchedkeys import ReadState, WatchedKey
-from eso_operator.controllers.externalsecret import steps
-from eso_operator.controllers.externalsecret.cleanup import Cleanup
-from eso_operator.controllers.externalsecret.gather import Gatherer
+from eso_operator.controllers.externalsecret.controller import ExternalSecretReconciler, target_of
 from eso_operator.controllers.externalsecret.loops import Loops
-from eso_operator.controllers.externalsecret.outcome import SUBJECT
-from eso_operator.controllers.externalsecret.outside import Outside
-from eso_operator.controllers.externalsecret.reconciler import ExternalSecretReconciler
-from eso_operator.controllers.externalsecret.schedule import current_version
-from eso_operator.controllers.externalsecret.settlement import Settlement
-from eso_operator.controllers.externalsecret.snapshot import Rules
-from eso_operator.controllers.externalsecret.steps import STEPS, ReconcileStep
-from eso_operator.controllers.externalsecret.triggers import target_of
+from eso_operator.controllers.externalsecret.refresh import current_version
+from eso_operator.controllers.externalsecret.snapshot import Gatherer, Rules
+from eso_operator.controllers.externalsecret.status import SUBJECT
+from eso_operator.controllers.externalsecret.sync import Cleanup, Deps, TargetWriter, repair_allowance
 from eso_operator.dependencies.dependencies import Dependencies, OnObject
 from eso_operator.generators.values import Kept, Made, StateOwner
 from eso_operator.process.memory import Memories
@@ -52,6 +46,10 @@ from kuberun.watch import Applied as Seen
 MANIFEST = {"manifest": {"apiVersion": "v1", "kind": "ConfigMap"}}
 
 
+class Crash(BaseException):
+    """The process is stopped."""
+
+
 @dataclass
 class World:
     """Everything around the reconciler. Records the calls to it, in order."""
@@ -63,6 +61,8 @@ class World:
     former: bool = False
     behind: bool = False
     """Whether the cache holds the object as it was before the last write of its status."""
+    crash_after: int | None = None
+    """The number of effects after which the process is stopped."""
     then: Result | None = None
     done: list[str] = field(default_factory=list)
 
@@ -70,9 +70,9 @@ class World:
     async def request(self, request: Request) -> bytes:
         patch = json.loads(request.body or b"{}")
         if "manifests" in patch.get("status", {}):
-            self.done.append("record target")
+            self._do("record target")
         if "conditions" in patch.get("status", {}):
-            self.done.append("report")
+            self._do("report")
         return json.dumps({"metadata": {"name": "db", "namespace": "default", "uid": "uid-db"}, "spec": {}}).encode()
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
@@ -94,7 +94,7 @@ class World:
 
     async def apply(self, es: ExternalSecret, change: Create | Update) -> Applied:
         del es, change
-        self.done.append("write target")
+        self._do("write target")
         return Applied(Done.CREATED, "db")
 
     async def delete(self, es: ExternalSecret) -> bool:
@@ -107,13 +107,13 @@ class World:
 
     async def remove(self, es: ExternalSecret) -> Removal:
         del es
-        self.done.append("remove former target")
+        self._do("remove former target")
         return Removal(("Deleted",), ())
 
     # the backend
     async def fetch(self, es: ExternalSecret, *, notified_at: float | None = None) -> Fetched:
         del es, notified_at
-        self.done.append("read backend")
+        self._do("read backend")
         return Fetched({"password": SecretBytes(b"v1")})
 
     async def watched_keys(self, es: ExternalSecret) -> tuple[WatchedKey, ...]:
@@ -127,20 +127,20 @@ class World:
     # generated states
     async def keep(self, owner: StateOwner, made: Sequence[Made]) -> Kept:
         del owner, made
-        self.done.append("record generated")
+        self._do("record generated")
         return Kept()
 
     async def retire(self, kept: Kept) -> None:
         del kept
-        self.done.append("retire older states")
+        self._do("retire older states")
 
     async def retire_all_but(self, owner: StateOwner, in_use: Collection[str]) -> None:
         del owner, in_use
-        self.done.append("retire unused states")
+        self._do("retire unused states")
 
     async def discard(self, kept: Kept) -> None:
         del kept
-        self.done.append("discard new states")
+        self._do("discard new states")
 
     async def roll_back(self, made: Sequence[Made]) -> None:
         raise NotImplementedError
@@ -151,7 +151,7 @@ class World:
     ) -> None:
         del key, watched_keys
         if read_state is not ReadState.UNREAD:
-            self.done.append("follow")
+            self._do("follow")
 
     def unsubscribe(self, key: ObjectKey) -> None:
         """Nothing is followed."""
@@ -163,15 +163,15 @@ class World:
     def mark_read(self, key: ObjectKey, at: float | None) -> None:
         """Nothing was told."""
 
-    async def run(self, *order: ReconcileStep) -> list[str]:
-        """Reconcile with the steps in this order; what was done."""
+    async def run(self) -> list[str]:
+        """Reconcile; return what was done, up to the crash if there is one."""
         clock, client, memories = VirtualClock(), Client(self), Memories()
         objects: Cache[ExternalSecret] = Cache({TARGET_INDEX: target_of})
         objects.apply(Seen(self.es))
         memory = memories.external_secrets
         publisher = EventPublisher(EventRecorder(client, clock, component="test"))
         cleanup = Cleanup(client, Rules(generic_targets=True), self)
-        outside = Outside(
+        deps = Deps(
             clock=clock,
             gatherer=Gatherer(
                 objects,
@@ -183,10 +183,10 @@ class World:
             ),
             fetcher=self,
             ledger=self,
-            settlement=Settlement(TemplateReader(client, lambda _kind, _key: ""), cleanup),
+            writer=TargetWriter(TemplateReader(client, lambda _kind, _key: ""), cleanup),
             cleanup=cleanup,
             memory=memory,
-            repairs=steps.repair_allowance(clock),
+            repairs=repair_allowance(clock),
             loops=Loops(objects, Cache(), memory, pushed_from=lambda *_: (), next_order=lambda: 0),
             dependencies=Dependencies(memories.by_controller),
             reporter=Reporter(SUBJECT, Channels(client, clock, ObjectSeries(), publisher), memory),
@@ -195,8 +195,14 @@ class World:
         )
         if self.behind:
             memory.of(self.es.key, self.es.metadata.uid).written_on = self.es.metadata.resource_version
-        self.then = await ExternalSecretReconciler(outside, order).reconcile(self.es.key)
+        with suppress(Crash):
+            self.then = await ExternalSecretReconciler(deps).reconcile(self.es.key)
         return self.done
+
+    def _do(self, effect: str) -> None:
+        if len(self.done) == self.crash_after:
+            raise Crash
+        self.done.append(effect)
 
 
 def new(**target: Any) -> World:
@@ -217,7 +223,7 @@ def generated(es: ExternalSecret) -> Look:
     return intact(owner_references=(controller_reference_of(es),), annotations=annotations)
 
 
-def unseen() -> World:
+def unread() -> World:
     """One whose generated values are neither in the status nor in the cache."""
     ref = {"apiVersion": "generators.external-secrets.io/v1alpha1", "kind": "Password", "name": "strong"}
     es = external_secret(data=[], dataFrom=[{"sourceRef": {"generatorRef": ref}}], refreshInterval="0")
@@ -235,108 +241,54 @@ async def test_an_object_from_before_the_last_report_is_reconciled_again() -> No
     world = fresh()
     world.behind = True
 
-    done = await world.run(*steps.STEPS)
+    done = await world.run()
 
     assert isinstance(world.then, Backoff)
     assert done == []
 
 
-def before(first: str, then: str) -> Callable[[list[str]], bool]:
-    return lambda done: done.index(first) < done.index(then) if {first, then} <= set(done) else False
+RECORDED, FOLLOWED, WRITTEN = "record target", "follow", "write target"
+STATED, REMOVED, REPORTED = "record generated", "remove former target", "report"
+WORLDS = [
+    pytest.param(new, ["read backend", FOLLOWED, STATED, WRITTEN, REMOVED, "retire older states", REPORTED], id="new"),
+    pytest.param(
+        lambda: new(**MANIFEST),
+        [RECORDED, "read backend", FOLLOWED, STATED, WRITTEN, REMOVED, "retire older states", REPORTED],
+        id="new, of another kind",
+    ),
+    pytest.param(fresh, [REMOVED, REPORTED], id="fresh, with a former target"),
+    pytest.param(
+        unread, ["retire unused states", REPORTED], id="generated, and neither in the status nor in the cache"
+    ),
+    pytest.param(renamed, [REMOVED, "retire unused states", REPORTED], id="generated, with a former target"),
+]
+RULES = [
+    pytest.param(WRITTEN, FOLLOWED, id="a change during the write is announced"),
+    pytest.param(WRITTEN, STATED, id="generated values are on record before they are written"),
+    pytest.param("retire older states", WRITTEN, id="states in use are not retired before their successors are in use"),
+    pytest.param("retire unused states", REMOVED, id="states end after the former target that may hold their values"),
+    pytest.param(REPORTED, WRITTEN, id="a status is written when its work is done"),
+    pytest.param(REPORTED, REMOVED, id="the removal of a former target is reported"),
+    pytest.param(WRITTEN, RECORDED, id="a target of another kind is on record before it is written"),
+]
 
 
-@pytest.mark.parametrize(
-    ("world", "first", "then", "promised"),
-    [
-        pytest.param(
-            fresh,
-            steps.look,
-            steps.decide,
-            lambda done: "read backend" not in done,
-            id="a fresh object is not read: its target was looked at before it is decided",
-        ),
-        pytest.param(
-            fresh,
-            steps.decide,
-            steps.fetch,
-            lambda done: "read backend" not in done,
-            id="a fresh object is not read: it was decided before",
-        ),
-        pytest.param(
-            unseen,
-            steps.confirm,
-            steps.fetch,
-            lambda done: "read backend" not in done,
-            id="values are not generated again: the target was read before",
-        ),
-        pytest.param(
-            renamed,
-            steps.remove_former_target,
-            steps.retire_generated,
-            before("remove former target", "retire unused states"),
-            id="states of older values end after the target that may hold them",
-        ),
-        pytest.param(
-            lambda: new(**MANIFEST),
-            steps.record_target,
-            steps.settle,
-            before("record target", "write target"),
-            id="a target of another kind is on record before it is written",
-        ),
-        pytest.param(
-            new,
-            steps.fetch,
-            steps.settle,
-            lambda done: "write target" in done,
-            id="a target is written with what was read",
-        ),
-        pytest.param(
-            new,
-            steps.subscribe,
-            steps.settle,
-            before("follow", "write target"),
-            id="a change during the write is announced",
-        ),
-        pytest.param(
-            new,
-            steps.record_generated,
-            steps.settle,
-            before("record generated", "write target"),
-            id="generated values are on record before they are written",
-        ),
-        pytest.param(
-            new,
-            steps.settle,
-            steps.retire_generated,
-            lambda done: "discard new states" not in done,
-            id="generated values that are in use are not discarded",
-        ),
-        pytest.param(
-            new,
-            steps.settle,
-            steps.report,
-            before("write target", "report"),
-            id="a status is written when its work is done",
-        ),
-        pytest.param(
-            fresh,
-            steps.remove_former_target,
-            steps.report,
-            before("remove former target", "report"),
-            id="the removal of a former target is reported",
-        ),
-    ],
-)
-async def test_steps_that_are_swapped_break_what_they_promise(
-    world: Callable[[], World], first: ReconcileStep, then: ReconcileStep, promised: Callable[[list[str]], bool]
+@pytest.mark.parametrize(("world", "effects"), WORLDS)
+async def test_a_reconcile_has_these_effects_in_this_order(world: Callable[[], World], effects: list[str]) -> None:
+    assert await world().run() == effects
+
+
+@pytest.mark.parametrize(("later", "earlier"), RULES)
+@pytest.mark.parametrize(("world", "effects"), WORLDS)
+async def test_after_a_crash_at_any_effect_nothing_is_done_whose_condition_is_not(
+    world: Callable[[], World], effects: list[str], later: str, earlier: str
 ) -> None:
-    one, other = STEPS.index(first), STEPS.index(then)
-    swapped = list(STEPS)
-    swapped[one], swapped[other] = then, first
+    if not {later, earlier} <= set(effects):
+        return
+    for number in range(len(effects) + 1):
+        crashing = world()
+        crashing.crash_after = number
 
-    assert promised(await world().run(*STEPS))
-    assert not promised(await world().run(*swapped))
+        done = await crashing.run()
 
-
-def test_every_step_says_what_it_assumes() -> None:
-    assert [step.__name__ for step in STEPS if "Assumes" not in (step.__doc__ or "")] == []
+        assert earlier in done or later not in done

@@ -5,15 +5,15 @@
     NotDue         as is    as is                           none                  at the next refresh
     Intact         True     SecretSynced                    Deleted               at the next refresh, on a change
     Waiting        as is; new: Unknown, SecretSyncedError   none                  when the provider answers
-    Failed         False    SecretSyncedError               UpdateFailed          back-off, or when told
+    Failed         False    SecretSyncedError               UpdateFailed          back-off, or on a change
     Stalled        False    SecretSyncedError               UpdateFailed          at the interval, or on a change
-    Unseen         as is    as is                           none                  back-off
-    Collided       as is    as is                           none                  back-off
+    TargetUnread   as is    as is                           none                  back-off
+    Conflicted     as is    as is                           none                  back-off
     Ignored        as is    as is                           none                  on a change
 
 For targets other than Secrets the reasons begin with Resource. The message names the cause; `status.outcomes` lists
 the step with every failed entry, or with the field of the spec that the step concerns. Events about changes of targets
-come with the outcome (`settlement.py`); `report/reporter.py` writes the status, records events and sets metrics.
+come with the outcome (`sync.py`); `report/reporter.py` writes the status, records events and sets metrics.
 """
 
 from __future__ import annotations
@@ -36,12 +36,11 @@ from eso_api.externalsecret import (
 )
 from eso_operator.controllers.contention import NOT_CONTENDED, REFILL_SECONDS, Contended, with_contention
 from eso_operator.controllers.due import FLUSH_SECONDS, NotDue
-from eso_operator.controllers.externalsecret.reasons import FAILED, SYNCED
-from eso_operator.controllers.externalsecret.schedule import interval_of, last_sync
+from eso_operator.controllers.externalsecret.refresh import interval_of, last_sync
 from eso_operator.controllers.externalsecret.snapshot import Snapshot
 from eso_operator.report.messages import READY, Event, next_attempt
 from eso_operator.report.reporter import Report, Subject
-from eso_operator.report.steps import Step
+from eso_operator.report.steps import FAILED, SYNCED, Step
 from eso_operator.sources.entries import source_names
 from eso_operator.sources.results import Failure
 from eso_operator.sources.templates import TemplateVersion
@@ -161,7 +160,7 @@ class Stalled:
 
 
 @dataclass(frozen=True, slots=True)
-class Collided:
+class Conflicted:
     """Another writer changed the object at the same time."""
 
     what: str
@@ -172,7 +171,7 @@ class Collided:
 
 
 @dataclass(frozen=True, slots=True)
-class Unseen:
+class TargetUnread:
     """The target could not be read, so its state is unknown."""
 
     why: str
@@ -185,7 +184,7 @@ class Ignored:
     why: str
 
 
-Outcome = Synced | NotDue | Intact | Waiting | Failed | Stalled | Collided | Unseen | Ignored
+Outcome = Synced | NotDue | Intact | Waiting | Failed | Stalled | Conflicted | TargetUnread | Ignored
 
 
 def refused_target(refuse: Refuse) -> Stalled:
@@ -212,7 +211,7 @@ def report_of(snapshot: Snapshot, outcome: Outcome, contended: Contended | None 
         report = replace(report, then=replace(report.then, delay=min(report.then.delay, REFILL_SECONDS)))
     # If nothing was reported, the cached status may be older than the last report.
     said = report.status is not snapshot.es.status
-    return replace(report, shown=said or snapshot.first_look, log=_log_line(snapshot.es, report, outcome))
+    return replace(report, shown=said or snapshot.first_reconcile, log=_log_line(snapshot.es, report, outcome))
 
 
 def _row(snapshot: Snapshot, outcome: Outcome) -> Report:
@@ -234,10 +233,10 @@ def _row(snapshot: Snapshot, outcome: Outcome) -> Report:
             attempt = next_attempt(snapshot.now, interval_of(es))
             outcomes = _outcomes(es, outcome, snapshot.now)
             status = msgspec.structs.replace(status, next_attempt_time=attempt, outcomes=outcomes)
-            return Report(status, _stalled_until(es), _complaint(es, status, detail or summary), failed=True)
-        case Collided(what=what):
+            return Report(status, _stalled_until(es), _failure_event(es, status, detail or summary), failed=True)
+        case Conflicted(what=what):
             return Report(es.status, Backoff(what))
-        case Unseen(why=why):
+        case TargetUnread(why=why):
             return Report(es.status, _retry(es, why), failed=True)
         case Ignored():
             return Report(es.status, Done())
@@ -273,8 +272,8 @@ def _synced(snapshot: Snapshot, outcome: Synced) -> Report:
     unrecorded = FLUSH_SECONDS if snapshot.notified_at is None else max(FLUSH_SECONDS, interval_of(es))
     recent = before.at is not None and timedelta(0) <= now - before.at < timedelta(seconds=unrecorded)
     same = before.version == status.synced_resource_version and same_verdict(_ready_of(es), ready)
-    tidied = status.manifests != es.status.manifests
-    flush = outcome.changed or tidied or not (same and recent)
+    record_changed = status.manifests != es.status.manifests
+    flush = outcome.changed or record_changed or not (same and recent)
     events = outcome.events
     if outcome.remarks and not same_verdict(_ready_of(es), ready):
         events += (Event(EventType.WARNING, "Unexpected", "; ".join(outcome.remarks)[:_MAX_TEXT]),)
@@ -290,10 +289,10 @@ def _binding(es: ExternalSecret, outcome: Synced) -> Binding | None:
 
 def _intact(snapshot: Snapshot, outcome: Intact) -> Report:
     """Return the report of an intact target. The Ready condition is kept if its status and reason still apply."""
-    es, told = snapshot.es, _ready_of(snapshot.es)
+    es, before = snapshot.es, _ready_of(snapshot.es)
     ready = _ready(snapshot, Synced())
-    if told is not None and (told.status, told.reason) == (ready.status, ready.reason):
-        ready = told
+    if before is not None and (before.status, before.reason) == (ready.status, ready.reason):
+        ready = before
     status = msgspec.structs.replace(
         _with_ready(snapshot, ready),
         next_attempt_time=None,
@@ -335,7 +334,7 @@ def _waiting(snapshot: Snapshot, outcome: Waiting) -> Report:
 
 def _failed(snapshot: Snapshot, outcome: Failed) -> Report:
     es = snapshot.es
-    detail = outcome.detail or _told(outcome.failures)
+    detail = outcome.detail or _failure_texts(outcome.failures)
     summary = _summary(es, outcome)
     status = _with_ready(snapshot, _not_ready(es, outcome.step, summary, detail))
     retry_after = max((failure.retry_after for failure in outcome.failures), default=0.0)
@@ -348,7 +347,7 @@ def _failed(snapshot: Snapshot, outcome: Failed) -> Report:
         next_attempt_time=None if outage else next_attempt(snapshot.now, within),
         outcomes=_outcomes(es, outcome, snapshot.now),
     )
-    events = (*outcome.events, *_complaint(es, status, detail or summary))
+    events = (*outcome.events, *_failure_event(es, status, detail or summary))
     then = _stalled_until(es) if hopeless else _retry(es, summary, retry_after)
     return Report(status, then, events, failed=True)
 
@@ -407,21 +406,21 @@ def _ready_of(es: ExternalSecret) -> Condition | None:
     return find_condition(es.status.conditions, READY)
 
 
-def _complaint(es: ExternalSecret, status: ExternalSecretStatus, text: str) -> tuple[Event, ...]:
+def _failure_event(es: ExternalSecret, status: ExternalSecretStatus, text: str) -> tuple[Event, ...]:
     """Return an event, unless the condition already has this message."""
     if same_verdict(_ready_of(es), find_condition(status.conditions, READY)):
         return ()
     return (Event(EventType.WARNING, "UpdateFailed", text[:_MAX_TEXT]),)
 
 
-def _told(failures: Sequence[Failure]) -> str:
+def _failure_texts(failures: Sequence[Failure]) -> str:
     """Return the first causes in full, and the number of the others."""
-    shown = [_sentence(failure) for failure in failures[:_SHOWN_FAILURES]]
+    shown = [_failure_text(failure) for failure in failures[:_SHOWN_FAILURES]]
     more = len(failures) - len(shown)
     return "; ".join([*shown, f"and {more} more"] if more > 0 else shown)
 
 
-def _sentence(failure: Failure) -> str:
+def _failure_text(failure: Failure) -> str:
     place = f"{failure.path} (key: {failure.remote_key})" if failure.remote_key else failure.path
     return f"{place}: {failure.reason}: {failure.message}"
 
@@ -452,7 +451,7 @@ def _outcomes(es: ExternalSecret, outcome: Failed | Stalled, now: datetime) -> l
     ]
 
 
-# --- when it is looked at again ---------------------------------------------------------------------------------------
+# --- the next reconcile -----------------------------------------------------------------------------------------------
 
 
 def _renewal(outcome: Synced, now: datetime) -> str | None:

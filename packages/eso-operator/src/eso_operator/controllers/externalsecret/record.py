@@ -2,14 +2,14 @@
 
     field                             kept for                                     if the bound evicts it
     uid, written_on, depends_on       as for all kinds (`controllers/memory.py`)
-    looked, turn                      overdue refreshes are spread after a start   it counts as seen for the first time
+    reconciled, restart_slot          overdue refreshes are spread after a start   it counts as new
     last                              refreshes that the status does not have yet  the status is used, minutes behind
     templates                         a changed template is rendered again         rendered at the next refresh
     generated                         the templates of values whose status is lost rendered at the next refresh
     repairs                           limits repairs against another writer        the limit starts again
-    judged, overwrites, turns         loops are found (`loops.py`)                 counting restarts
+    judged, overwrites, rounds        loops are found (`loops.py`)                 counting restarts
     loop, held_until                  an object in a loop refreshes slowly         at its interval, until found again
-    follows, watches_all, notified_at push refresh (`changes/followers.py`)     polled until it is read again
+    follows, hears_all, told_at       push refresh (`changes/followers.py`)     polled until it is read again
     target                            an unchanged target is not read              it is read once
     share                             lost keys of a shared target are found       found at the next refresh
     intents                           a retry repeats a generator call             cleaned up and generated again
@@ -28,29 +28,73 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from eso_operator.changes.followers import StreamTopic
-from eso_operator.controllers.contention import Bucket
-from eso_operator.controllers.externalsecret.gather import Generation
-from eso_operator.controllers.externalsecret.loops import Loop, Overwrites, Turns
-from eso_operator.controllers.externalsecret.schedule import LastSync
+from eso_operator.controllers.contention import Bucket, Contended, PushedKey
+from eso_operator.controllers.externalsecret.refresh import LastSync
 from eso_operator.controllers.memory import Record
 from eso_operator.generators.values import NO_INTENTS, Intent
 from eso_operator.sources.templates import TemplateVersion
+from eso_operator.targets.marks import GeneratedMark
 from eso_operator.targets.memory import Seen, Share
+from kubebase.meta import ObjectKey
+
+RemoteKey = tuple[str, str]
+"""The key of a store, as PushSecrets record it, and a remote key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overwrites:
+    """Refreshes in a row that overwrote values of other ExternalSecrets; `same` of them with unchanged values."""
+
+    wish: str
+    same: int
+    all: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoopRounds:
+    """Refreshes in a row that changed the target, and `count` of them because of what was pushed from it."""
+
+    version: str
+    """That of the ExternalSecret."""
+    count: int
+    inputs: Mapping[RemoteKey, bytes]
+    """Digests of what the last refresh read."""
+    order: int
+    """The number of its write, in one sequence with the writes of PushSecrets."""
+    fed_by: tuple[PushedKey, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop that was found: the condition, and the other objects in it."""
+
+    contended: Contended
+    others: frozenset[ObjectKey]
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """A write of generated values that this process made, or may have made, before their status was written."""
+
+    mark: GeneratedMark
+    templates: frozenset[TemplateVersion]
+    notified_at: float | None
+    """The announced change that was read for it, as in the snapshot."""
 
 
 @dataclass(slots=True, eq=False)
 class ExternalSecretRecord(Record):
     """The record of one ExternalSecret. The table above lists the fields; the Protocol of each user defines them."""
 
-    looked: bool = False
-    turn: datetime | None = None
+    reconciled: bool = False
+    restart_slot: datetime | None = None
     last: LastSync | None = None
     templates: frozenset[TemplateVersion] = frozenset()
     generated: Generation | None = None
     repairs: Bucket | None = None
     judged: bool = False
     overwrites: Overwrites | None = None
-    turns: Turns | None = None
+    rounds: LoopRounds | None = None
     loop: Loop | None = None
     held_until: datetime | None = None
     follows: frozenset[StreamTopic] = frozenset()
