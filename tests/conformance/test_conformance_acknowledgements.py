@@ -42,11 +42,11 @@ class Mailbox:
     async def subscribe(self, _: Any, items: Sequence[WatchItem], token: str) -> AsyncIterator[ChangeEvent]:
         del token  # it acknowledges nothing
         watches = {item.ref.key: item.watch_id for item in items if item.ref is not None}
-        told: set[str] = set()
+        describe_error: set[str] = set()
         while True:
             news = self.news
-            for message, key in [each for each in self.messages.items() if each[0] not in told]:
-                told.add(message)
+            for message, key in [each for each in self.messages.items() if each[0] not in describe_error]:
+                describe_error.add(message)
                 if key in watches:
                     yield ChangeEvent(ChangeType.UPDATED, (watches[key],), resume_token=message)
             await news.wait()

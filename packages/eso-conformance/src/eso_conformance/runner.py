@@ -78,7 +78,7 @@ async def _usable(subject: Subject, profile: Profile) -> None:
     if profile is Profile.TLS:
         return
     try:
-        answer = await validate(subject)
+        response = await validate(subject)
     except aio.AioRpcError as error:
         detail = detail_of(error)
         if detail is None or detail.reason != pb.ERROR_REASON_CREDENTIALS_REJECTED:
@@ -87,9 +87,9 @@ async def _usable(subject: Subject, profile: Profile) -> None:
             f"{subject.name} refuses the calls of this run: {detail.message[:300]};"
             " give the token of a service account with --token-file"
         ) from None
-    if answer.error.reason == pb.ERROR_REASON_CONFIG_INVALID:
+    if response.error.reason == pb.ERROR_REASON_CONFIG_INVALID:
         raise UnreachableError(
-            f"{subject.name} refuses the configuration of this run: {answer.error.message[:300]};"
+            f"{subject.name} refuses the configuration of this run: {response.error.message[:300]};"
             " give one that works with --fixture"
         )
 
@@ -132,4 +132,4 @@ def _failed_call(error: aio.AioRpcError, subject: Subject) -> str:
     detail = detail_of(error)
     if detail is None:
         return f"a call failed with {error.code().name} and no ErrorDetail"
-    return f"a call failed as a whole with {error.code().name}, {subject.told(detail)}"
+    return f"a call failed as a whole with {error.code().name}, {subject.describe_error(detail)}"

@@ -29,7 +29,7 @@ from eso_wire.versions import SUPPORTED
 CALL_SECONDS = 10.0
 MESSAGE_BYTES = 32 * 1024 * 1024
 NAMESPACE = "conformance"
-_WORDS = 300
+_MESSAGE_CHARS = 300
 _SHORTEST = 4  # shorter texts may occur in any sentence by chance
 
 
@@ -192,12 +192,12 @@ class Subject:
             raise Violation("a deletion of one item gives not exactly one result with its id")
         return response.results[0]
 
-    def told(self, detail: pb.ErrorDetail) -> str:
+    def describe_error(self, detail: pb.ErrorDetail) -> str:
         """Describe a failure with the provider's message, without the credentials and values of the fixture."""
         message = detail.message
         for secret in sorted(self._secrets(), key=len, reverse=True):
             message = message.replace(secret, "…")
-        return f"{reason_name(detail)}: {message[:_WORDS]}" if message else reason_name(detail)
+        return f"{reason_name(detail)}: {message[:_MESSAGE_CHARS]}" if message else reason_name(detail)
 
     def _secrets(self) -> list[str]:
         known = [*self.fixture.credentials.values(), *self.fixture.tokens.values()]
@@ -224,7 +224,7 @@ class Subject:
         seeded = KnownValue(key=self.fresh_key(), value='{"user":"anna","port":5432}', property=place)
         result = await self.push(seeded.key, seeded.value.encode())
         if result.HasField("error"):
-            raise Violation(f"a value cannot be pushed: {self.told(result.error)}")
+            raise Violation(f"a value cannot be pushed: {self.describe_error(result.error)}")
         return seeded
 
 

@@ -117,16 +117,16 @@ def _duplicate_keys(spec: ExternalSecretSpec, path: str) -> list[FieldError]:
     """Check for duplicate keys. With Delete and Merge they are allowed: the last entry wins, as always."""
     if spec.target.deletion_policy != "Retain":
         return []
-    seen: set[str] = set()
+    earlier: set[str] = set()
     problems = []
     for index, entry in enumerate(spec.data):
-        if entry.secret_key in seen:
+        if entry.secret_key in earlier:
             message = (
                 f"{entry.secret_key} is given twice; with deletionPolicy Retain each key may be given once: "
                 "rename or remove one of the entries"
             )
             problems.append(FieldError(f"{path}.data[{index}].secretKey", message))
-        seen.add(entry.secret_key)
+        earlier.add(entry.secret_key)
     return problems
 
 

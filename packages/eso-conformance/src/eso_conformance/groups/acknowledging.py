@@ -31,7 +31,7 @@ async def goes_on(subject: Subject) -> None:
         await stream.changes_up_to("watch")
 
         for at in range(_ROUNDS):
-            await stream.acknowledge(stream.place())
+            await stream.acknowledge(stream.resume_token())
             await subject.push(key, b"after %d" % at)
             await stream.changes_up_to("watch")
 
@@ -53,16 +53,16 @@ async def repeats_nothing(subject: Subject) -> None:
     async with _listening(subject, keys) as stream:
         await subject.push(keys["done"], b"done")
         await stream.changes_up_to("done")
-        place = await _settled(subject, stream, keys["later"])
+        resume_token = await _resume_token_after(subject, stream, keys["later"])
     for _ in range(_ROUNDS):
-        async with _listening(subject, keys, resume=place) as stream:
+        async with _listening(subject, keys, resume=resume_token) as stream:
             await subject.push(keys["later"], b"later")
-            heard = await stream.changes_up_to("later")
-            if any(change.type == pb.CHANGE_TYPE_RESYNC for change in heard):
+            changes = await stream.changes_up_to("later")
+            if any(change.type == pb.CHANGE_TYPE_RESYNC for change in changes):
                 raise NotApplicable(f"{subject.name} asks for a resync instead of going on from its token")
-            if not any("done" in change.watch_ids for change in heard):
+            if not any("done" in change.watch_ids for change in changes):
                 return
-            place = await _settled(subject, stream, keys["later"])
+            resume_token = await _resume_token_after(subject, stream, keys["later"])
     violated("a change that was acknowledged comes again, on every stream")
 
 
@@ -72,13 +72,13 @@ def _watchable(subject: Subject) -> str:
     return subject.fresh_key()
 
 
-async def _settled(subject: Subject, stream: _Listener, later: str) -> str:
+async def _resume_token_after(subject: Subject, stream: _Listener, later: str) -> str:
     """Acknowledge all received changes and return their token. A later change shows that the provider processed it."""
-    place = stream.place()
-    await stream.acknowledge(place)
+    resume_token = stream.resume_token()
+    await stream.acknowledge(resume_token)
     await subject.push(later, b"later still")
     await stream.changes_up_to("later")
-    return place
+    return resume_token
 
 
 @asynccontextmanager
@@ -89,7 +89,7 @@ async def _listening(subject: Subject, keys: Mapping[str, str], *, resume: str =
         stream = _Listener(call, subject.name)
         watches = [pb.WatchItem(watch_id=each, ref=remote(key)) for each, key in keys.items()]
         opened = pb.SubscribeOpen(context=subject.context(), resume_token=resume, items=watches)
-        await stream.say(pb.SubscribeRequest(open=opened))
+        await stream.send(pb.SubscribeRequest(open=opened))
         await stream.stands()
         yield stream
     finally:
@@ -105,7 +105,7 @@ class _Listener:
         self._unread: list[pb.SubscribeResponse] = []
         self._place = ""
 
-    def place(self) -> str:
+    def resume_token(self) -> str:
         """Return the token of the last received event."""
         if not self._place:
             raise NotApplicable(f"{self._name} gives no resume tokens; there is nothing to acknowledge")
@@ -116,9 +116,9 @@ class _Listener:
         self._unread.append(await self._next())
 
     async def acknowledge(self, token: str) -> None:
-        await self.say(pb.SubscribeRequest(ack=pb.SubscribeAck(resume_token=token)))
+        await self.send(pb.SubscribeRequest(ack=pb.SubscribeAck(resume_token=token)))
 
-    async def say(self, request: pb.SubscribeRequest) -> None:
+    async def send(self, request: pb.SubscribeRequest) -> None:
         try:
             await self._call.write(request)
         except asyncio.InvalidStateError:
@@ -126,15 +126,15 @@ class _Listener:
 
     async def changes_up_to(self, watch_id: str) -> list[pb.ChangeEvent]:
         """Return all changes up to the first one of the watch."""
-        heard: list[pb.ChangeEvent] = []
+        changes: list[pb.ChangeEvent] = []
         while True:
             response = self._unread.pop() if self._unread else await self._next()
             self._place = response.resume_token or self._place
             if not response.HasField("change"):
                 continue
-            heard.append(response.change)
+            changes.append(response.change)
             if watch_id in response.change.watch_ids or response.change.type == pb.CHANGE_TYPE_RESYNC:
-                return heard
+                return changes
 
     async def _next(self) -> pb.SubscribeResponse:
         try:

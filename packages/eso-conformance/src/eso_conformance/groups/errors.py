@@ -21,17 +21,20 @@ _STATES = (pb.VALIDATION_STATE_READY, pb.VALIDATION_STATE_UNKNOWN, pb.VALIDATION
 
 @case(Profile.READ, "validate", "finds the configuration of this run usable")
 async def validates(subject: Subject) -> None:
-    answer = await validate(subject)
+    response = await validate(subject)
 
-    expect(answer.state in _STATES, "the state is unspecified")
-    expect(answer.state != pb.VALIDATION_STATE_INVALID, f"the configuration is refused: {subject.told(answer.error)}")
+    expect(response.state in _STATES, "the state is unspecified")
+    expect(
+        response.state != pb.VALIDATION_STATE_INVALID,
+        f"the configuration is refused: {subject.describe_error(response.error)}",
+    )
 
 
 @case(Profile.READ, "validate", "narrows operations, never widens them")
 async def narrows_operations(subject: Subject) -> None:
-    answer = await validate(subject)
+    response = await validate(subject)
 
-    expect(set(answer.operations) <= set(subject.kind.operations), "validation offers what the handshake does not")
+    expect(set(response.operations) <= set(subject.kind.operations), "validation offers what the handshake does not")
 
 
 @case(Profile.READ, "validate", "refuses configurations that cannot work, with the reason")
@@ -40,12 +43,12 @@ async def refuses_invalid(subject: Subject) -> None:
         raise NotApplicable("the fixture names no invalid configuration")
     for spec in subject.fixture.invalid:
         try:
-            answer = await validate(subject, subject.with_spec(spec))
+            response = await validate(subject, subject.with_spec(spec))
         except aio.AioRpcError as error:
             detail = _required_detail(error)
             expect(detail.reason == pb.ERROR_REASON_CONFIG_INVALID, f"the reason is {reason_name(detail)}")
         else:
-            expect(answer.state == pb.VALIDATION_STATE_INVALID, "an invalid configuration is not refused")
+            expect(response.state == pb.VALIDATION_STATE_INVALID, "an invalid configuration is not refused")
 
 
 @case(Profile.READ, "errors", "refuses a kind it does not serve with UNSUPPORTED_KIND")
@@ -150,7 +153,7 @@ async def gives_no_error_page(subject: Subject) -> None:
     subject.need(pb.OPERATION_GET)
     for key in (subject.fixture.absent, *subject.fixture.failing):
         for shape in _shapes(subject):
-            results = await _answered(subject.get([item("only", key, shape=shape)]))
+            results = await _results_or_none(subject.get([item("only", key, shape=shape)]))
             expect(
                 all(result.WhichOneof("outcome") == "error" for result in results),
                 f'"{key}" has no value, and a read gave one; look at the status of an answer before its body',
@@ -168,7 +171,7 @@ async def _refuses_wrong_credentials(subject: Subject) -> None:
     for resolved in context.config.inline.resolved:
         resolved.secret_value = f"conformance-wrong-{uuid.uuid4()}".encode()
     asked = item("only", known.key, version=known.version, prop=known.property)
-    results = await _answered(subject.get([asked], context=context))
+    results = await _results_or_none(subject.get([asked], context=context))
     expect(
         all(result.WhichOneof("outcome") == "error" or result.value == known.value.encode() for result in results),
         "a read with wrong credentials gave another value than the known one: the answer to the login, perhaps",
@@ -180,7 +183,7 @@ def _shapes(subject: Subject) -> list[pb.ValueShape.ValueType]:
     return [pb.VALUE_SHAPE_SINGLE, *maps]
 
 
-async def _answered(call: Awaitable[list[pb.GetResult]]) -> list[pb.GetResult]:
+async def _results_or_none(call: Awaitable[list[pb.GetResult]]) -> list[pb.GetResult]:
     """Return the results of a read; none if the whole call failed, which is an error too."""
     try:
         return await call
@@ -192,8 +195,8 @@ async def validate(subject: Subject, context: pb.RequestContext | None = None) -
     """Validate a configuration; by default that of this run."""
     request = pb.ValidateRequest(context=context or subject.context())
     call = subject.stores.Validate if subject.kind.role == pb.KIND_ROLE_STORE else subject.generators.ValidateGenerator
-    answer: pb.ValidateResponse = await call(request, timeout=CALL_SECONDS)
-    return answer
+    response: pb.ValidateResponse = await call(request, timeout=CALL_SECONDS)
+    return response
 
 
 async def any_call(subject: Subject, context: pb.RequestContext) -> object:

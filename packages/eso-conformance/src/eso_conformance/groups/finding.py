@@ -24,7 +24,7 @@ async def finds(subject: Subject) -> None:
 
 
 @case(Profile.READ, "find", "ends the stream with `last`, in the last page and in no other")
-async def says_last(subject: Subject) -> None:
+async def marks_last_page(subject: Subject) -> None:
     pages = await _find(subject, await _known_find(subject))
 
     expect(pages, "the stream has no page, not even an empty last one")
@@ -32,7 +32,7 @@ async def says_last(subject: Subject) -> None:
 
 
 @case(Profile.READ, "find", "keeps to the page size")
-async def keeps_page_size(subject: Subject) -> None:
+async def respects_page_size(subject: Subject) -> None:
     pages = await _find(subject, await _known_find(subject), page_size=1)
 
     expect(all(len(page.found) <= 1 for page in pages), "a page is larger than asked for")
@@ -68,4 +68,4 @@ async def _known_find(subject: Subject) -> KnownFind:
     return KnownFind(name=f"^{stem}-", keys=keys)
 
 
-CASES = (finds, says_last, keeps_page_size, finds_nothing)
+CASES = (finds, marks_last_page, respects_page_size, finds_nothing)

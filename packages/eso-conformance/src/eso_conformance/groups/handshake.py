@@ -43,24 +43,24 @@ async def selects_highest(subject: Subject) -> None:
 @case(Profile.READ, "handshake", "accepts each version it lists when it is the only one offered")
 async def accepts_each(subject: Subject) -> None:
     for version in subject.handshake.supported:
-        answer = await shake_hands(subject.channel, [(version.major, version.minor)])
+        response = await shake_hands(subject.channel, [(version.major, version.minor)])
 
         expect(
-            (answer.selected.major, answer.selected.minor) == (version.major, version.minor),
+            (response.selected.major, response.selected.minor) == (version.major, version.minor),
             f"{version.major}.{version.minor} is listed as supported and not accepted",
         )
 
 
 @case(Profile.READ, "handshake", "leaves `selected` unset for a version it does not speak, and says which it does")
 async def refuses_unknown(subject: Subject) -> None:
-    answer = await shake_hands(subject.channel, [(CURRENT.major + 7, 0)])
+    response = await shake_hands(subject.channel, [(CURRENT.major + 7, 0)])
 
-    expect(not answer.HasField("selected"), "a version from the future was accepted")
-    expect(answer.supported, "an incompatible core is not told which versions would do")
+    expect(not response.HasField("selected"), "a version from the future was accepted")
+    expect(response.supported, "an incompatible core is not told which versions would do")
 
 
 @case(Profile.READ, "handshake", "keeps its instance id while it runs")
-async def keeps_instance(subject: Subject) -> None:
+async def has_stable_instance(subject: Subject) -> None:
     again = await shake_hands(subject.channel)
 
     expect(again.instance_id == subject.handshake.instance_id, "instance_id changed without a restart")
@@ -82,9 +82,9 @@ async def kinds_are_complete(subject: Subject) -> None:
 
 @case(Profile.READ, "handshake", "uses no feature that core did not name")
 async def invents_no_feature(subject: Subject) -> None:
-    answer = await shake_hands(subject.channel)
+    response = await shake_hands(subject.channel)
 
-    expect(not answer.features, "the answer names a feature that the request does not offer")
+    expect(not response.features, "the answer names a feature that the request does not offer")
 
 
 CASES = (
@@ -92,7 +92,7 @@ CASES = (
     selects_highest,
     accepts_each,
     refuses_unknown,
-    keeps_instance,
+    has_stable_instance,
     kinds_are_complete,
     invents_no_feature,
 )

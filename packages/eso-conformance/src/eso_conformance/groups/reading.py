@@ -83,9 +83,9 @@ async def missing_key(subject: Subject) -> None:
     if subject.offers(pb.OPERATION_NOT_FOUND_SEMANTICS):
         expect(
             result.error.reason == pb.ERROR_REASON_SECRET_NOT_FOUND,
-            f"NOT_FOUND_SEMANTICS is offered, and the reason is {subject.told(result.error)}",
+            f"NOT_FOUND_SEMANTICS is offered, and the reason is {subject.describe_error(result.error)}",
         )
-    _expect_words(result)
+    _expect_message(result)
 
 
 @case(Profile.READ, "get", "reports a missing property without giving the whole value instead")
@@ -96,7 +96,7 @@ async def missing_property(subject: Subject) -> None:
     result = await subject.get_one(known.key, version=known.version, prop="conformance.no.such.property")
 
     expect(result.WhichOneof("outcome") == "error", "a property that does not exist gave a value")
-    _expect_words(result)
+    _expect_message(result)
 
 
 @case(Profile.READ, "get", "reports a missing version as not found")
@@ -108,8 +108,8 @@ async def missing_version(subject: Subject) -> None:
 
     if result.WhichOneof("outcome") == "value":
         raise NotApplicable("this provider has no versions")
-    expect(result.error.reason in _NOT_FOUND, f"the reason is {subject.told(result.error)}")
-    _expect_words(result)
+    expect(result.error.reason in _NOT_FOUND, f"the reason is {subject.describe_error(result.error)}")
+    _expect_message(result)
 
 
 @case(Profile.READ, "get map", "gives all properties of a key")
@@ -160,7 +160,7 @@ async def _known_map(subject: Subject) -> KnownMap:
     return KnownMap(key=known.key, value={"user": "anna", "port": "5432"})
 
 
-def _expect_words(result: pb.GetResult) -> None:
+def _expect_message(result: pb.GetResult) -> None:
     """Require a message: users read it next to the key, and the reason alone does not say what to do."""
     expect(result.error.message.strip(), f"{reason_name(result.error)} says nothing to its reader")
 
@@ -168,7 +168,7 @@ def _expect_words(result: pb.GetResult) -> None:
 def _outcome(subject: Subject, result: pb.GetResult) -> str:
     """Describe a result without its content."""
     which = result.WhichOneof("outcome")
-    return subject.told(result.error) if which == "error" else str(which)
+    return subject.describe_error(result.error) if which == "error" else str(which)
 
 
 CASES = (

@@ -147,9 +147,9 @@ def _damaged(raw: bytes, seeded: random.Random) -> bytes:
 
 
 async def _still_there(subject: Subject) -> None:
-    answer = await shake_hands(subject.channel)
+    response = await shake_hands(subject.channel)
 
-    expect(answer.instance_id == subject.handshake.instance_id, "the provider restarted")
+    expect(response.instance_id == subject.handshake.instance_id, "the provider restarted")
 
 
 CASES = (

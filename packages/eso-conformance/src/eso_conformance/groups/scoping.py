@@ -17,7 +17,7 @@ _ELSEWHERE = "conformance-elsewhere"
 
 
 @case(Profile.READ, "namespaces", "serves a namespaced store with what is of its own namespace only")
-async def keeps_to_its_namespace(subject: Subject) -> None:
+async def stays_in_its_namespace(subject: Subject) -> None:
     for move in _MOVES:
         context = subject.context()
         move(context)
@@ -26,7 +26,7 @@ async def keeps_to_its_namespace(subject: Subject) -> None:
 
 
 @case(Profile.READ, "namespaces", "refuses a reference of a namespaced configuration to another namespace")
-async def keeps_references_inside(subject: Subject) -> None:
+async def confines_references(subject: Subject) -> None:
     if subject.kind.gvk.group == GENERATORS_GROUP:
         raise NotApplicable("references of these generators have no namespace that counts")
     specs = [spec for pointer in subject.fixture.credentials if (spec := _pointing_away(subject.fixture.spec, pointer))]
@@ -70,4 +70,4 @@ def _pointing_away(spec: dict[str, Any], pointer: str) -> dict[str, Any] | None:
     return moved
 
 
-CASES = (keeps_to_its_namespace, keeps_references_inside)
+CASES = (stays_in_its_namespace, confines_references)

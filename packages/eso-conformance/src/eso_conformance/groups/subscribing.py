@@ -13,7 +13,7 @@ _SECONDS = 20.0
 
 
 @case(Profile.SUBSCRIBE, "subscribe", "tells of a change of a watched key")
-async def tells_of_change(subject: Subject) -> None:
+async def reports_change(subject: Subject) -> None:
     subject.need(pb.OPERATION_SUBSCRIBE, pb.OPERATION_PUSH)
     key = subject.fresh_key()
     await subject.push(key, b"before")
@@ -80,4 +80,4 @@ async def _first_change(subject: Subject, key: str, *, resume: str, then: bytes)
     raise Violation("the stream ended without a change")
 
 
-CASES = (tells_of_change, resumes, needs_open)
+CASES = (reports_change, resumes, needs_open)

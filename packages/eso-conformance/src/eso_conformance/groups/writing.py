@@ -25,7 +25,7 @@ async def stores_bytes(subject: Subject) -> None:
             if not value:  # a backend without empty values that says so
                 continue
             raise NotApplicable("this backend stores text only, and says so")
-        expect(not pushed.HasField("error"), f"the push failed: {subject.told(pushed.error)}")
+        expect(not pushed.HasField("error"), f"the push failed: {subject.describe_error(pushed.error)}")
 
         read = await subject.get_one(key)
 
@@ -33,7 +33,7 @@ async def stores_bytes(subject: Subject) -> None:
 
 
 @case(Profile.WRITE, "push", "says whether it wrote a value, and never that it created one that was there")
-async def says_outcome(subject: Subject) -> None:
+async def reports_outcome(subject: Subject) -> None:
     subject.need(pb.OPERATION_PUSH)
     key = subject.fresh_key()
 
@@ -109,7 +109,7 @@ async def removes(subject: Subject) -> None:
 
     result = await subject.delete(key)
 
-    expect(not result.HasField("error"), f"the deletion failed: {subject.told(result.error)}")
+    expect(not result.HasField("error"), f"the deletion failed: {subject.describe_error(result.error)}")
     expect(result.existed, "a value that was there is said not to have existed")
     read = await subject.get_one(key)
     expect(read.WhichOneof("outcome") == "error", "a deleted value can still be read")
@@ -121,12 +121,12 @@ async def absent_is_deleted(subject: Subject) -> None:
 
     result = await subject.delete(subject.fresh_key())
 
-    expect(not result.HasField("error"), f"deleting nothing failed: {subject.told(result.error)}")
+    expect(not result.HasField("error"), f"deleting nothing failed: {subject.describe_error(result.error)}")
     expect(not result.existed, "what was never there is said to have existed")
 
 
 @case(Profile.WRITE, "ownership", "deletes nothing that another owner pushed")
-async def keeps_from_deleting(subject: Subject) -> None:
+async def refuses_foreign_deletion(subject: Subject) -> None:
     key = await _owned_key(subject)
     subject.need(pb.OPERATION_DELETE)
 
@@ -138,7 +138,7 @@ async def keeps_from_deleting(subject: Subject) -> None:
 
 
 @case(Profile.WRITE, "ownership", "overwrites nothing that another owner pushed, and says OWNERSHIP_CONFLICT")
-async def keeps_from_overwriting(subject: Subject) -> None:
+async def refuses_foreign_overwrite(subject: Subject) -> None:
     key = await _owned_key(subject)
 
     result = await subject.push(key, b"overwritten", owner_token=_ANOTHER)
@@ -148,7 +148,7 @@ async def keeps_from_overwriting(subject: Subject) -> None:
     expect(result.HasField("error"), "a push that did not happen is reported as one")
     expect(
         result.error.reason == pb.ERROR_REASON_OWNERSHIP_CONFLICT,
-        f"the reason is not OWNERSHIP_CONFLICT but {subject.told(result.error)}",
+        f"the reason is not OWNERSHIP_CONFLICT but {subject.describe_error(result.error)}",
     )
 
 
@@ -159,19 +159,19 @@ async def _owned_key(subject: Subject) -> str:
         raise NotApplicable("the fixture says that this backend has no place for marks of ownership")
     key = subject.fresh_key()
     pushed = await subject.push(key, _OWNED, owner_token=_OWNER)
-    expect(not pushed.HasField("error"), f"the push failed: {subject.told(pushed.error)}")
+    expect(not pushed.HasField("error"), f"the push failed: {subject.describe_error(pushed.error)}")
     return key
 
 
 CASES = (
     stores_bytes,
-    says_outcome,
+    reports_outcome,
     if_absent,
     if_absent_is_atomic,
     unoffered_precondition,
     push_is_idempotent,
     removes,
     absent_is_deleted,
-    keeps_from_deleting,
-    keeps_from_overwriting,
+    refuses_foreign_deletion,
+    refuses_foreign_overwrite,
 )
