@@ -14,7 +14,7 @@ import atheris
 with atheris.instrument_imports(include=["gotmpl"]):
     from gotmpl.builtins import FUNCTIONS
     from gotmpl.errors import TemplateError
-    from gotmpl.families import Functions
+    from gotmpl.families import LazyFunctions
     from gotmpl.run import TemplateLimits
     from gotmpl.sprig import families
     from gotmpl.template import Engine
@@ -22,7 +22,7 @@ with atheris.instrument_imports(include=["gotmpl"]):
 
 _SLOW = {"bcrypt", "htpasswd", "derivePassword", "genPrivateKey"}
 ENGINE = Engine(
-    Functions([(" ".join(FUNCTIONS), lambda: FUNCTIONS), *families(lambda: 0)]),
+    LazyFunctions([(" ".join(FUNCTIONS), lambda: FUNCTIONS), *families(lambda: 0)]),
     TemplateLimits(output_bytes=2**16, steps=2000, depth=40),
 )
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from gotmpl.families import Functions, family
+from gotmpl.families import LazyFunctions, family
 from gotmpl.sprig import CERTIFICATES, DATES, NAMES, families
 
 NANOS = 1_700_000_000 * 10**9
@@ -30,7 +30,7 @@ def test_families_over_a_clock_have_the_names_they_are_said_to_have() -> None:
 def test_a_later_family_overrides_an_earlier_one() -> None:
     lists, builtins = family("gotmpl.sprig.lists"), family("gotmpl.builtins")
 
-    functions = Functions([("slice len", builtins), ("slice", lists)])
+    functions = LazyFunctions([("slice len", builtins), ("slice", lists)])
 
     assert functions["slice"] is lists()["slice"]
     assert functions["len"] is builtins()["len"]

@@ -6,13 +6,13 @@ import pytest
 
 from gotmpl.builtins import FUNCTIONS
 from gotmpl.errors import TemplateError
-from gotmpl.families import Functions
+from gotmpl.families import LazyFunctions
 from gotmpl.run import TemplateLimits
 from gotmpl.sprig import families
 from gotmpl.template import Engine
 from gotmpl.values import StrMap
 
-EVERYTHING = Functions([(" ".join(FUNCTIONS), lambda: FUNCTIONS), *families(lambda: 0)])
+EVERYTHING = LazyFunctions([(" ".join(FUNCTIONS), lambda: FUNCTIONS), *families(lambda: 0)])
 DATA = StrMap({"user": "ada", "password": "pw", "json": '{"inner": "hidden"}'})
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gotmpl.builtins import FUNCTIONS
 from gotmpl.errors import LimitError, TemplateError
-from gotmpl.families import Functions
+from gotmpl.families import LazyFunctions
 from gotmpl.run import TemplateLimits
 from gotmpl.signatures import STRING, Func
 from gotmpl.sprig import families
@@ -16,7 +16,7 @@ from gotmpl.template import Engine
 from gotmpl.values import StrMap
 
 CANARY = "CANARY-5ecr3t/v4lue:%zz@#?[(*"
-EVERYTHING = Functions([(" ".join(FUNCTIONS), lambda: FUNCTIONS), *families(lambda: 1_700_000_000 * 10**9)])
+EVERYTHING = LazyFunctions([(" ".join(FUNCTIONS), lambda: FUNCTIONS), *families(lambda: 1_700_000_000 * 10**9)])
 SLOW = {"bcrypt", "htpasswd", "derivePassword", "genPrivateKey", "genCA", "genSelfSignedCert", "genSignedCert"}
 SLOW |= {f"{name}WithKey" for name in SLOW if name.startswith("gen")}
 SMALL = TemplateLimits(output_bytes=2**16, steps=2000, depth=40)

@@ -13,7 +13,7 @@ import pytest
 
 from gotmpl.builtins import FUNCTIONS as BUILTINS
 from gotmpl.errors import ExecError, ParseError, TemplateError
-from gotmpl.families import Functions
+from gotmpl.families import LazyFunctions
 from gotmpl.sprig import families
 from gotmpl.template import Engine
 from gotmpl.values import StrMap, to_bytes
@@ -21,7 +21,7 @@ from gotmpl.values import StrMap, to_bytes
 Vector = dict[str, Any]
 
 NANOS = 1_700_000_000 * 10**9
-ENGINE = Engine(Functions([(" ".join(BUILTINS), lambda: BUILTINS), *families(lambda: NANOS)]))
+ENGINE = Engine(LazyFunctions([(" ".join(BUILTINS), lambda: BUILTINS), *families(lambda: NANOS)]))
 QUOTES_DATA = {
     "exec-errors-061": "Go shows the value that cannot be iterated over",
     "sprig-defaults-040": "Go shows the value that a message of fail is made with",

@@ -58,25 +58,25 @@ class Identifier:
 class Call:
     """`name argument…`, plus the piped value if there is one."""
 
-    __slots__ = ("args", "func", "kinds", "operands", "word")
+    __slots__ = ("args", "func", "kinds", "name", "operands")
 
-    def __init__(self, word: Identifier, args: list[Operand], operands: list[Operand], kinds: Sequence[GoType]) -> None:
-        self.word = word
+    def __init__(self, name: Identifier, args: list[Operand], operands: list[Operand], kinds: Sequence[GoType]) -> None:
+        self.name = name
         self.args = args
         self.operands = operands
         """The arguments, with literals converted."""
         self.kinds = kinds
-        self.func = word.func
+        self.func = name.func
 
     @property
     def pos(self) -> int:
-        return self.word.pos
+        return self.name.pos
 
     def __str__(self) -> str:
-        return " ".join(map(str, [self.word, *self.args]))
+        return " ".join(map(str, [self.name, *self.args]))
 
     def eval(self, run: Run, dot: Value, final: Value | Missing = MISSING) -> Value:
-        run.node = self.word
+        run.node = self.name
         values = []
         for operand, kind in zip(self.operands, self.kinds, strict=False):
             value = operand.eval(run, dot)
@@ -105,12 +105,12 @@ class Filter(Call):
 
     __slots__ = ("accepted", "kind", "last", "values")
 
-    def __init__(self, word: Identifier, args: list[Operand], operands: list[Operand], kinds: Sequence[GoType]) -> None:
-        self.word = word
+    def __init__(self, name: Identifier, args: list[Operand], operands: list[Operand], kinds: Sequence[GoType]) -> None:
+        self.name = name
         self.args = args
-        self.func = word.func
+        self.func = name.func
         self.values = [operand.value for operand in operands]  # type: ignore[attr-defined]  # each is one of CONSTANTS
-        self.last: Node = operands[-1] if operands else word
+        self.last: Node = operands[-1] if operands else name
         self.kind = kinds[len(args)]
         self.accepted = self.kind.accepted
 
@@ -138,7 +138,7 @@ class Misnumbered(Call):
     __slots__ = ()
 
     def eval(self, run: Run, _dot: Value, final: Value | Missing = MISSING) -> Value:
-        run.node = self.word
+        run.node = self.name
         raise run.error(arity_error(self.func, len(self.args), 0 if final is MISSING else 1))
 
 
@@ -148,7 +148,7 @@ class Decision(Call):
     __slots__ = ()
 
     def eval(self, run: Run, dot: Value, final: Value | Missing = MISSING) -> Value:
-        run.node = self.word
+        run.node = self.name
         problem = arity_error(self.func, len(self.args), 0 if final is MISSING else 1)
         if problem:
             raise run.error(problem)
@@ -167,7 +167,7 @@ class CallOfAValue(Call):
     __slots__ = ()
 
     def eval(self, run: Run, dot: Value, final: Value | Missing = MISSING) -> Value:
-        run.node = self.word
+        run.node = self.name
         if not self.args and final is MISSING:
             raise run.error("wrong number of args for call: want at least 1 got 0")
         values = [operand.eval(run, dot) for operand in self.operands]
@@ -180,20 +180,20 @@ class CallOfAValue(Call):
         raise run.error(f"error calling call: {problem}")
 
 
-def call(word: Identifier, args: list[Operand], *, piped: int) -> Call:
+def call(name: Identifier, args: list[Operand], *, piped: int) -> Call:
     """Build the call of a function with its arguments, and one more if a value is piped into it."""
-    func = word.func
+    func = name.func
     given, kinds = len(args), func.params
     if func.variadic is not None:
         kinds = (*kinds, *(func.variadic,) * (given + piped - len(kinds)))
     if not func.lazy and given + piped != len(kinds):
-        return Misnumbered(word, args, args, kinds)
+        return Misnumbered(name, args, args, kinds)
     operands = [typed(arg, kind) for arg, kind in zip(args, kinds, strict=False)]
     if func.lazy:
-        return (CallOfAValue if func.lazy == "call" else Decision)(word, args, operands, kinds)
+        return (CallOfAValue if func.lazy == "call" else Decision)(name, args, operands, kinds)
     if piped and all(isinstance(operand, CONSTANTS) for operand in operands):
-        return Filter(word, args, operands, kinds)
-    return Call(word, args, operands, kinds)
+        return Filter(name, args, operands, kinds)
+    return Call(name, args, operands, kinds)
 
 
 def _checked(run: Run, operand: Operand, value: Value, kind: GoType) -> Value:
@@ -252,13 +252,13 @@ def _reason(error: FuncError, run: Run) -> str:
 def _shown(part: Quoted | Authored, run: Run) -> str:
     source = run.text
     if isinstance(part, Authored):
-        return _words_of(source, part.text)
+        return _message_of(source, part.text)
     if part.origin is not None and spelled_out(part.origin, source) == part.origin:
         return format_value(part.value, Spec(verb=part.verb))
     return spelled_out(part.value, source, part.verb)
 
 
-def _words_of(source: str, text: str) -> str:
+def _message_of(source: str, text: str) -> str:
     """Return one literal of the source that the message was made with; everything else in it may be data.
 
     Several literals are never combined: with a literal for each letter, an author could spell a value.

@@ -85,8 +85,8 @@ _TAKE_BOOLS = ("bool", "any")
 def _refused(node: Operand, kind: GoType) -> Refused:
     if kind.constant == "none":
         return Refused(node, f"can't handle {node} for arg of type {kind.name}")
-    wanted = {"unsigned": "unsigned integer"}.get(kind.constant, kind.constant)
-    return Refused(node, f"expected {wanted}; found {node}")
+    expected = {"unsigned": "unsigned integer"}.get(kind.constant, kind.constant)
+    return Refused(node, f"expected {expected}; found {node}")
 
 
 def _converted(number: Number, kind: GoType) -> Value:

@@ -137,7 +137,7 @@ class Expressions:
         if not later and not _is_group(first):
             return first
         for stage, command in enumerate(later, 2):
-            if isinstance(command, Application) and isinstance(command.word, LITERALS):
+            if isinstance(command, Application) and isinstance(command.term, LITERALS):
                 self.fail(f"non executable command in pipeline stage {stage}")
         return Pipe(pos, first, later, written)
 
@@ -271,7 +271,7 @@ class Expressions:
 
 
 def _is_group(command: Operand) -> bool:
-    return isinstance(command.word if isinstance(command, Application) else command, Group)
+    return isinstance(command.term if isinstance(command, Application) else command, Group)
 
 
 _DECLARES, _ASSIGNS = " := ", " = "

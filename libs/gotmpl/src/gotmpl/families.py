@@ -24,7 +24,7 @@ def family(module: str) -> Load:
     return load
 
 
-class Functions(Mapping[str, Func]):
+class LazyFunctions(Mapping[str, Func]):
     """All names at once; functions load on first use. A later family overrides an earlier one."""
 
     def __init__(self, families: Iterable[tuple[str, Load]]) -> None:

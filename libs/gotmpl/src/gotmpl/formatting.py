@@ -220,9 +220,9 @@ def _with_point(number: str, verb: str, precision: int) -> str:
     mark = _EXPONENT.get(verb, "e" if number.islower() or verb not in "EG" else "E")
     head, found, tail = number.partition(mark)
     if verb in "gGxX":
-        wanted = 6 if precision == -1 else precision
+        digits = 6 if precision == -1 else precision
         significant = head[1:].replace(".", "").removeprefix("0x").removeprefix("0X").lstrip("0")
-        missing = wanted - len(significant)
+        missing = digits - len(significant)
         if "." not in head and head[1:] == "0":
             missing -= 1
     else:

@@ -12,7 +12,7 @@ from typing import Final
 from kubebase.hints import LONGEST_NAME, did_you_mean, hint, similar
 
 _SHOWN_KEYS: Final = 10
-_ELSEWHERE: Final = {
+_OTHER_LANGUAGES: Final = {
     "base64": "b64enc",
     "base64decode": "b64dec",
     "base64encode": "b64enc",
@@ -45,8 +45,8 @@ _ELSEWHERE: Final = {
 def of_function(name: str, known: Iterable[str]) -> str:
     """Return a hint about a function that does not exist, or an empty string."""
     functions = {each.lower(): each for each in known}
-    elsewhere = functions.get(_ELSEWHERE.get(name.lower(), "").lower())
-    return did_you_mean([elsewhere] if elsewhere else similar(name, functions.values()))
+    translated = functions.get(_OTHER_LANGUAGES.get(name.lower(), "").lower())
+    return did_you_mean([translated] if translated else similar(name, functions.values()))
 
 
 def of_key(name: str, keys: Iterable[object]) -> str:

@@ -133,7 +133,7 @@ _SPACE = re.compile(r"[ \t\r\n]*")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"')
 _ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
-_WORDS = {"true": True, "false": False, "null": None}
+_LITERALS = {"true": True, "false": False, "null": None}
 
 
 class _UnusualError(ValueError):
@@ -164,7 +164,7 @@ def decode(text: str) -> Value:
             return _QUICK.decode(text)
         except (ValueError, RecursionError):
             pass
-    reader = _Reader(text)
+    reader = _JsonReader(text)
     value = reader.value(0)
     reader.end()
     if reader.overflows:
@@ -176,10 +176,10 @@ def decode(text: str) -> Value:
 
 def decode_first(text: str) -> Value:
     """Decode the first document of a text, whatever follows it."""
-    return _Reader(text).value(0)
+    return _JsonReader(text).value(0)
 
 
-class _Reader:
+class _JsonReader:
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
@@ -218,7 +218,7 @@ class _Reader:
             case '"':
                 return self._string()
             case "t" | "f" | "n":
-                return self._word()
+                return self._literal()
             case _:
                 return self._number()
 
@@ -308,13 +308,13 @@ class _Reader:
         self.overflows = True
         return math.copysign(sys.float_info.max, value)
 
-    def _word(self) -> Value:
-        word = {"t": "true", "f": "false", "n": "null"}[self._text[self._at]]
-        for offset, char in enumerate(word):
+    def _literal(self) -> Value:
+        literal = {"t": "true", "f": "false", "n": "null"}[self._text[self._at]]
+        for offset, char in enumerate(literal):
             if self._text[self._at + offset : self._at + offset + 1] != char:
-                self._fail(f"in literal {word} (expecting {quote(char, chr(39))})", self._at + offset)
-        self._at += len(word)
-        return _WORDS[word]
+                self._fail(f"in literal {literal} (expecting {quote(char, chr(39))})", self._at + offset)
+        self._at += len(literal)
+        return _LITERALS[literal]
 
 
 def _shown(char: str) -> str:

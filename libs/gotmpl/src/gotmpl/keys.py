@@ -67,9 +67,9 @@ _HINTS = {
 }
 
 
-def _refuse_other_forms(der: bytes, wanted: str) -> None:
+def _refuse_other_forms(der: bytes, expected: str) -> None:
     found = _form(der)
-    if found and found != wanted:
+    if found and found != expected:
         raise KeyFormatError(_HINTS[found])
     if not found:
         raise KeyFormatError("asn1: structure error: tags don't match")

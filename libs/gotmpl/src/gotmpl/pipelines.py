@@ -22,28 +22,28 @@ class Command(Operand, Protocol):
 class Application:
     """`.when.Format "2006"`, `x | $y.Method`: a term with arguments. Only methods can take them."""
 
-    __slots__ = ("args", "word")
+    __slots__ = ("args", "term")
 
-    def __init__(self, word: Operand, args: list[Operand]) -> None:
-        self.word = word
+    def __init__(self, term: Operand, args: list[Operand]) -> None:
+        self.term = term
         self.args = args
 
     @property
     def pos(self) -> int:
-        return self.word.pos
+        return self.term.pos
 
     def __str__(self) -> str:
-        return " ".join(map(str, [self.word, *self.args]))
+        return " ".join(map(str, [self.term, *self.args]))
 
     def eval(self, run: Run, dot: Value, final: Value | Missing = MISSING) -> Value:
-        word = self.word
-        if isinstance(word, Variable) and len(word.names) == 1:
-            word.eval(run, dot)
-        elif isinstance(word, PATHS):
-            return word.read(run, dot, self._call(dot, final))
-        elif isinstance(word, LITERALS):
-            run.node = word
-        raise run.error(f"can't give argument to non-function {as_command(word)}")
+        term = self.term
+        if isinstance(term, Variable) and len(term.names) == 1:
+            term.eval(run, dot)
+        elif isinstance(term, PATHS):
+            return term.read(run, dot, self._call(dot, final))
+        elif isinstance(term, LITERALS):
+            run.node = term
+        raise run.error(f"can't give argument to non-function {as_command(term)}")
 
     def _call(self, dot: Value, final: Value | Missing) -> CallMethod:
         def call(run: Run, receiver: Value, method: Func) -> Value:
@@ -56,7 +56,7 @@ class Application:
             ]
             if final is not MISSING:
                 values.append(check(run, final, method.params[-1]))
-            return invoke(run, method, [receiver, *values], self.word)
+            return invoke(run, method, [receiver, *values], self.term)
 
         return call
 

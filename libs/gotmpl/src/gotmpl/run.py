@@ -13,7 +13,7 @@ from gotmpl.errors import ExecError, LimitError
 from gotmpl.quoting import quote
 from gotmpl.values import Value, to_bytes
 
-_STEPS_BETWEEN_LOOKS = 4
+_STEPS_BETWEEN_CHECKS = 4
 """One step may be a function that works on megabytes, and checking the clock costs less than most steps."""
 
 
@@ -46,7 +46,7 @@ class Node(Protocol):
         """Return the start position: an index into the text."""
 
 
-class Whole(Protocol):
+class Executable(Protocol):
     """A template that can be executed."""
 
     def execute(self, run: Run, dot: Value, /) -> None: ...
@@ -60,7 +60,7 @@ class Run:
         *("template", "text", "vars"),
     )
 
-    def __init__(self, name: str, text: str, limits: TemplateLimits, data: Value, root: Whole) -> None:
+    def __init__(self, name: str, text: str, limits: TemplateLimits, data: Value, root: Executable) -> None:
         self.name = name
         self.root = root
         """The template of that name; including it starts over."""
@@ -95,7 +95,7 @@ class Run:
         if self.steps < 0:
             raise self.over(f"more than {self._limits.steps} steps")
         self._check_time()
-        self.alarm = max(self.steps - _STEPS_BETWEEN_LOOKS, 0)
+        self.alarm = max(self.steps - _STEPS_BETWEEN_CHECKS, 0)
 
     def _check_time(self) -> None:
         clock = self._limits.clock

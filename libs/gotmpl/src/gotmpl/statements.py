@@ -9,12 +9,11 @@ from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 from gotmpl.errors import FuncError
-from gotmpl.formatting import display
-from gotmpl.loops import entries
+from gotmpl.formatting import display, spelled_out
 from gotmpl.operands import Field, Operand
 from gotmpl.quoting import quote
 from gotmpl.run import Run
-from gotmpl.values import StrMap, Value, has_interface_elements, truth
+from gotmpl.values import StrMap, Value, has_interface_elements, sorted_keys, truth
 
 Signal = int | None
 BREAK, CONTINUE = 1, 2
@@ -169,7 +168,7 @@ class Range:
         value_slot = slots[-1] if slots else None
         in_interface = has_interface_elements(container)
         ran = False
-        for key, value in entries(run, container, len(slots)):
+        for key, value in range_entries(run, container, len(slots)):
             ran = True
             run.step()
             variables = run.vars
@@ -262,3 +261,21 @@ class Include:
         run.template, run.vars = outer_template, outer_vars
         run.depth -= 1
         return None
+
+
+def range_entries(run: Run, container: Value, variables: int) -> list[tuple[Value, Value]] | enumerate[Value]:
+    """Return index or key, and element. Maps are sorted by key."""
+    if isinstance(container, list):
+        return enumerate(container)
+    if isinstance(container, dict):
+        return [(key, container[key]) for key in sorted_keys(container)]
+    if isinstance(container, int) and not isinstance(container, bool):
+        if variables > 1:
+            raise run.error(f"can't use {container} to iterate over more than one variable")
+        if container > run.steps:
+            raise run.over(f"a range over {container} is too long")
+        kind = type(container)
+        return [(kind(i), kind(i)) for i in range(container)]
+    if container is None:
+        return []
+    raise run.error(f"range can't iterate over {spelled_out(container, run.text)}")

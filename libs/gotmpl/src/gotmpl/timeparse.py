@@ -20,10 +20,10 @@ class TimeError(ValueError):
 
 def parse_moment(layout: str, text: str) -> Moment:
     """Parse as time.Parse in UTC."""
-    return _Reader(layout, text).moment()
+    return _TimeReader(layout, text).moment()
 
 
-class _MisfitError(Exception):
+class _MismatchError(Exception):
     """The text does not match a layout element."""
 
 
@@ -31,7 +31,7 @@ class _RangeError(Exception):
     """A number is well formed but out of range."""
 
 
-class _Reader:
+class _TimeReader:
     def __init__(self, layout: str, text: str) -> None:
         self._layout = layout
         self._rest = text
@@ -55,7 +55,7 @@ class _Reader:
                 self._read(token.group())
             except _RangeError as exc:
                 raise TimeError(token.group(), self._rest, f": {exc} out of range") from None
-            except _MisfitError:
+            except _MismatchError:
                 raise TimeError(token.group(), held) from None
         self._skip(self._layout[position:])
         if self._rest:
@@ -80,7 +80,7 @@ class _Reader:
     def _take(self, pattern: re.Pattern[str]) -> str:
         found = pattern.match(self._rest)
         if found is None:
-            raise _MisfitError
+            raise _MismatchError
         self._rest = self._rest[found.end() :]
         return found.group()
 
@@ -100,13 +100,13 @@ class _Reader:
         if not low <= self.values[name] <= high:
             raise _RangeError(name)
 
-    def word(self, name: str, words: tuple[str, ...]) -> None:
-        for number, word in enumerate(words, 1):
-            if self._rest[: len(word)].lower() == word.lower():
+    def match_name(self, name: str, names: tuple[str, ...]) -> None:
+        for number, each in enumerate(names, 1):
+            if self._rest[: len(each)].lower() == each.lower():
                 self.values[name] = number
-                self._rest = self._rest[len(word) :]
+                self._rest = self._rest[len(each) :]
                 return
-        raise _MisfitError
+        raise _MismatchError
 
     def short_year(self) -> None:
         year = int(self._take(_TWO))
@@ -127,7 +127,7 @@ class _Reader:
             return
         piece = self._rest[: len(element)]
         if not re.fullmatch(r"[.,][0-9]+", piece) or len(piece) < len(element):
-            raise _MisfitError
+            raise _MismatchError
         self._rest = self._rest[len(element) :]
         self._nanos(piece)
 
@@ -141,7 +141,7 @@ class _Reader:
             return
         found = _OFFSETS[element[1:]].match(self._rest)
         if found is None:
-            raise _MisfitError
+            raise _MismatchError
         self._rest = self._rest[len(element) :]
         sign, *parts = found.groups()
         numbers = [int(part) for part in parts]
@@ -185,8 +185,8 @@ class _Reader:
         while of_year > days_in(month, year):
             of_year -= days_in(month, year)
             month += 1
-        for name, wanted in (("month", month), ("day", of_year)):
-            if values.get(name, wanted) != wanted:
+        for name, expected in (("month", month), ("day", of_year)):
+            if values.get(name, expected) != expected:
                 raise TimeError("", self._rest, f": day-of-year does not match {name}")
         return month, of_year
 
@@ -217,15 +217,15 @@ _ZONE_NAME = re.compile(
     rf"ChST|MeST|GMT{_SIGNED_HOURS}|GMT|{_SIGNED_HOURS}|[A-Z]{{4}}T(?![A-Z])|[A-Z]{{3}}T(?![A-Z])|WITA(?![A-Z])"
     r"|[A-Z]{3}(?![A-Z])"
 )
-_READERS: dict[str, Callable[[_Reader], None]] = {
+_READERS: dict[str, Callable[[_TimeReader], None]] = {
     "2006": lambda reader: reader.number("year", _FOUR, 0, 9999),
-    "06": _Reader.short_year,
+    "06": _TimeReader.short_year,
     "01": lambda reader: reader.number("month", _TWO, 1, 12),
     "1": lambda reader: reader.number("month", _ONE_OR_TWO, 1, 12),
-    "January": lambda reader: reader.word("month", MONTHS),
-    "Jan": lambda reader: reader.word("month", tuple(name[:3] for name in MONTHS)),
-    "Monday": lambda reader: reader.word("weekday", DAYS),
-    "Mon": lambda reader: reader.word("weekday", tuple(name[:3] for name in DAYS)),
+    "January": lambda reader: reader.match_name("month", MONTHS),
+    "Jan": lambda reader: reader.match_name("month", tuple(name[:3] for name in MONTHS)),
+    "Monday": lambda reader: reader.match_name("weekday", DAYS),
+    "Mon": lambda reader: reader.match_name("weekday", tuple(name[:3] for name in DAYS)),
     "02": lambda reader: reader.number("day", _TWO, 0, 99),
     "_2": lambda reader: reader.number("day", _PADDED_DAY, 0, 99),
     "2": lambda reader: reader.number("day", _ONE_OR_TWO, 0, 99),

@@ -88,10 +88,10 @@ def derive_password(counter: int, kind: str, password: str, user: str, site: str
     shapes = _SHAPES.get(kind)
     if shapes is None:
         return f"cannot find password template {kind}"
-    name, place = to_bytes(user), to_bytes(site)
+    name, site_bytes = to_bytes(user), to_bytes(site)
     salt = _SEED + len(name).to_bytes(4, "big") + name
     key = hashlib.scrypt(to_bytes(password), salt=salt, n=32768, r=8, p=2, maxmem=64 << 20, dklen=64)
-    message = _SEED + len(place).to_bytes(4, "big") + place + (counter % 2**32).to_bytes(4, "big")
+    message = _SEED + len(site_bytes).to_bytes(4, "big") + site_bytes + (counter % 2**32).to_bytes(4, "big")
     seed = hmac.new(key, message, hashlib.sha256).digest()
     shape = shapes[seed[0] % len(shapes)]
     return "".join(_CLASSES[slot][byte % len(_CLASSES[slot])] for slot, byte in zip(shape, seed[1:], strict=False))

@@ -67,11 +67,11 @@ class Named(GoObject):
 
     kind: ClassVar[str] = "int"
 
-    word: str
+    name: str
     number: int
 
     def go_string(self) -> str:
-        return self.word
+        return self.name
 
     def json_value(self) -> Value:
         return self.number
@@ -145,10 +145,10 @@ def _to_multiple(nanos: int, step: int) -> int:
     return _cut_to_multiple(nanos + (step // 2 if nanos >= 0 else -(step // 2)), step) if step > 0 else nanos
 
 
-def _in(time: Time, place: Location | None) -> Time:
-    if place is None:
+def _in(time: Time, location: Location | None) -> Time:
+    if location is None:
         raise FuncError("time: missing Location in call to Time.In")
-    return Time(Moment(time.moment.nanos, place.moment.zone, place.moment.zone_name))
+    return Time(Moment(time.moment.nanos, location.moment.zone, location.moment.zone_name))
 
 
 def _month(time: Time) -> Month:
@@ -204,8 +204,8 @@ Time.refusals = {
     "Zone": "invalid function signature for Zone: second return value should be error; is int",
     "ZoneBounds": "invalid function signature for ZoneBounds: second return value should be error; is time.Time",
 }
-Named.methods = {"String": Func("String", lambda n: n.word)}
-Location.methods = {"String": Func("String", lambda place: place.go_string())}
+Named.methods = {"String": Func("String", lambda n: n.name)}
+Location.methods = {"String": Func("String", lambda location: location.go_string())}
 Duration.methods = {
     name: Func(name, call, tuple(params))
     for name, call, *params in (

@@ -60,8 +60,8 @@ def values_(mapping: dict[str, Value] | None) -> list[Value]:
 
 
 @FUNCTIONS.add("pick", params=(DICT,), variadic=STRING)
-def pick(mapping: dict[str, Value] | None, *wanted: str) -> dict[str, Value]:
-    return {key: value for key, value in (mapping or {}).items() if key in wanted}
+def pick(mapping: dict[str, Value] | None, *selected: str) -> dict[str, Value]:
+    return {key: value for key, value in (mapping or {}).items() if key in selected}
 
 
 @FUNCTIONS.add("omit", params=(DICT,), variadic=STRING)
@@ -135,8 +135,8 @@ def dig(*path: Value) -> Value:
     return value.get(last, default)
 
 
-def _as(value: Value, wanted: type, name: str) -> Value:
-    if type(value) is not wanted:
+def _as(value: Value, selected: type, name: str) -> Value:
+    if type(value) is not selected:
         shown = "nil" if value is None else go_type(value)
         raise FuncError(f"interface conversion: interface {{}} is {shown}, not {name}")
     return value

@@ -66,10 +66,10 @@ def compiled(pattern: str) -> Any:
     try:
         return re2.compile(to_bytes(pattern), options)
     except re2.error as exc:
-        raise BadPatternError(*_in_go_words(exc, pattern), pattern) from None
+        raise BadPatternError(*_go_message(exc, pattern), pattern) from None
 
 
-def _in_go_words(error: Exception, pattern: str) -> tuple[str, str | None]:
+def _go_message(error: Exception, pattern: str) -> tuple[str, str | None]:
     what, _, where = re2_message(error).partition(": ")
     for theirs, gos in _MESSAGES:
         if what == theirs or what.startswith(theirs):

@@ -132,8 +132,8 @@ def trunc(count: int, text: str) -> str:
 def nospace(text: str) -> str:
     """Remove spaces byte by byte, treating each byte as Latin-1: a visible quirk of the original."""
     raw = to_bytes(text)
-    kept = [byte for byte in raw if chr(byte) not in SPACE]
-    return text if len(kept) == len(raw) else "".join(map(chr, kept))
+    remaining = [byte for byte in raw if chr(byte) not in SPACE]
+    return text if len(remaining) == len(raw) else "".join(map(chr, remaining))
 
 
 @FUNCTIONS.add("swapcase", params=(STRING,))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gotmpl.builtins import FUNCTIONS as BUILTINS
-from gotmpl.families import Functions, family
+from gotmpl.families import LazyFunctions, family
 from gotmpl.sprig import families
 
 NAMES = {
@@ -21,7 +21,7 @@ NAMES = {
 """The functions that the operator adds to Sprig."""
 
 
-def functions(clock: Callable[[], int]) -> Functions:
+def functions(clock: Callable[[], int]) -> LazyFunctions:
     """Return all functions; `clock` returns nanoseconds since 1970."""
     own = [(names, family(f"eso_render.functions.{module}")) for module, names in NAMES.items()]
-    return Functions([(" ".join(BUILTINS), lambda: BUILTINS), *families(clock), *own])
+    return LazyFunctions([(" ".join(BUILTINS), lambda: BUILTINS), *families(clock), *own])

@@ -24,7 +24,7 @@ from eso_tools.preflight.helmrecords import CHART
 from eso_tools.preflight.snapshot import Definition, Owner, Release, Role, Snapshot, Unread, Workload
 from eso_tools.providers import wanted_by
 from gotmpl.builtins import FUNCTIONS as BUILTINS
-from gotmpl.families import Functions, family
+from gotmpl.families import LazyFunctions, family
 from gotmpl.run import MissingKey
 from gotmpl.signatures import ANY, STRING, Func
 from gotmpl.sprig import families
@@ -163,7 +163,7 @@ def _templates() -> str:
 def _engine() -> Engine:
     include = Func("include", _include, (STRING, ANY))
     own = [("include", lambda: {"include": include}), ("fromYaml toYaml", family("eso_render.functions.yaml"))]
-    known = Functions([(" ".join(BUILTINS), lambda: BUILTINS), *families(wall_nanos), *own])
+    known = LazyFunctions([(" ".join(BUILTINS), lambda: BUILTINS), *families(wall_nanos), *own])
     return Engine(known, missing=MissingKey.NOTHING)
 
 

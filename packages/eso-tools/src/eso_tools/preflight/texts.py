@@ -15,7 +15,7 @@ from eso_api.template import Template
 from eso_api.validation.problems import FieldError
 from eso_render.clock import wall_nanos
 from gotmpl.expressions import Unparsable
-from gotmpl.families import Functions
+from gotmpl.families import LazyFunctions
 from gotmpl.parser import parse
 from gotmpl.sprig.regexes import BadPatternError, compiled
 
@@ -124,7 +124,7 @@ def _bad_pattern(text: Text) -> Iterator[FieldError]:
 
 
 @cache
-def _functions() -> Functions:
+def _functions() -> LazyFunctions:
     from eso_render.functions import functions
 
     return functions(wall_nanos)
