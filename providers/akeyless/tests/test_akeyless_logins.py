@@ -38,20 +38,20 @@ CLUSTER = {"accessID": "p-k8s", "k8sConfName": "conf"}
 class Clouds(StandIn):
     """The metadata servers of Azure and Google, the Pod Identity agent of AWS, and Entra ID."""
 
-    async def respond(self, asked: StandinRequest) -> StandinResponse:
-        match asked.method, asked.path:
-            case "GET", "/metadata/identity/oauth2/token" if asked.headers.get("metadata") == "true":
+    async def respond(self, request: StandinRequest) -> StandinResponse:
+        match request.method, request.path:
+            case "GET", "/metadata/identity/oauth2/token" if request.headers.get("metadata") == "true":
                 return StandinResponse(
-                    200, {"access_token": f"azure for {asked.query.get('object_id', 'the machine')}"}
+                    200, {"access_token": f"azure for {request.query.get('object_id', 'the machine')}"}
                 )
             case "GET", "/computeMetadata/v1/instance/service-accounts/default/identity":
-                return StandinResponse(200, f"google for {asked.query['audience']}".encode())
+                return StandinResponse(200, f"google for {request.query['audience']}".encode())
             case "GET", "/pod-identity":
                 return StandinResponse(
                     200, {"AccessKeyId": "AKIA", "SecretAccessKey": "aws-secret", "Token": "aws-session"}
                 )
-            case "POST", "/tenant-1/oauth2/v2.0/token" if asked.form()["client_assertion"] == "jwt":
-                return StandinResponse(200, {"access_token": f"entra for {asked.form()['client_id']}"})
+            case "POST", "/tenant-1/oauth2/v2.0/token" if request.form()["client_assertion"] == "jwt":
+                return StandinResponse(200, {"access_token": f"entra for {request.form()['client_id']}"})
             case "POST", _:
                 return StandinResponse(401, {"error": "invalid_client"})
             case _:
@@ -254,7 +254,7 @@ async def test_the_identity_of_the_provider_is_not_shown_to_servers_of_tenants(
 
 
 @pytest.mark.parametrize(
-    ("auth", "words"),
+    ("auth", "text"),
     [
         pytest.param({}, "needs secretRef or kubernetesAuth", id="nothing"),
         pytest.param({"secretRef": {"accessType": {"name": "s", "key": "k"}}}, "accessID", id="no access id"),
@@ -267,28 +267,26 @@ async def test_the_identity_of_the_provider_is_not_shown_to_servers_of_tenants(
         ),
     ],
 )
-async def test_an_incomplete_login_is_refused(provider: InMemory, auth: dict[str, Any], words: str) -> None:
+async def test_an_incomplete_login_is_refused(provider: InMemory, auth: dict[str, Any], text: str) -> None:
     checked = await provider.validate(with_auth("https://gateway.example.com", auth, {}))
 
     assert checked.error is not None
-    assert words in checked.error.message
+    assert text in checked.error.message
 
 
 @pytest.mark.parametrize(
-    ("kind", "words"), [("k8s", "kubernetesAuth"), ("saml", "none of api_key"), ("access_key", "accessTypeParam")]
+    ("kind", "text"), [("k8s", "kubernetesAuth"), ("saml", "none of api_key"), ("access_key", "accessTypeParam")]
 )
-async def test_other_access_types_are_refused(
-    provider: InMemory, server: AkeylessServer, kind: str, words: str
-) -> None:
+async def test_other_access_types_are_refused(provider: InMemory, server: AkeylessServer, kind: str, text: str) -> None:
     refused = await refusal(provider, with_login(server.url, {"accessID": ACCESS_ID, "accessType": kind}))
 
     assert refused.reason is ErrorReason.CONFIG_INVALID
     assert PLACE in refused.message
-    assert words in refused.message
+    assert text in refused.message
 
 
 @pytest.mark.parametrize(
-    ("annotations", "words"),
+    ("annotations", "text"),
     [
         ({"tenant_id": "t"}, "client-id"),
         ({"client_id": "c"}, "tenant-id"),
@@ -296,7 +294,7 @@ async def test_other_access_types_are_refused(
     ],
 )
 async def test_an_incomplete_workload_identity_is_refused(
-    provider: InMemory, server: AkeylessServer, clouds: Clouds, annotations: dict[str, str], words: str
+    provider: InMemory, server: AkeylessServer, clouds: Clouds, annotations: dict[str, str], text: str
 ) -> None:
     auth = {"serviceAccountRef": {"name": "reader"}}
     call = by_cloud(server, "azure_ad", "", auth=auth, more={ACCOUNT: account(**annotations)})
@@ -304,7 +302,7 @@ async def test_an_incomplete_workload_identity_is_refused(
     refused = await refusal(provider, call)
 
     assert refused.reason is ErrorReason.CONFIG_INVALID
-    assert words in refused.message
+    assert text in refused.message
     assert clouds.calls == []
 
 

@@ -192,15 +192,15 @@ async def test_reads_pass_the_cache_of_the_gateway_if_the_store_says_so(
 
     await read(provider, store(server.url, ignoreCache=True), "/a")
 
-    (asked,) = server.commands("get-secret-value")
-    assert asked.json()["ignore-cache"] == "true"
+    (request,) = server.commands("get-secret-value")
+    assert request.json()["ignore-cache"] == "true"
 
 
 # --- other types -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("answer", "value"),
+    ("response", "value"),
     [
         pytest.param({"value": {"payload": "p", "target_value": {"a": 1}}}, b"p", id="payload"),
         pytest.param({"value": {"target_value": {"a": 1}}}, b'{"a":1}', id="target"),
@@ -209,9 +209,9 @@ async def test_reads_pass_the_cache_of_the_gateway_if_the_store_says_so(
     ],
 )
 async def test_a_rotated_secret_is_its_payload_or_what_it_has_for_its_target(
-    provider: InMemory, server: AkeylessServer, answer: object, value: bytes
+    provider: InMemory, server: AkeylessServer, response: object, value: bytes
 ) -> None:
-    server.put("/r", answer, item_type="ROTATED_SECRET")
+    server.put("/r", response, item_type="ROTATED_SECRET")
 
     assert await read(provider, store(server.url), "/r") == [value]
 
@@ -249,12 +249,12 @@ async def test_a_check_reads_no_value(provider: InMemory, server: AkeylessServer
     server.put("/d", item_type="DYNAMIC_SECRET")
     server.put("/s", '{"a":"1"}')
 
-    answers = [
+    responses = [
         await exists(provider, store(server.url), ref)
         for ref in ("/d", "/none", "/s", RemoteRef("/s", property="a"), RemoteRef("/s", property="b"))
     ]
 
-    assert answers == [True, False, True, True, False]
+    assert responses == [True, False, True, True, False]
     assert server.items["/d"].versions == []
 
 
@@ -360,7 +360,7 @@ async def test_throttling_pauses_every_store_of_the_identity(provider: InMemory,
 
 
 @pytest.mark.parametrize(
-    "said",
+    "response",
     [
         *(
             pytest.param(StandinResponse(each, {"error": f"not found {CANARY}"}), id=f"{each}")
@@ -373,10 +373,10 @@ async def test_throttling_pauses_every_store_of_the_identity(provider: InMemory,
     ],
 )
 async def test_no_failure_counts_as_a_missing_key(
-    provider: InMemory, server: AkeylessServer, said: StandinResponse
+    provider: InMemory, server: AkeylessServer, response: StandinResponse
 ) -> None:
     server.put("/a", CANARY)
-    server.script("POST /v2/describe-item", said)
+    server.script("POST /v2/describe-item", response)
 
     (outcome,) = await read(provider, store(server.url), "/a")
 

@@ -99,9 +99,9 @@ async def test_the_token_is_the_user_of_basic_authorization(client: InMemory, do
 
     await outcome(client, opened(), "A")
 
-    (asked,) = doppler.requests(DOWNLOADS)
-    assert asked.headers["authorization"] == "Basic " + base64.b64encode(f"{TOKEN}:".encode()).decode()
-    assert asked.query == {"project": "shop", "config": "prd", "format": "json"}
+    (request,) = doppler.requests(DOWNLOADS)
+    assert request.headers["authorization"] == "Basic " + base64.b64encode(f"{TOKEN}:".encode()).decode()
+    assert request.query == {"project": "shop", "config": "prd", "format": "json"}
 
 
 async def test_a_token_of_one_config_needs_no_project(client: InMemory, doppler: DopplerServer) -> None:

@@ -118,8 +118,8 @@ async def test_quay_exchanges_the_token_of_the_account_for_a_login(
     assert made.metadata.expires_at is not None
     assert (made.metadata.expires_at - clock.now()).total_seconds() == pytest.approx(LIFE, abs=30)
     assert values["expiry"] == str(int(made.metadata.expires_at.timestamp()))
-    (asked,) = quay.calls
-    assert asked.headers["authorization"] == "Basic " + base64.b64encode(b"shop+ci:jwt-of-reader").decode()
+    (request,) = quay.calls
+    assert request.headers["authorization"] == "Basic " + base64.b64encode(b"shop+ci:jwt-of-reader").decode()
 
 
 async def test_quay_says_that_the_robot_does_not_trust_the_account(client: InMemory, quay: QuayServer) -> None:
@@ -131,9 +131,9 @@ async def test_quay_says_that_the_robot_does_not_trust_the_account(client: InMem
     assert 'robot account "shop+ci"' in failed[0].message
 
 
-@pytest.mark.parametrize("said", [{"token": CANARY}, {"token": "e30.e30.x"}, {"nothing": CANARY}])
-async def test_quay_refuses_a_token_without_an_expiry(client: InMemory, quay: QuayServer, said: Any) -> None:
-    quay.script("GET *", StandinResponse(200, said))
+@pytest.mark.parametrize("response", [{"token": CANARY}, {"token": "e30.e30.x"}, {"nothing": CANARY}])
+async def test_quay_refuses_a_token_without_an_expiry(client: InMemory, quay: QuayServer, response: Any) -> None:
+    quay.script("GET *", StandinResponse(200, response))
 
     assert (await failure(client.generate(quay_context(quay.url)))).reason is ErrorReason.BACKEND_ERROR
 
@@ -165,9 +165,9 @@ async def test_cloudsmith_exchanges_the_token_of_the_account_for_a_login(
 
     assert values.keys() == {"auth", "expiry"}
     assert base64.b64decode(values["auth"]).decode().startswith("token:ey")
-    (asked,) = smith.calls
-    assert asked.line == "POST /openid/shop/"
-    assert asked.json() == {"oidc_token": "jwt-of-reader", "service_slug": "ci"}
+    (request,) = smith.calls
+    assert request.line == "POST /openid/shop/"
+    assert request.json() == {"oidc_token": "jwt-of-reader", "service_slug": "ci"}
 
 
 async def test_cloudsmith_accepts_only_a_created_token(client: InMemory, smith: CloudsmithServer) -> None:
@@ -279,8 +279,8 @@ async def test_beyondtrust_issues_credentials_that_expire_with_their_lease(
     assert values.keys() == {"accessKeyId", "secretAccessKey", "sessionToken", "leaseId", "expiration"}
     assert made.metadata.expires_at is not None
     assert (made.metadata.expires_at - clock.now()).total_seconds() == pytest.approx(LIFE, abs=30)
-    (asked,) = beyondtrust.calls
-    assert (asked.line, asked.query) == ("POST /site-1/secrets/dynamic/reader/generate", {"folder": "aws/prod"})
+    (request,) = beyondtrust.calls
+    assert (request.line, request.query) == ("POST /site-1/secrets/dynamic/reader/generate", {"folder": "aws/prod"})
 
 
 async def test_beyondtrust_revokes_the_lease(client: InMemory, beyondtrust: BeyondtrustServer) -> None:

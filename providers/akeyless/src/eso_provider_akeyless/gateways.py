@@ -23,7 +23,7 @@ FIELD: Final = "/akeylessGWApiURL"
 OWN_HOSTS: Final = ("akeyless.io", ".akeyless.io")
 """Hosts of Akeyless; an entry that begins with a dot means all hosts below it."""
 UNKNOWN_PATH: Final = "unknown command"
-"""What the API answers to paths that it does not have."""
+"""Responses of the API to paths that it does not have."""
 _V2_PORT: Final = 8081
 """Gateways serve the API without a prefix at this port."""
 
@@ -57,16 +57,16 @@ class _Refusal(msgspec.Struct, frozen=True):
 
 
 def status_of(subject: str) -> Callable[[HttpResponse], int]:
-    """Return the check that a 404 is Akeyless's own: one of a proxy must never look like a missing item."""
+    """Return the check that a 404 is Akeyless's own: one of a proxy must never be taken for a missing item."""
 
-    def check(answer: HttpResponse) -> int:
-        if answer.status == 404 and not _is_of_an_item(answer.body):
+    def check(response: HttpResponse) -> int:
+        if response.status == 404 and not _is_of_an_item(response.body):
             raise backend_error(
-                f"{subject} answers with a status 404 that does not come from Akeyless's API; check {FIELD} and the"
+                f"{subject} responds with a status 404 that does not come from Akeyless's API; check {FIELD} and the"
                 " proxies before it",
                 backend_code="404",
             )
-        return answer.status
+        return response.status
 
     return check
 

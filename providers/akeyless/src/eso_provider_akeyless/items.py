@@ -1,6 +1,6 @@
 """The operations of Akeyless's API. Each is a POST with the token in its body.
 
-Absent items are None; any other failure is a `ProviderError` that names the item and the status, never an answer.
+Absent items are None; any other failure is a `ProviderError` that names the item and the status, never a response.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CONFLICT: Final = 409
 
 
 class Item(msgspec.Struct, frozen=True):
-    """What Akeyless says about an item, besides its value."""
+    """The description of an item, besides its value."""
 
     item_name: str = ""
     item_type: str = ""
@@ -48,40 +48,40 @@ class Items:
         self._fresh: dict[str, Any] = {"ignore-cache": "true"} if ignore_cache else {}
 
     async def describe(self, name: str, *, remembered: bool = True) -> Item | None:
-        """Describe an item. Before a write, what was lately missing must be asked for again: `remembered=False`."""
+        """Describe an item. Before a write, what was lately missing must be read again: `remembered=False`."""
         send = self._read if remembered else self._write
-        answer = await send("describe-item", "DescribeItem", {"name": name}, name)
-        if answer is None:
+        response = await send("describe-item", "DescribeItem", {"name": name}, name)
+        if response is None:
             return None
-        item: Item = answer.read(Item)
+        item: Item = response.read(Item)
         if not item.item_name:
-            raise backend_error(f'{self._subject(name)}: the answer does not describe the item "{name}"')
+            raise backend_error(f'{self._subject(name)}: the response does not describe the item "{name}"')
         return item
 
     async def static(self, names: Sequence[str], version: str) -> dict[str, bytes] | None:
         """Return the values of static secrets by name; None if one of them does not exist."""
         body = {"names": list(names), **_version(version), **self._fresh}
-        answer = await self._read("get-secret-value", "GetSecretValue", body, names[0] if len(names) == 1 else "")
-        if answer is None:
+        response = await self._read("get-secret-value", "GetSecretValue", body, names[0] if len(names) == 1 else "")
+        if response is None:
             return None
-        found = {name: _text(raw) for name, raw in answer.read(dict[str, msgspec.Raw]).items()}
-        # The answer may spell names with their leading slash.
+        found = {name: _text(raw) for name, raw in response.read(dict[str, msgspec.Raw]).items()}
+        # The response may spell names with their leading slash.
         return {name: found[spelled] for name in names for spelled in (name, f"/{name}") if spelled in found}
 
     async def dynamic(self, name: str) -> bytes | None:
         """Create credentials of a dynamic secret."""
-        answer = await self._read("get-dynamic-secret-value", "GetDynamicSecretsValue", {"name": name}, name)
-        return None if answer is None else _object(answer)
+        response = await self._read("get-dynamic-secret-value", "GetDynamicSecretsValue", {"name": name}, name)
+        return None if response is None else _object(response)
 
     async def rotated(self, name: str, version: str) -> bytes | None:
         """Return the value of a rotated secret: its payload, or what it holds for its target, or all of it."""
         body = {"names": name, **_version(version), **self._fresh}
-        answer = await self._read("get-rotated-secret-value", "GetRotatedSecretValue", body, name)
-        if answer is None:
+        response = await self._read("get-rotated-secret-value", "GetRotatedSecretValue", body, name)
+        if response is None:
             return None
-        whole = answer.read(dict[str, msgspec.Raw])
+        whole = response.read(dict[str, msgspec.Raw])
         if "value" not in whole:
-            return _object(answer)
+            return _object(response)
         try:
             parts = msgspec.json.decode(whole["value"], type=dict[str, msgspec.Raw])
         except msgspec.DecodeError:
@@ -92,8 +92,8 @@ class Items:
     async def certificate(self, name: str, version: str) -> bytes | None:
         """Return a certificate as a JSON object with its parts."""
         body = {"name": name, **_version(version), **self._fresh}
-        answer = await self._read("get-certificate-value", "GetCertificateValue", body, name)
-        return None if answer is None else _object(answer)
+        response = await self._read("get-certificate-value", "GetCertificateValue", body, name)
+        return None if response is None else _object(response)
 
     async def listed(self, path: str, tag: str) -> AsyncIterator[Item]:
         """Yield all items whose name contains the path, with the tag if one is given."""
@@ -101,20 +101,20 @@ class Items:
         body |= {name: text for name, text in (("filter", path), ("tag", tag)) if text}
         path_of_call = f"{await self._session.prefix()}list-items"
         request = RestRequest("POST", path_of_call, "ListItems", json=body, reads=True)
-        async for answer in self._rest.pages(request, _following):
-            for item in answer.read(_Listed).items or ():
+        async for response in self._rest.pages(request, _following):
+            for item in response.read(_Listed).items or ():
                 yield item
 
     async def create(self, name: str, value: str, tag: str) -> None:
         body = {"name": name, "value": value, "tags": [tag]}
-        answer = await self._write("create-secret", "CreateSecret", body, name)
-        if answer is not None and answer.status == _CONFLICT:
+        response = await self._write("create-secret", "CreateSecret", body, name)
+        if response is not None and response.status == _CONFLICT:
             raise already_exists(name)
-        self._existing(answer, name)
+        self._existing(response, name)
 
     async def update(self, name: str, value: str) -> None:
-        answer = await self._write("update-secret-val", "UpdateSecretVal", {"name": name, "value": value}, name)
-        self._existing(answer, name)
+        response = await self._write("update-secret-val", "UpdateSecretVal", {"name": name, "value": value}, name)
+        self._existing(response, name)
 
     async def delete(self, name: str) -> None:
         """Delete an item with all of its versions. One that is gone already is not an error."""
@@ -132,12 +132,12 @@ class Items:
     async def _sent(self, request: RestRequest, name: str) -> RestResponse | None:
         path = f"{await self._session.prefix()}{request.path}"
         allowed = (_MISSING, _CONFLICT) if request.path == "create-secret" else (_MISSING,)
-        answer = await self._rest.send(replace(request, path=path, allowed=allowed, subject=self._subject(name)))
-        return None if answer.status == _MISSING else answer
+        response = await self._rest.send(replace(request, path=path, allowed=allowed, subject=self._subject(name)))
+        return None if response.status == _MISSING else response
 
-    def _existing(self, answer: RestResponse | None, name: str) -> None:
-        if answer is None:
-            raise backend_error(f"{self._subject(name)} answers with HTTP 404", backend_code="404")
+    def _existing(self, response: RestResponse | None, name: str) -> None:
+        if response is None:
+            raise backend_error(f"{self._subject(name)} responds with HTTP 404", backend_code="404")
 
     def _subject(self, name: str) -> str:
         return f'{self._rest.settings.subject}, item "{name}"' if name else self._rest.settings.subject
@@ -147,17 +147,17 @@ def _version(version: str) -> dict[str, int]:
     return {"version": int(version)} if version else {}
 
 
-def _following(answer: RestResponse, request: RestRequest) -> RestRequest | None:
-    token = answer.read(_Listed).next_page
+def _following(response: RestResponse, request: RestRequest) -> RestRequest | None:
+    token = response.read(_Listed).next_page
     if not token or token == request.json.get("pagination-token"):
         return None
     return replace(request, json={**request.json, "pagination-token": token})
 
 
-def _object(answer: RestResponse) -> bytes:
-    """Return an answer as it is, after a check that it is a JSON object."""
-    answer.read(dict[str, msgspec.Raw])
-    return answer.body
+def _object(response: RestResponse) -> bytes:
+    """Return a response as it is, after a check that it is a JSON object."""
+    response.read(dict[str, msgspec.Raw])
+    return response.body
 
 
 def _text(raw: msgspec.Raw) -> bytes:

@@ -1,6 +1,6 @@
 """Reading values: all static secrets of a call with one request, every other item with its own.
 
-The type of an item decides how it is read. It is remembered for two hours, so that hourly refreshes ask for it every
+The type of an item decides how it is read. It is remembered for two hours, so that hourly refreshes request it every
 other time; a failed read forgets it.
 """
 
@@ -49,28 +49,28 @@ class Reader:
         values = await self.values({(ref.key, _version_of(ref)) for ref in refs})
         return [await _part(values[ref.key, _version_of(ref)], ref) for ref in refs]
 
-    async def values(self, places: Iterable[Place]) -> dict[Place, Outcome]:
-        """Return the whole value of each place, or why it cannot be read."""
-        wanted = sorted(set(places))
-        names = sorted({name for name, _ in wanted})
+    async def values(self, requests: Iterable[Place]) -> dict[Place, Outcome]:
+        """Return the whole value of each item and version, or why it cannot be read."""
+        distinct = sorted(set(requests))
+        names = sorted({name for name, _ in distinct})
         types = dict(zip(names, await _each(names, self._type), strict=True))
         found: dict[Place, Outcome] = {}
         static: dict[str, list[str]] = {}
         single: list[tuple[Place, str]] = []
-        for place in wanted:
-            kind = types[place[0]]
+        for requested in distinct:
+            kind = types[requested[0]]
             if isinstance(kind, ProviderError):
-                found[place] = kind
-            elif not _is_version(place[1]):
-                found[place] = version_not_found(*place)
+                found[requested] = kind
+            elif not _is_version(requested[1]):
+                found[requested] = version_not_found(*requested)
             elif kind == STATIC:
-                static.setdefault(place[1], []).append(place[0])
+                static.setdefault(requested[1], []).append(requested[0])
             else:
-                single.append((place, kind))
+                single.append((requested, kind))
         for version, group in static.items():
             found |= {(name, version): value for name, value in (await self._static(group, version)).items()}
         outcomes = await _each(single, self._single)
-        return found | {place: value for (place, _), value in zip(single, outcomes, strict=True)}
+        return found | {requested: value for (requested, _), value in zip(single, outcomes, strict=True)}
 
     def note(self, item: Item) -> None:
         """Remember the type of an item."""
@@ -93,7 +93,7 @@ class Reader:
         return item.item_type
 
     async def _static(self, names: list[str], version: str) -> dict[str, Outcome]:
-        """Return the values of static secrets. If one of many is the problem, look for it in halves."""
+        """Return the values of static secrets. If one of many is the problem, search it in halves."""
         try:
             found = await self._items.static(names, version)
         except ProviderError as failed:
@@ -133,7 +133,7 @@ class Reader:
                 raise invalid_request(f'"{name}" is an item of another type than {kinds}, and has no value to read')
 
     async def _absent(self, name: str, version: str) -> bytes:
-        """Raise why Akeyless returned no value for an item: only its description says that it does not exist."""
+        """Raise why Akeyless returned no value for an item: only its description shows that it does not exist."""
         self.forget(name)
         if await self._items.describe(name) is None:
             raise not_found(name)
@@ -149,7 +149,7 @@ class Reader:
 
 
 async def _each(items: Sequence[T], work: Callable[[T], Awaitable[R]]) -> list[R | ProviderError]:
-    """Work on some items at a time; an error takes the place of its item's result."""
+    """Work on some items at a time; an error replaces its item's result."""
     gate = asyncio.Semaphore(PARALLEL)
 
     async def gated(item: T) -> R | ProviderError:

@@ -2,7 +2,7 @@
 
 | operation | requests |
 |---|---|
-| get | one for all static secrets, one for each other item; the type of an item is asked for once in two hours |
+| get | one for all static secrets, one for each other item; the type of an item is read once in two hours |
 | find | one for each page of the list, one for each hundred static secrets, one for each other item |
 | check | one description |
 | push, delete | a description, a read to compare, then one write if something changes |
@@ -42,7 +42,7 @@ from eso_wire.values import (
 )
 
 MAX_RESPONSE: Final = 16 * 1024 * 1024
-"""One answer has the values of all static secrets of a call."""
+"""One response has the values of all static secrets of a call."""
 FIND_CHUNK: Final = 100
 
 

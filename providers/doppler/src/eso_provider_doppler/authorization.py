@@ -19,7 +19,7 @@ TOKEN_FIELD: Final = "/auth/secretRef/dopplerToken"  # noqa: S105 - a field's na
 
 
 class _Issued(msgspec.Struct):
-    """The answer to a login."""
+    """The response to a login."""
 
     token: str
     expires_at: datetime

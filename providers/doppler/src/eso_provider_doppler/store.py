@@ -1,4 +1,4 @@
-"""An opened store: one config of Doppler. One download answers every key of it.
+"""An opened store: one config of Doppler. One download has every key of it.
 
 | operation | request |
 |---|---|
@@ -145,33 +145,33 @@ class DopplerStore(Store[DopplerProvider]):
         """Return all values under the names of the transformer, or the whole config as one file."""
         config = self.config
         transformer = {"name_transformer": config.name_transformer} if config.name_transformer else {}
-        answer = await self._download({"format": config.format or "json", **transformer})
+        response = await self._download({"format": config.format or "json", **transformer})
         if config.format:
-            return {WHOLE_FILE: answer.body}
-        return {name: text.encode() for name, text in answer.read(dict[str, str]).items()}
+            return {WHOLE_FILE: response.body}
+        return {name: text.encode() for name, text in response.read(dict[str, str]).items()}
 
     async def _download(self, query: Mapping[str, str]) -> RestResponse:
-        answer = await self._rest.send(
+        response = await self._rest.send(
             RestRequest(
                 "GET", _DOWNLOAD, "DownloadSecrets", {**self._place(), **query}, allowed=(404,), subject=self._subject()
             )
         )
-        return self._present(answer)
+        return self._present(response)
 
     async def _update(self, change: Mapping[str, Any]) -> None:
         body = {**self._place(), **change}
         request = RestRequest("POST", _UPDATE, "UpdateSecrets", json=body, allowed=(404,), subject=self._subject())
         self._present(await self._rest.send(request))
 
-    def _present(self, answer: RestResponse) -> RestResponse:
+    def _present(self, response: RestResponse) -> RestResponse:
         """Raise if the config itself is missing: that is not a missing key, and nothing may be deleted for it."""
-        if answer.status == 404:
+        if response.status == 404:
             raise backend_error(f"{self._subject()} does not exist; check project and config", backend_code="404")
-        return answer
+        return response
 
     def _place(self) -> dict[str, str]:
-        place = {"project": self.config.project, "config": self.config.config}
-        return {name: text for name, text in place.items() if text}
+        scope = {"project": self.config.project, "config": self.config.config}
+        return {name: text for name, text in scope.items() if text}
 
     def _subject(self) -> str:
         if not self.config.project:

@@ -143,8 +143,8 @@ class Faults:
     def _reserved_rule(self, point: Point) -> _Armed | None:
         if point.level == "call" or point.has_value or (rule := rule_of_key(point.key)) is None:
             return None
-        place = (point.store, point.key)
-        self._reserved[place] = armed = self._reserved.get(place) or _Armed(rule)
+        target = (point.store, point.key)
+        self._reserved[target] = armed = self._reserved.get(target) or _Armed(rule)
         return armed
 
 
@@ -168,7 +168,7 @@ class FaultFile:
         return script
 
     def refresh(self) -> None:
-        """Read the file again if it changed. If it is invalid, log the error and keep the former rules."""
+        """Read the file again if it changed. If it is invalid, log the error and use the former rules."""
         if self._signature() == self._seen:
             return
         try:

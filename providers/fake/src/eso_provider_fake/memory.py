@@ -1,7 +1,7 @@
 """The pushed values: the backend of the fake provider, in the memory of its process.
 
 Each store object has its own memory, identified by namespace, name and uid, so stores of equal name do not share
-values. The memory lasts as long as the process. Values of a store's configuration are kept in its session, not here.
+values. The memory lasts as long as the process. Values of a store's configuration are in its session, not here.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Memory:
     def reserve(self, amount: int) -> None:
         """Reserve or release memory for values."""
         if self._bytes + amount > MAX_BYTES:
-            raise backend_error(f"the fake provider keeps at most {MAX_BYTES} bytes; delete something or restart it")
+            raise backend_error(f"the fake provider stores at most {MAX_BYTES} bytes; delete something or restart it")
         self._bytes += amount
 
 
@@ -127,7 +127,7 @@ class StoreMemory:
 
 
 class Changes:
-    """The latest changes of one store, and a way to wait for the next."""
+    """The latest changes of one store, and an event for the next."""
 
     def __init__(self, instance: str) -> None:
         self._instance = instance

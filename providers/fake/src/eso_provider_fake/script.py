@@ -30,7 +30,7 @@ Seconds = Annotated[float, msgspec.Meta(ge=0, le=3600)]
 
 
 class ScriptError(ValueError):
-    """An invalid fault file; the message says where."""
+    """An invalid fault file; the message names the line."""
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -38,7 +38,7 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_un
 
 
 class Latency(_Part, frozen=True, tag="latency"):
-    """Answer later; what comes after it still happens."""
+    """Respond later; what comes after it still happens."""
 
     seconds: Seconds
 
@@ -54,7 +54,7 @@ class Error(_Part, frozen=True, tag="error"):
 
 
 class Hang(_Part, frozen=True, tag="hang"):
-    """Never answer; deadlines are the caller's and the server's."""
+    """Never respond; deadlines are the caller's and the server's."""
 
 
 class Truncate(_Part, frozen=True, tag="truncate"):
@@ -64,7 +64,7 @@ class Truncate(_Part, frozen=True, tag="truncate"):
 
 
 class Oversize(_Part, frozen=True, tag="oversize"):
-    """Answer a read with this many bytes."""
+    """Respond to a read with this many bytes."""
 
     size: Annotated[int, msgspec.Meta(ge=1, le=64 * 1024 * 1024)]
 
@@ -120,9 +120,9 @@ class Script(_Part, frozen=True):
 
     rules: tuple[Rule, ...] = ()
     protocols: tuple[str, ...] = ()
-    """Versions to speak instead of ours: ["2.0"] is an old provider, ["3.0"] none that we understand."""
+    """Versions to offer instead of ours: ["2.0"] is an old provider, ["3.0"] none that we understand."""
     max_message_bytes: Annotated[int, msgspec.Meta(ge=0, le=128 * 1024 * 1024)] = 0
-    """Largest message to send; more than clients take makes oversize answers reach them."""
+    """Largest message to send; more than clients take makes oversize responses reach them."""
 
     @property
     def versions(self) -> tuple[ProtocolVersion, ...]:

@@ -63,7 +63,7 @@ _METHODS: Final[dict[str, Method]] = {
     "DeleteSecrets": "delete",
     "Subscribe": "subscribe",
 }
-"""The calls of the protocol, in the words of scripts."""
+"""The calls of the protocol, as scripts name them."""
 _FROM_RESERVED_KEY: Final = b"fault"
 """The value of a reserved key whose fault lets the read succeed."""
 
@@ -82,8 +82,8 @@ class World:
         """Apply the faults of whole calls; they have the same names as those of items."""
         self.refresh()
         store = context.store.name if context is not None else ""
-        if (word := _METHODS.get(method)) is not None:
-            await self.faults.strike(Point(word, store, level="call"), clock)
+        if (name := _METHODS.get(method)) is not None:
+            await self.faults.strike(Point(name, store, level="call"), clock)
 
     def refresh(self) -> None:
         for file in self.files:
@@ -187,12 +187,12 @@ class FakeStore(Store[FakeProvider]):
         if position is not None:
             yield Heartbeat(self.clock.now(), changes.token(position))
         while True:
-            news = None if position is None else changes.after(position)
-            if news is None:
+            recent = None if position is None else changes.after(position)
+            if recent is None:
                 position = changes.latest
                 yield ChangeEvent(ChangeType.RESYNC, resume_token=changes.token(position))
                 continue
-            for change in news:
+            for change in recent:
                 position = change.sequence
                 if ids := watches.of(change.key):
                     token = changes.token(position)

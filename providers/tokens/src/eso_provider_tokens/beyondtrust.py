@@ -6,7 +6,7 @@
 | `leaseId`, `expiration` | their lease, and when it ends |
 
 The clean-up revokes the lease. An API key may lack the right to do so; then the lease ends at its own time, and the
-clean-up says that it could not revoke it.
+clean-up reports that it could not revoke it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class _Credentials(msgspec.Struct, rename="camel"):
     session_token: str = ""
 
 
-class _Answer(msgspec.Struct):
+class _Lease(msgspec.Struct):
     secret: _Credentials
 
 
@@ -97,7 +97,7 @@ class BeyondtrustGenerator(Generator[BeyondtrustWorkloadCredentialsDynamicSecret
         folder, name = _place(self.config.provider)
         query = {"folder": folder} if folder else {}
         path = f"dynamic/{segments(name)}/generate"
-        made = (await self._rest.send(RestRequest("POST", path, "GenerateSecret", query))).read(_Answer).secret
+        made = (await self._rest.send(RestRequest("POST", path, "GenerateSecret", query))).read(_Lease).secret
         values = {
             "accessKeyId": made.access_key_id,
             "secretAccessKey": made.secret_access_key,
@@ -119,8 +119,8 @@ class BeyondtrustGenerator(Generator[BeyondtrustWorkloadCredentialsDynamicSecret
             raise invalid_request("the state is not one of a BeyondTrust generator") from None
         if not lease:
             return False
-        answer = await self._rest.get("leases/revoke", call="RevokeLease", query={"id": lease}, allowed=_GONE)
-        return answer.status not in _GONE
+        response = await self._rest.get("leases/revoke", call="RevokeLease", query={"id": lease}, allowed=_GONE)
+        return response.status not in _GONE
 
 
 def _place(provider: BeyondtrustProvider) -> tuple[str, str]:
@@ -133,7 +133,7 @@ def _moment(text: str) -> datetime:
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        raise backend_error("BeyondTrust answers with a time of expiry that is not one") from None
+        raise backend_error("BeyondTrust sends an invalid time of expiry") from None
     if found.tzinfo is None:
-        raise backend_error("BeyondTrust answers with a time of expiry without a time zone")
+        raise backend_error("BeyondTrust sends a time of expiry without a time zone")
     return found

@@ -26,7 +26,7 @@ DEFAULT_URL: Final = "https://api.cloudsmith.io"
 USER: Final = "token"
 
 
-class _Answer(msgspec.Struct):
+class _CloudsmithToken(msgspec.Struct):
     token: str
 
 
@@ -56,7 +56,7 @@ class CloudsmithGenerator(Generator[CloudsmithAccessTokenSpec]):
         del request
         token = self.token(self.config.service_account_ref).token.reveal().decode()
         body = {"oidc_token": token, "service_slug": self.config.service_slug}
-        answer = await self._rest.post(f"openid/{segments(self.config.org_slug)}/", body, call="ExchangeToken")
-        if answer.status != 201:
-            raise backend_error(f"{self._subject} does not create a token: HTTP {answer.status}")
-        return registry_login(USER, answer.read(_Answer).token, self._subject)
+        response = await self._rest.post(f"openid/{segments(self.config.org_slug)}/", body, call="ExchangeToken")
+        if response.status != 201:
+            raise backend_error(f"{self._subject} does not create a token: HTTP {response.status}")
+        return registry_login(USER, response.read(_CloudsmithToken).token, self._subject)

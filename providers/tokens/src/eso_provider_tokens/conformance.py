@@ -59,13 +59,13 @@ def beyondtrust(url: str, site: str, token: str, path: str) -> dict[str, Any]:
 
 
 def _from_environment() -> dict[str, Any]:
-    told = {name.removeprefix("ESO_CONFORMANCE_"): text for name, text in os.environ.items()}
+    environment = {name.removeprefix("ESO_CONFORMANCE_"): text for name, text in os.environ.items()}
     kinds = []
-    if "GRAFANA_URL" in told:
-        kinds.append(grafana(told["GRAFANA_URL"], told.get("GRAFANA_TOKEN", "")))
-    if "BEYONDTRUST_URL" in told:
-        parts = (told.get(f"BEYONDTRUST_{part}", "") for part in ("SITE", "TOKEN", "PATH"))
-        kinds.append(beyondtrust(told["BEYONDTRUST_URL"], *parts))
+    if "GRAFANA_URL" in environment:
+        kinds.append(grafana(environment["GRAFANA_URL"], environment.get("GRAFANA_TOKEN", "")))
+    if "BEYONDTRUST_URL" in environment:
+        parts = (environment.get(f"BEYONDTRUST_{part}", "") for part in ("SITE", "TOKEN", "PATH"))
+        kinds.append(beyondtrust(environment["BEYONDTRUST_URL"], *parts))
     return {"kinds": kinds}
 
 

@@ -5,7 +5,7 @@
 | `login` | login of the service account |
 | `token` | the new token |
 
-The token is named after the generation. If the answer to a generation is lost, the repetition finds the token by this
+The token is named after the generation. If the response to a generation is lost, the repetition finds the token by this
 name and replaces it; so does the clean-up. The service account stays: other tokens may belong to it.
 """
 
@@ -101,7 +101,7 @@ class GrafanaGenerator(Generator[GrafanaSpec]):
         return await self._delete(held.id, held.token_id)
 
     async def cleanup_lost(self, idempotency_key: str) -> bool:
-        """Delete the token of a generation whose answer was lost; its name is the key of the generation."""
+        """Delete the token of a generation whose response was lost; its name is the key of the generation."""
         account = await self._found_account()
         return account is not None and await self._delete_named(account, idempotency_key)
 
@@ -117,21 +117,21 @@ class GrafanaGenerator(Generator[GrafanaSpec]):
     async def _found_account(self) -> _Account | None:
         name = self.config.service_account.name
         query = {"query": name, "perpage": str(_PAGE)}
-        answer = await self._rest.get(f"{_ACCOUNTS}/search", call="SearchServiceAccounts", query=query)
-        return next((one for one in answer.read(_Accounts).service_accounts if one.name == name), None)
+        response = await self._rest.get(f"{_ACCOUNTS}/search", call="SearchServiceAccounts", query=query)
+        return next((one for one in response.read(_Accounts).service_accounts if one.name == name), None)
 
     async def _new_account(self) -> _Account:
-        wanted = self.config.service_account
-        body = {"name": wanted.name, "role": wanted.role}
+        account = self.config.service_account
+        body = {"name": account.name, "role": account.role}
         return (await self._rest.post(_ACCOUNTS, body, call="CreateServiceAccount")).read(_Account)
 
     async def _new_token(self, account: _Account, name: str) -> _Token:
-        """Create a token; a token of this name is the result of a call whose answer was lost, and is replaced."""
-        answer = await self._rest.send(self._creation(account, name, _TAKEN))
-        if answer.status in _TAKEN:
+        """Create a token; a token of this name is the result of a call whose response was lost, and is replaced."""
+        response = await self._rest.send(self._creation(account, name, _TAKEN))
+        if response.status in _TAKEN:
             await self._delete_named(account, name)
-            answer = await self._rest.send(self._creation(account, name))
-        return answer.read(_Token)
+            response = await self._rest.send(self._creation(account, name))
+        return response.read(_Token)
 
     def _creation(self, account: _Account, name: str, allowed: tuple[int, ...] = ()) -> RestRequest:
         body: dict[str, Any] = {"name": name}
@@ -146,8 +146,8 @@ class GrafanaGenerator(Generator[GrafanaSpec]):
 
     async def _delete(self, account: int, token: int) -> bool:
         path = f"{self._tokens(account)}/{segments(str(token))}"
-        answer = await self._rest.delete(path, call="DeleteToken", allowed=(404,))
-        return answer.status != 404
+        response = await self._rest.delete(path, call="DeleteToken", allowed=(404,))
+        return response.status != 404
 
     def _tokens(self, account: int) -> str:
         return f"{_ACCOUNTS}/{segments(str(account))}/tokens"

@@ -32,5 +32,5 @@ def _expiry(token: str, subject: str) -> int:
     except jwt.InvalidTokenError:
         expiry = None
     if isinstance(expiry, bool) or not isinstance(expiry, int | float) or not 0 < expiry < LATEST:
-        raise backend_error(f"{subject} answers with a token that does not say when it expires")
+        raise backend_error(f"{subject} sends a token without a time of expiry")
     return int(expiry)

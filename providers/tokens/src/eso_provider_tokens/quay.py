@@ -29,7 +29,7 @@ DEFAULT_HOST: Final = "quay.io"
 _PATH: Final = "oauth2/federation/robot/token"
 
 
-class _Answer(msgspec.Struct):
+class _QuayToken(msgspec.Struct):
     token: str
 
 
@@ -61,9 +61,9 @@ class QuayGenerator(Generator[QuayAccessTokenSpec]):
         del request
         token = self.token(self.config.service_account_ref).token
         headers = basic(SecretBytes(self.config.robot_account.encode()), token)
-        answer = await self._rest.send(RestRequest("GET", _PATH, "FederateRobot", headers=headers))
+        response = await self._rest.send(RestRequest("GET", _PATH, "FederateRobot", headers=headers))
         registry = {"registry": _host(self.config)}
-        return registry_login(self.config.robot_account, answer.read(_Answer).token, self._subject, registry)
+        return registry_login(self.config.robot_account, response.read(_QuayToken).token, self._subject, registry)
 
 
 def _host(config: QuayAccessTokenSpec) -> str:

@@ -21,8 +21,7 @@ import msgspec
 from yarl import URL
 
 from eso_api.references import ServiceAccountSelector
-from eso_provider_akeyless.auth.cloud import Cloud, asked
-from eso_provider_akeyless.auth.form import Form
+from eso_provider_akeyless.auth.cloud import Cloud, Form, fetch
 from eso_sdk.errors import backend_error, credentials_not_found, invalid_config, rejected
 from eso_sdk.http import HttpRequest, call_cloud, status_error
 from eso_sdk.loginbodies import Body
@@ -71,7 +70,7 @@ class _Federated:
     tenant: str
     authority: URL
     resource: str
-    place: str
+    pointer: str
 
     async def token(self, assertion: str, clock: Clock) -> bytes:
         form = {
@@ -84,16 +83,16 @@ class _Federated:
         url = self.authority / self.tenant / "oauth2/v2.0/token"
         headers = {"Content-Type": "application/x-www-form-urlencoded"}
         body = str(URL().with_query(form).raw_query_string).encode()
-        answer = await call_cloud(HttpRequest("POST", url, headers, body), "Entra ID", clock)
-        if answer.status in (400, 401, 403):
+        response = await call_cloud(HttpRequest("POST", url, headers, body), "Entra ID", clock)
+        if response.status in (400, 401, 403):
             raise rejected(
-                f"Entra ID refuses the token of {self.place}: HTTP {answer.status}; check client id, tenant id and"
+                f"Entra ID refuses the token of {self.pointer}: HTTP {response.status}; check client id, tenant id and"
                 " the federated credential of the application",
-                backend_code=str(answer.status),
+                backend_code=str(response.status),
             )
-        if problem := status_error(answer, "Entra ID", clock):
+        if problem := status_error(response, "Entra ID", clock):
             raise problem
-        return _access_token(answer.body, "Entra ID")
+        return _access_token(response.body, "Entra ID")
 
 
 def azure(cloud: Cloud) -> Form:
@@ -151,7 +150,7 @@ def _of_machine(cloud: Cloud) -> Form:
 
     async def make() -> bytes:
         return _access_token(
-            await asked(HttpRequest("GET", url, {"Metadata": "true"}), subject, cloud.store.clock), subject
+            await fetch(HttpRequest("GET", url, {"Metadata": "true"}), subject, cloud.store.clock), subject
         )
 
     return _form(cloud, ("machine", cloud.parameter), make)
@@ -165,12 +164,12 @@ def _form(cloud: Cloud, who: tuple[str, ...], make: Callable[[], Awaitable[bytes
     return Form("azure_ad", ("azure_ad", cloud.access_id, resource, *who), body, _ADVICE)
 
 
-def _federated(cloud: Cloud, client: str, tenant: str, place: str) -> _Federated:
+def _federated(cloud: Cloud, client: str, tenant: str, pointer: str) -> _Federated:
     if not _TENANT.fullmatch(tenant):
         raise invalid_config(_ACCOUNT, f"the annotation {TENANT_ANNOTATION} does not name a tenant")
     azure_cloud = _azure_cloud(cloud.environment)
     authority = cloud.environment.get("AZURE_AUTHORITY_HOST", "") or azure_cloud.authority
-    return _Federated(client, tenant, URL(authority), azure_cloud.resource, place)
+    return _Federated(client, tenant, URL(authority), azure_cloud.resource, pointer)
 
 
 def _azure_cloud(environment: Mapping[str, str]) -> AzureCloud:
@@ -193,4 +192,4 @@ def _access_token(body: bytes, subject: str) -> bytes:
     try:
         return msgspec.json.decode(body, type=_Issued).access_token.encode()
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise backend_error(f"{subject} answers without a token") from None
+        raise backend_error(f"{subject} sends no token") from None

@@ -15,8 +15,7 @@ from typing import Final
 
 from eso_api.stores.akeyless import AkeylessAuth, AkeylessKubernetesAuth
 from eso_provider_akeyless.auth.azure import azure
-from eso_provider_akeyless.auth.cloud import Cloud, amazon, google
-from eso_provider_akeyless.auth.form import Form, Opened
+from eso_provider_akeyless.auth.cloud import Cloud, Form, Opened, amazon, google
 from eso_sdk.errors import invalid_config
 from eso_sdk.loginbodies import Body, fixed, optional_text, text
 
@@ -26,7 +25,7 @@ _CLOUDS: Final[dict[str, Callable[[Cloud], Form]]] = {"aws_iam": amazon, "gcp": 
 
 
 def check_auth(auth: AkeylessAuth) -> tuple[str, ...]:
-    """Look at the fields alone: return warnings, or raise `invalid_config`."""
+    """Check the fields alone: return warnings, or raise `invalid_config`."""
     secret, cluster = auth.secret_ref, auth.kubernetes_auth
     if cluster is not None:
         for name, given in (("accessID", cluster.access_id), ("k8sConfName", cluster.k8s_conf_name)):

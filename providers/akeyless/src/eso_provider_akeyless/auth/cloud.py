@@ -15,20 +15,37 @@ from typing import Final
 import msgspec
 from yarl import URL
 
-from eso_provider_akeyless.auth.form import Form, Opened
+from eso_api.stores.akeyless import AkeylessProvider
 from eso_provider_akeyless.gateways import OWN_HOSTS, api_url
 from eso_sdk.awsidentity import CALLER_IDENTITY, Sts, process_source, sts_url
+from eso_sdk.backend import Backend
 from eso_sdk.errors import credentials_not_found, invalid_config
 from eso_sdk.http import HttpRequest, call_cloud, status_error
-from eso_sdk.loginbodies import Body
+from eso_sdk.loginbodies import Body, MakeBody
 from eso_sdk.sigv4 import Scope, SignableRequest, signed_headers
 from kubebase.clock import Clock
+
+Opened = Backend[AkeylessProvider]
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One configured login."""
+
+    name: str
+    """The form, for messages."""
+    proof: tuple[str, ...] = field(repr=False)
+    """Everything that determines the identity. Equal for all sessions that may share a token."""
+    body: MakeBody = field(repr=False)
+    advice: str
+    """What to check when Akeyless rejects the login."""
+
 
 SESSION_NAME: Final = "external-secrets-provider-akeyless"
 DEFAULT_REGION: Final = "us-east-1"
 DEFAULT_AUDIENCE: Final = "akeyless.io"
 
-_PLACE: Final = "/authSecretRef/secretRef"
+_POINTER: Final = "/authSecretRef/secretRef"
 _GOOGLE: Final = "metadata.google.internal"
 _IDENTITY: Final = "/computeMetadata/v1/instance/service-accounts/default/identity"
 
@@ -46,7 +63,7 @@ class Cloud:
     def use_own_identity(self, own: str) -> None:
         """Refuse a proof of the provider's own identity, unless its administrator allows it for this gateway."""
         identity, url = self.store.process_identity, api_url(self.store.config.akeyless_gw_api_url)
-        identity.use(own, field=_PLACE, instead="use an access key or kubernetesAuth")
+        identity.use(own, field=_POINTER, instead="use an access key or kubernetesAuth")
         identity.prove(own, url, field="/akeylessGWApiURL", vendor=OWN_HOSTS)
 
     def body(self, access_type: str, cloud_id: bytes) -> Body:
@@ -105,7 +122,7 @@ def google(cloud: Cloud) -> Form:
     async def body() -> Body:
         host = cloud.environment.get("GCE_METADATA_HOST", "") or _GOOGLE
         url = URL(f"http://{host}{_IDENTITY}").with_query(audience=audience, format="full")
-        token = await asked(
+        token = await fetch(
             HttpRequest("GET", url, {"Metadata-Flavor": "Google"}), "Google's metadata server", cloud.store.clock
         )
         return cloud.body("gcp", token.strip())
@@ -118,13 +135,13 @@ def google(cloud: Cloud) -> Form:
     )
 
 
-async def asked(request: HttpRequest, subject: str, clock: Clock) -> bytes:
-    """Return the answer of a metadata server."""
-    answer = await call_cloud(request, subject, clock)
-    if answer.status in (400, 404):
+async def fetch(request: HttpRequest, subject: str, clock: Clock) -> bytes:
+    """Return the response of a metadata server."""
+    response = await call_cloud(request, subject, clock)
+    if response.status in (400, 404):
         raise credentials_not_found(
             f"{subject} has no identity for the provider; assign one to its machine or pod, or use another access type"
         )
-    if problem := status_error(answer, subject, clock):
+    if problem := status_error(response, subject, clock):
         raise problem
-    return answer.body
+    return response.body

@@ -1,4 +1,4 @@
-"""One login for all sessions of an identity, and the place of the API below its address."""
+"""One login for all sessions of an identity, and the path of the API below its address."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from eso_api.values import SecretBytes
-from eso_provider_akeyless.auth.form import Form, Opened
+from eso_provider_akeyless.auth.cloud import Form, Opened
 from eso_provider_akeyless.gateways import UNKNOWN_PATH, prefixes
 from eso_sdk.authorization import Authorization, FixedHeaders, LoginHeaders, digest
 from eso_sdk.errors import backend_error, rejected
@@ -72,19 +72,19 @@ class Session:
     async def _log_in(self) -> Grant:
         body = dict(await self._form.body())
         for prefix in prefixes(self._settings.base):
-            answer = await self._rest.send(RestRequest("POST", f"{prefix}auth", "Auth", json=body, allowed=_REFUSED))
-            if not _is_absent(answer):
+            response = await self._rest.send(RestRequest("POST", f"{prefix}auth", "Auth", json=body, allowed=_REFUSED))
+            if not _is_absent(response):
                 self._found[self._address] = prefix
                 break
-        if answer.status in _REFUSED:
+        if response.status in _REFUSED:
             raise rejected(
-                f"{self._settings.subject} refuses the login with {self._form.name}: HTTP {answer.status};"
+                f"{self._settings.subject} refuses the login with {self._form.name}: HTTP {response.status};"
                 f" {self._form.advice}",
-                backend_code=str(answer.status),
+                backend_code=str(response.status),
             )
-        granted: _Granted = answer.read(_Granted)
+        granted: _Granted = response.read(_Granted)
         if not granted.token:
-            raise backend_error(f"{self._settings.subject} answers the login without a token")
+            raise backend_error(f"{self._settings.subject} sends no token for the login")
         return Grant(SecretBytes(granted.token.encode()), seconds_left(granted.expiration, self._clock.now()))
 
 
@@ -106,6 +106,6 @@ def seconds_left(expiration: str | int | None, now: datetime) -> float:
     return UNKNOWN_LIFE
 
 
-def _is_absent(answer: RestResponse) -> bool:
+def _is_absent(response: RestResponse) -> bool:
     """Return whether no API is at the path."""
-    return answer.status in _ABSENT or (answer.status == 400 and UNKNOWN_PATH.encode() in answer.body)
+    return response.status in _ABSENT or (response.status == 400 and UNKNOWN_PATH.encode() in response.body)

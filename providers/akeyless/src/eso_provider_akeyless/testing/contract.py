@@ -1,4 +1,4 @@
-"""What Akeyless's API description says about the commands that this provider uses.
+"""What Akeyless's API description has about the commands that this provider uses.
 
 | | |
 |---|---|
@@ -39,7 +39,7 @@ class Auth(msgspec.Struct, rename="kebab", forbid_unknown_fields=True):
 
 
 class AuthOutput(msgspec.Struct):
-    """The answer to a login."""
+    """The response to a login."""
 
     token: Text = UNSET
 

@@ -51,7 +51,7 @@ class Stored:
 class _RefusedError(Exception):
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
-        self.said = StandinResponse(status, {"error": message})
+        self.response = StandinResponse(status, {"error": message})
 
 
 @dataclass(slots=True)
@@ -78,11 +78,11 @@ class AkeylessServer(StandIn):
         """Return the calls of one command; of all commands except logins without a name."""
         return [each for each in self.requests(f"POST {self.root}/{command}") if command != "*" or not _is_login(each)]
 
-    async def respond(self, asked: StandinRequest) -> StandinResponse:
-        command = asked.path.removeprefix(f"{self.root}/")
-        if asked.method != "POST" or not asked.path.startswith(f"{self.root}/") or "/" in command:
+    async def respond(self, request: StandinRequest) -> StandinResponse:
+        command = request.path.removeprefix(f"{self.root}/")
+        if request.method != "POST" or not request.path.startswith(f"{self.root}/") or "/" in command:
             return StandinResponse(404, {"error": "unknown command"})
-        body = asked.json()
+        body = request.json()
         try:
             if command == "auth":
                 return self._login(body)
@@ -94,7 +94,7 @@ class AkeylessServer(StandIn):
                 else StandinResponse(200, handler(body, identity))
             )
         except _RefusedError as refused:
-            return refused.said
+            return refused.response
 
     # --- commands ----------------------------------------------------------------------------------------------------
 
@@ -170,9 +170,9 @@ class AkeylessServer(StandIn):
             raise _RefusedError(404, f"item {name} not found")
         return item
 
-    def _typed(self, name: str, identity: Identity, wanted: str) -> Stored:
+    def _typed(self, name: str, identity: Identity, expected: str) -> Stored:
         item = self._item(name, identity)
-        if item.type != wanted:
+        if item.type != expected:
             raise _RefusedError(400, "wrong item type")
         return item
 
@@ -192,9 +192,9 @@ def _path(name: str) -> str:
 
 
 def _fits(name: str, item: Stored, body: dict[str, Any], identity: Identity) -> bool:
-    wanted = (name.startswith(identity.folder), (body.get("filter") or "") in name)
+    expected = (name.startswith(identity.folder), (body.get("filter") or "") in name)
     tag = body.get("tag")
-    return all(wanted) and _LIST_TYPES[item.type] in body["type"] and (not tag or tag in item.tags)
+    return all(expected) and _LIST_TYPES[item.type] in body["type"] and (not tag or tag in item.tags)
 
 
 def _description(name: str, item: Stored) -> dict[str, Any]:
@@ -206,8 +206,8 @@ def _version(body: dict[str, Any]) -> int:
     return int(body.get("version") or 0)
 
 
-def _is_login(asked: StandinRequest) -> bool:
-    return asked.path.endswith("/auth")
+def _is_login(request: StandinRequest) -> bool:
+    return request.path.endswith("/auth")
 
 
 def _decoded(text: str) -> str:

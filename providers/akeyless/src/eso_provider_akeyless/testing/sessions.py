@@ -21,7 +21,7 @@ def store(url: str, key: str = ACCESS_KEY, access_id: str = ACCESS_ID, **spec: A
 def with_login(
     url: str, parts: Mapping[str, str], more: Mapping[str, Any] | None = None, auth: Any = None, **spec: Any
 ) -> Context:
-    """Return the context of a store whose Secret has these parts; `more` are other credentials, by their place."""
+    """Return the context of a store whose Secret has these parts; `more` are other credentials, by their pointer."""
     references = {part: {"name": "akeyless", "key": part} for part in parts}
     whole = {"akeylessGWApiURL": url, "authSecretRef": {"secretRef": references, **(auth or {})}, **spec}
     credentials = {f"{PLACE}/{part}": text for part, text in parts.items()}

@@ -28,33 +28,33 @@ class DopplerServer(StandIn):
     identities: dict[str, str] = field(default_factory=dict)
     """Identities of OIDC logins, and the text that their tokens must contain."""
 
-    async def respond(self, asked: StandinRequest) -> StandinResponse:
-        if asked.line == "POST /v3/auth/oidc":
-            return self._login(asked)
-        token = _user(asked)
+    async def respond(self, request: StandinRequest) -> StandinResponse:
+        if request.line == "POST /v3/auth/oidc":
+            return self._login(request)
+        token = _user(request)
         if token not in self.tokens:
             return _failure(401, "Invalid Auth token")
-        match asked.line:
+        match request.line:
             case "GET /v3/projects":
                 return StandinResponse(200, {"projects": [{"name": project} for project, _ in self.configs]})
             case "GET /v3/configs/config/secrets/download":
-                return self._download(asked, self._config(dict(asked.query), token))
+                return self._download(request, self._config(dict(request.query), token))
             case "POST /v3/configs/config/secrets":
-                return self._update(asked.json(), token)
+                return self._update(request.json(), token)
             case _:
                 return _failure(404, "Not Found")
 
-    def _config(self, place: dict[str, Any], token: str) -> dict[str, str] | None:
+    def _config(self, scope: dict[str, Any], token: str) -> dict[str, str] | None:
         bound = self.tokens[token]
-        return self.configs.get(bound or (place.get("project", ""), place.get("config", "")))
+        return self.configs.get(bound or (scope.get("project", ""), scope.get("config", "")))
 
-    def _download(self, asked: StandinRequest, config: dict[str, str] | None) -> StandinResponse:
+    def _download(self, request: StandinRequest, config: dict[str, str] | None) -> StandinResponse:
         if config is None:
             return _failure(404, "Could not find requested config")
-        values = {transformed(name, asked.query.get("name_transformer", "")): text for name, text in config.items()}
-        body = written(values, asked.query.get("format", "json"))
+        values = {transformed(name, request.query.get("name_transformer", "")): text for name, text in config.items()}
+        body = written(values, request.query.get("format", "json"))
         etag = f'W/"{hashlib.sha256(body).hexdigest()}"'
-        if asked.headers.get("if-none-match") == etag:
+        if request.headers.get("if-none-match") == etag:
             return StandinResponse(304, headers={"ETag": etag})
         return StandinResponse(200, body, {"ETag": etag})
 
@@ -70,8 +70,8 @@ class DopplerServer(StandIn):
             200, {"secrets": {name: {"raw": text, "computed": text} for name, text in config.items()}}
         )
 
-    def _login(self, asked: StandinRequest) -> StandinResponse:
-        body = asked.json()
+    def _login(self, request: StandinRequest) -> StandinResponse:
+        body = request.json()
         if self.identities.get(body["identity"], "\0") not in body["token"]:
             return _failure(401, "Invalid token")
         token = f"dp.said.{len(self.tokens)}"
@@ -110,9 +110,9 @@ def written(values: dict[str, str], form: str) -> bytes:
     return json.dumps(values, sort_keys=True).encode()
 
 
-def _user(asked: StandinRequest) -> str:
+def _user(request: StandinRequest) -> str:
     """Return the user of basic authorization, which is the token."""
-    scheme, _, text = asked.headers.get("authorization", "").partition(" ")
+    scheme, _, text = request.headers.get("authorization", "").partition(" ")
     try:
         return base64.b64decode(text).decode().partition(":")[0] if scheme == "Basic" else ""
     except (binascii.Error, UnicodeDecodeError):

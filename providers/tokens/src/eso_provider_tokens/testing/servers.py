@@ -17,9 +17,9 @@ LIFE: Final = 600
 _KEY: Final = "of the test servers alone, 32 by."
 
 
-def basic_of(asked: StandinRequest) -> tuple[str, str]:
+def basic_of(request: StandinRequest) -> tuple[str, str]:
     """Return user and password of basic authorization; empty without."""
-    scheme, _, text = asked.headers.get("authorization", "").partition(" ")
+    scheme, _, text = request.headers.get("authorization", "").partition(" ")
     try:
         user, _, password = base64.b64decode(text).decode().partition(":") if scheme == "Basic" else ("", "", "")
     except (binascii.Error, UnicodeDecodeError):
@@ -37,10 +37,10 @@ class QuayServer(StandIn):
 
     robots: dict[str, str] = field(default_factory=dict)
 
-    async def respond(self, asked: StandinRequest) -> StandinResponse:
-        if asked.line != "GET /oauth2/federation/robot/token":
+    async def respond(self, request: StandinRequest) -> StandinResponse:
+        if request.line != "GET /oauth2/federation/robot/token":
             return StandinResponse(404)
-        robot, token = basic_of(asked)
+        robot, token = basic_of(request)
         if not token or self.robots.get(robot) != token:
             return StandinResponse(401, {"message": "Invalid token"})
         return StandinResponse(200, {"token": signed(robot, self.now() + LIFE)})
@@ -52,10 +52,10 @@ class CloudsmithServer(StandIn):
 
     services: dict[tuple[str, str], str] = field(default_factory=dict)
 
-    async def respond(self, asked: StandinRequest) -> StandinResponse:
-        match asked.method, asked.segments:
-            case "POST", ("openid", organisation) if asked.path.endswith("/"):
-                body = asked.json()
+    async def respond(self, request: StandinRequest) -> StandinResponse:
+        match request.method, request.segments:
+            case "POST", ("openid", organisation) if request.path.endswith("/"):
+                body = request.json()
                 if self.services.get((organisation, body["service_slug"])) != body["oidc_token"]:
                     return StandinResponse(401, {"detail": "Invalid token."})
                 return StandinResponse(201, {"token": signed(body["service_slug"], self.now() + LIFE)})
@@ -76,22 +76,22 @@ class GrafanaServer(StandIn):
     """Status for a second token of one name; depends on the version of Grafana."""
     ids: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
-    async def respond(self, asked: StandinRequest) -> StandinResponse:
-        allowed = asked.headers.get("authorization") == f"Bearer {self.token}"
-        if not allowed and basic_of(asked) != ("admin", self.password):
+    async def respond(self, request: StandinRequest) -> StandinResponse:
+        allowed = request.headers.get("authorization") == f"Bearer {self.token}"
+        if not allowed and basic_of(request) != ("admin", self.password):
             return StandinResponse(401, {"message": "Invalid API key"})
-        match asked.method, asked.segments:
+        match request.method, request.segments:
             case "GET", ("api", "serviceaccounts", "search"):
-                found = [one for one in self.accounts.values() if asked.query["query"] in one["name"]]
+                found = [one for one in self.accounts.values() if request.query["query"] in one["name"]]
                 return StandinResponse(200, {"totalCount": len(found), "serviceAccounts": found})
             case "POST", ("api", "serviceaccounts"):
-                return StandinResponse(201, self._account(asked.json()))
+                return StandinResponse(201, self._account(request.json()))
             case "GET", ("api", "serviceaccounts", account, "tokens"):
                 return StandinResponse(
                     200, [{"id": key, "name": name} for key, name in self.tokens[int(account)].items()]
                 )
             case "POST", ("api", "serviceaccounts", account, "tokens"):
-                return self._new_token(int(account), asked.json()["name"])
+                return self._new_token(int(account), request.json()["name"])
             case "DELETE", ("api", "serviceaccounts", account, "tokens", token):
                 gone = self.tokens.get(int(account), {}).pop(int(token), None)
                 return StandinResponse(404 if gone is None else 200, {"message": "deleted"})
@@ -123,18 +123,18 @@ class BeyondtrustServer(StandIn):
     may_revoke: bool = True
     ids: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
-    async def respond(self, asked: StandinRequest) -> StandinResponse:
-        if asked.headers.get("authorization") != f"Bearer {self.token}":
+    async def respond(self, request: StandinRequest) -> StandinResponse:
+        if request.headers.get("authorization") != f"Bearer {self.token}":
             return StandinResponse(401)
-        if asked.headers.get("bt-secrets-api-version") != "2026-04-28":
+        if request.headers.get("bt-secrets-api-version") != "2026-04-28":
             return StandinResponse(400, {"error": "failed to validate API version"})
-        match asked.method, asked.segments:
+        match request.method, request.segments:
             case "POST", (self.site, "secrets", "dynamic", name, "generate"):
-                return self._generated(asked.query.get("folder", ""), name)
+                return self._generated(request.query.get("folder", ""), name)
             case "GET", (self.site, "secrets", "leases", "revoke"):
                 if not self.may_revoke:
                     return StandinResponse(403)
-                return StandinResponse(404 if self.leases.pop(asked.query["id"], None) is None else 200)
+                return StandinResponse(404 if self.leases.pop(request.query["id"], None) is None else 200)
             case _:
                 return StandinResponse(404)
 
