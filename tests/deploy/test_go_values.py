@@ -15,7 +15,7 @@ import yaml
 from eso_api.kinds import KINDS, provider_kinds
 from eso_operator.process.flags import parse
 from eso_tools.preflight.chartvalues import VALUES as REPORTED
-from eso_tools.preflight.chartvalues import Fate
+from eso_tools.preflight.chartvalues import Effect
 from gotmpl.errors import TemplateError
 from kubebase.meta import JsonObject
 from kuberun.testing.helm import Helm, find_helm
@@ -225,9 +225,9 @@ def test_a_value_that_cannot_be_taken_over_stops_with_the_way_out(operator_chart
 def test_the_report_before_a_migration_says_the_same() -> None:
     """`eso preflight` has a table of its own, for people without this chart at hand."""
     fates = {
-        Fate.SAME: {"same", "same+"},
-        Fate.DIFFERENT: {"different", "stop", "same+", "same"},
-        Fate.WITHOUT_FUNCTION: {"ignored", "different"},
+        Effect.SAME: {"same", "same+"},
+        Effect.DIFFERENT: {"different", "stop", "same+", "same"},
+        Effect.WITHOUT_FUNCTION: {"ignored", "different"},
     }
     for path in set(leaves(GO)) - {"extraArgs"}:  # the report goes through its flags one by one
         covering = [row for row in REPORTED if path == row or path.startswith(f"{row}.")]
@@ -235,7 +235,7 @@ def test_the_report_before_a_migration_says_the_same() -> None:
         if reported.flag:
             continue  # the operator's own table of flags decides
         part_of_another = {"ignored"} if path == "bitwarden-sdk-server.namespaceOverride" else set()
-        assert ROWS[row_of(path)]["mark"] in fates[reported.fate] | part_of_another, path
+        assert ROWS[row_of(path)]["mark"] in fates[reported.effect] | part_of_another, path
 
 
 # --- with Helm --------------------------------------------------------------------------------------------------------

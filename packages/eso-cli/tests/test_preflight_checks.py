@@ -13,14 +13,12 @@ from eso_api.stores.projectproviders import GENERATORS, STORES
 from eso_api.v2.providerclass import ProviderClass
 from eso_cli.preflight import MAX_DETAILS, as_json, lines
 from eso_sdk.installed import installed
-from eso_tools.preflight.checks import CHECKS, judge
-from eso_tools.preflight.clustercheck import api_server, permissions
-from eso_tools.preflight.deployments import workload_of
+from eso_tools.preflight.chartvalues import flags
+from eso_tools.preflight.checks import CHECKS, api_server, judge, permissions
 from eso_tools.preflight.findings import Detail, Finding, Level, Report
-from eso_tools.preflight.flagcheck import flags
+from eso_tools.preflight.gathering import provider_of_class, provider_of_service, webhook_of, workload_of
 from eso_tools.preflight.helmcheck import helm_ownership, operators, selectors, webhooks
 from eso_tools.preflight.providercheck import providers
-from eso_tools.preflight.reading import provider_of_class, provider_of_service, webhook_of
 from eso_tools.preflight.snapshot import (
     DEFINITIONS,
     WEBHOOKS,

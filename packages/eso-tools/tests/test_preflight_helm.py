@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 from eso_operator.process.flagverdicts import Verdict, examine
-from eso_tools.preflight.chartvalues import VALUES
+from eso_tools.preflight.chartvalues import VALUES, chart_values, judge_values
 from eso_tools.preflight.findings import Level
 from eso_tools.preflight.helmrecords import TYPE, RecordError, release_of
 from eso_tools.preflight.snapshot import Owner, Release, Role, Snapshot, Workload
-from eso_tools.preflight.valuecheck import chart_values, judge
 from kubebase.meta import ObjectKey
 
 CANARY = "CANARY-8f3a"
@@ -127,7 +126,7 @@ def test_a_record_that_unpacks_to_far_too_much_is_refused(monkeypatch: pytest.Mo
     ],
 )
 def test_a_value_that_needs_attention_is_named(values: Any, part: str, subject: str) -> None:
-    (finding,) = (each for each in judge(values, "--values") if each.level is Level.WARNING)
+    (finding,) = (each for each in judge_values(values, "--values") if each.level is Level.WARNING)
 
     assert part in finding.says
     assert finding.details[0].subject == subject
@@ -153,7 +152,7 @@ def test_a_value_that_needs_attention_is_named(values: Any, part: str, subject: 
     ],
 )
 def test_values_with_the_same_meaning_are_counted(values: Any, count: int) -> None:
-    (finding,) = judge(values, "--values")
+    (finding,) = judge_values(values, "--values")
 
     assert (finding.level, finding.says) == (
         Level.FACT,
@@ -170,7 +169,7 @@ def test_no_value_is_ever_printed() -> None:
         "strange": CANARY,
     }
 
-    assert CANARY not in str(list(judge(values, "--values")))
+    assert CANARY not in str(list(judge_values(values, "--values")))
 
 
 def test_values_of_a_file_replace_those_of_the_release() -> None:
@@ -191,4 +190,4 @@ def test_every_flag_of_the_table_is_one_of_the_operator() -> None:
     named = {row.flag for row in VALUES.values() if row.flag}
 
     assert {flag for flag in named if examine(flag, None).verdict is Verdict.UNKNOWN} == set()
-    assert all(row.says for row in VALUES.values() if row.fate.name != "SAME")
+    assert all(row.says for row in VALUES.values() if row.effect.name != "SAME")

@@ -9,7 +9,7 @@ import pytest
 from eso_api.kinds import KINDS
 from eso_tools.preflight.checks import judge
 from eso_tools.preflight.findings import Finding, Level
-from eso_tools.preflight.pushcheck import chosen_namespaces
+from eso_tools.preflight.objectcheck import chosen_namespaces
 from eso_tools.preflight.snapshot import Snapshot, Stored
 
 ENTRY = {"metadata": {"spec": {"remoteNamespace": "elsewhere"}}}

@@ -1,19 +1,24 @@
-"""The values of the chart of the operator in Go, and what becomes of each here. `valuecheck.py` reads it.
+"""The values and flags of the operator in Go, and what becomes of each here. Pure.
 
-A path covers everything below it; the longest path that covers a value wins. A value that no path covers is unknown.
+`VALUES` is the table of chart values. A path covers everything below it; the longest path that covers a value wins. A
+value that no path covers is unknown. `eso_operator/process/flagverdicts.py` knows the flags. Values come from
+`--values`, or else from the records of the Helm releases. Only their names are printed: a value may be a password.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
+from eso_operator.process.flagverdicts import FlagVerdict, Verdict, contradiction, examine, flags_in
+from eso_tools.preflight.findings import Detail, Finding, Findings, Level, counted
+from eso_tools.preflight.snapshot import Release, Role, Snapshot, Workload
 from kubebase.meta import JsonObject
 
 
-class Fate(Enum):
+class Effect(Enum):
     SAME = "with the same meaning"
     DIFFERENT = "with another meaning here"
     WITHOUT_FUNCTION = "accepted without a function"
@@ -23,7 +28,7 @@ class Fate(Enum):
 class Row:
     """`flag`: the value becomes this flag, and the operator's own knowledge of flags decides."""
 
-    fate: Fate = Fate.SAME
+    effect: Effect = Effect.SAME
     says: str = ""
     flag: str = ""
     quiet: bool | None = None
@@ -35,11 +40,11 @@ def _same(*paths: str) -> dict[str, Row]:
 
 
 def _different(says: str, *, quiet: bool | None = None) -> Row:
-    return Row(Fate.DIFFERENT, says, quiet=quiet)
+    return Row(Effect.DIFFERENT, says, quiet=quiet)
 
 
 def _idle(says: str, *, quiet: bool | None = None) -> Row:
-    return Row(Fate.WITHOUT_FUNCTION, says, quiet=quiet)
+    return Row(Effect.WITHOUT_FUNCTION, says, quiet=quiet)
 
 
 _IMAGE: Final = "this operator has its own image, and each provider has one of its own"
@@ -146,7 +151,7 @@ def flags_set_by(values: JsonObject) -> frozenset[str]:
 def _is_one_value(path: str) -> bool:
     """Return whether the table has the whole map at this path in one row that needs no attention."""
     row = VALUES.get(path)
-    return row is not None and row.fate is Fate.SAME and not any(known.startswith(f"{path}.") for known in VALUES)
+    return row is not None and row.effect is Effect.SAME and not any(known.startswith(f"{path}.") for known in VALUES)
 
 
 EXTRA_ARGS: Final = "extraArgs"
@@ -154,3 +159,125 @@ EXTRA_ARGS: Final = "extraArgs"
 SWITCHED_ON: Final = (
     "the chart in Go renders `false` and 0 as the bare flag, which switches it on; write the flag that you mean"
 )
+
+
+SENTENCES: Final = (
+    (
+        Verdict.REFUSED,
+        "with a value that this operator refuses at its start",
+        "change the value, or leave the flag out",
+    ),
+    (Verdict.UNKNOWN, "unknown to this operator, which refuses it at its start", "leave the flag out"),
+    (Verdict.DIFFERENT, "with another meaning here", "check that the effect is still what you want"),
+    (Verdict.WITHOUT_EFFECT, "accepted without a function", "leave the flag out, or keep it: it is only logged"),
+)
+_STOPPING: Final = frozenset({Verdict.REFUSED, Verdict.UNKNOWN})
+
+
+def flags(snapshot: Snapshot) -> Findings:
+    """Report flags of the operator in Go that mean something else here, or nothing.
+
+    `chart_values` reports those that chart values set.
+    """
+    for workload in (each for each in snapshot.workloads if each.role is Role.GO_OPERATOR):
+        set_by_values = flags_set_by(_values(workload, snapshot))
+        given = [(name, value) for name, value in flags_in(workload.arguments) if name not in set_by_values]
+        judged = [examine(name, value) for name, value in given]
+        yield from findings_for(judged, str(workload))
+        if not any(each.verdict in _STOPPING for each in judged) and (problem := contradiction(workload.arguments)):
+            says = f"{workload}: flags that this operator refuses together: {problem}"
+            yield Finding(Level.WARNING, says, next="change one of these flags")
+        same = sum(each.verdict is Verdict.ACCEPTED for each in judged)
+        if same:
+            yield Finding(Level.FACT, f"{workload}: {counted(same, 'flag')} with the same meaning here")
+
+
+def _values(workload: Workload, snapshot: Snapshot) -> JsonObject:
+    """Return the chart values that `chart_values` judges for this Deployment."""
+    if snapshot.values is not None:
+        return snapshot.values
+    releases = [each for each in snapshot.releases if isinstance(each, Release) and each.owner == workload.owner]
+    return releases[0].values if releases else {}
+
+
+def findings_for(judged: Iterable[FlagVerdict], origin: str) -> Findings:
+    """Yield one finding for each verdict but `ACCEPTED`."""
+    by_verdict: dict[Verdict, list[FlagVerdict]] = {}
+    for each in judged:
+        by_verdict.setdefault(each.verdict, []).append(each)
+    for verdict, says, advice in SENTENCES:
+        if chosen := by_verdict.get(verdict):
+            details = tuple(Detail(each.flag, says=each.says) for each in chosen)
+            yield Finding(Level.WARNING, f"{origin}: {counted(len(chosen), 'flag')} {says}", details, advice)
+
+
+_ADVICE: Final = {
+    Effect.DIFFERENT: "read each sentence, and write what you need into the values of our charts",
+    Effect.WITHOUT_FUNCTION: "leave them out",
+}
+
+
+def chart_values(snapshot: Snapshot) -> Findings:
+    """Report values that mean something else here, have no function, or are unknown."""
+    if snapshot.values is not None:
+        yield from judge_values(snapshot.values, "--values")
+        return
+    owners = {each.owner for each in snapshot.workloads if each.role is Role.GO_OPERATOR}
+    for release in snapshot.releases:
+        if isinstance(release, Release) and release.owner in owners:
+            yield from judge_values(release.values, f"Helm release {release.owner}")
+
+
+def judge_values(values: JsonObject, origin: str) -> Findings:
+    """Judge one tree of values."""
+    by_effect: dict[Effect, dict[str, list[str]]] = {}
+    unknown: list[str] = []
+    flags: list[FlagVerdict] = list(_extra_flags(values.get(EXTRA_ARGS)))
+    for path, value in leaves({name: value for name, value in values.items() if name != EXTRA_ARGS}):
+        if (covering := row_of(path)) is None:
+            unknown.append(path)
+            continue
+        row = VALUES[covering]
+        is_quiet = row.quiet is not None and value is row.quiet
+        if row.flag and not is_quiet:
+            judged = examine(row.flag, _flag_text(value))
+            flags.append(FlagVerdict(f"{path} ({judged.flag})", judged.verdict, judged.says))
+        else:
+            effect = Effect.SAME if is_quiet else row.effect
+            by_effect.setdefault(effect, {}).setdefault(covering, []).append(path)
+    for effect in (Effect.DIFFERENT, Effect.WITHOUT_FUNCTION):
+        if rows := by_effect.get(effect):
+            details = tuple(
+                Detail(_shown(paths, covering), says=VALUES[covering].says) for covering, paths in rows.items()
+            )
+            count = counted(sum(map(len, rows.values())), "chart value")
+            yield Finding(Level.WARNING, f"{origin}: {count} {effect.value}", details, _ADVICE[effect])
+    yield from findings_for(flags, origin)
+    if unknown:
+        details = tuple(Detail(path) for path in sorted(unknown))
+        says = f"{origin}: {counted(len(unknown), 'chart value')} that neither chart knows"
+        yield Finding(Level.WARNING, says, details, "check the spelling, or leave them out")
+    same = sum(map(len, by_effect.get(Effect.SAME, {}).values())) + sum(
+        each.verdict is Verdict.ACCEPTED for each in flags
+    )
+    yield Finding(Level.FACT, f"{origin}: {counted(same, 'chart value')} {Effect.SAME.value}")
+
+
+def _extra_flags(extra: Any) -> Iterator[FlagVerdict]:
+    if not isinstance(extra, dict):
+        return
+    for name, value in extra.items():
+        flag = f"{EXTRA_ARGS}.{name}"
+        if value == 0:  # also False
+            yield FlagVerdict(flag, Verdict.DIFFERENT, SWITCHED_ON)
+        else:
+            judged = examine(name, None if value in (None, "") else _flag_text(value))
+            yield FlagVerdict(flag, judged.verdict, judged.says)
+
+
+def _flag_text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _shown(paths: list[str], covering: str) -> str:
+    return paths[0] if len(paths) == 1 else f"{covering} ({counted(len(paths), 'value')})"

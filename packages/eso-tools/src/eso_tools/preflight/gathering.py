@@ -1,31 +1,26 @@
-"""Reads a cluster for `eso preflight`, with the rights of its user. Every list is paged and bounded.
+"""Reads a cluster for `eso preflight`, with the rights of its user, into the values of a snapshot.
 
-A list that the user may not read becomes a `Gap`; the others are read. Only metadata of Secrets is listed, and only of
-the records of the Helm releases that own a CRD, a Deployment or a ClusterRole of External Secrets; the newest record of
-each is read.
+Every list is paged and bounded. A list that the user may not read becomes a `Gap`; the others are read. Only metadata
+of Secrets is listed, and only of the records of the Helm releases that own a CRD, a Deployment or a ClusterRole of
+External Secrets; the newest record of each is read. Go's chart lets users change every name, so `workload_of` considers
+images, labels, container names and arguments.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from eso_api.kinds import KINDS, AnyKind
-from eso_api.v2.clusterproviderclass import CLUSTER_PROVIDER_CLASS
-from eso_api.v2.providerclass import PROVIDER_CLASS
+from eso_api.references import GENERATORS_GROUP
+from eso_api.v2.clusterproviderclass import CLUSTER_PROVIDER_CLASS, ClusterProviderClass
+from eso_api.v2.providerclass import PROVIDER_CLASS, ProviderClass
 from eso_operator.insight.objects import SECRETS, SERVICES
-from eso_operator.stores.classes import PROVIDER_LABEL
-from eso_tools.preflight.deployments import workload_of
-from eso_tools.preflight.helmrecords import TYPE, RecordError, release_of
-from eso_tools.preflight.reading import (
-    definition_of,
-    owner_of_role,
-    provider_of_class,
-    provider_of_service,
-    webhook_of,
-)
+from eso_operator.process.flagverdicts import flags_in
+from eso_operator.stores.classes import PROVIDER_LABEL, announced
+from eso_tools.preflight.helmrecords import KEEP, POLICY, TYPE, RecordError, is_managed, owner_of, release_of
 from eso_tools.preflight.snapshot import (
     DEFINITIONS,
     DEPLOYMENTS,
@@ -34,12 +29,17 @@ from eso_tools.preflight.snapshot import (
     Gap,
     Owner,
     Release,
+    Role,
     Running,
     Snapshot,
     Stored,
     Unread,
+    Webhook,
+    Workload,
+    is_ours,
 )
-from kubebase.meta import JsonObject, Kind, Malformed, Object, Resource, metadata_of, raw
+from eso_tools.providers import Want
+from kubebase.meta import JsonObject, Kind, Malformed, Object, Resource, meta_of, metadata_of, raw
 from kuberun.client import Client
 from kuberun.errors import ApiError, Forbidden, NotFound, Unauthorized, Unreachable
 from kuberun.requests import ALL, Selection
@@ -203,3 +203,131 @@ def _itself(document: JsonObject) -> JsonObject:
 def _revision(record: Object) -> int:
     version = record.metadata.labels.get("version", "")
     return int(version) if version.isdecimal() else 0
+
+
+_SERVICE_PREFIX: Final = "provider-"
+"""The name of a provider's Service is, by convention, this and the name of its package."""
+
+
+def definition_of(crd: JsonObject) -> Definition | None:
+    """Return a definition of a group of External Secrets; None for every other one."""
+    metadata, spec, status = meta_of(crd), crd.get("spec") or {}, crd.get("status") or {}
+    if not is_ours(str(spec.get("group", ""))):
+        return None
+    versions = spec.get("versions") or ()
+    return Definition(
+        name=metadata.name,
+        served=tuple(str(each["name"]) for each in versions if each.get("served")),
+        storage=next((str(each["name"]) for each in versions if each.get("storage")), ""),
+        stored_versions=tuple(status.get("storedVersions") or ()),
+        conversion=_conversion(spec.get("conversion") or {}),
+        owner=owner_of(metadata.annotations),
+        managed_by_helm=is_managed(metadata.labels),
+        kept=metadata.annotations.get(POLICY) == KEEP,
+        kind=str((spec.get("names") or {}).get("kind", "")),
+        namespaced=spec.get("scope") != "Cluster",
+    )
+
+
+def webhook_of(configuration: JsonObject) -> Webhook | None:
+    """Return a configuration of the operator in Go; None for others, such as a policy engine that judges our kinds."""
+    hooks = [hook for hook in configuration.get("webhooks") or () if is_ours(str(hook.get("name", "")))]
+    if not hooks:
+        return None
+    services = dict.fromkeys(_served_by(hook.get("clientConfig")) for hook in hooks)
+    metadata = meta_of(configuration)
+    return Webhook(metadata.name, tuple(services), owner_of(metadata.annotations))
+
+
+def owner_of_role(role: Object) -> Owner | None:
+    """Return the Helm release of a role."""
+    return owner_of(role.metadata.annotations)
+
+
+def provider_of_service(service: Object) -> Running:
+    """Return the provider behind a labelled Service: what its annotations announce."""
+    kinds, keys = announced(service.metadata.annotations)
+    serves = {Want(kind.group, kind.kind) for kind in kinds}
+    serves |= {Want(group, key) for key in keys for group in ("", GENERATORS_GROUP)}
+    name = service.metadata.name.removeprefix(_SERVICE_PREFIX)
+    return Running(f"Service {service.key}", frozenset(serves), name)
+
+
+def provider_of_class(found: ProviderClass | ClusterProviderClass) -> Running:
+    """Return the provider of a class: what it must serve, and what it reported."""
+    serves = {Want(kind.group, kind.kind) for kind in found.status.kinds}
+    keys = {kind.v1_provider_key for kind in found.status.kinds} | {*found.spec.v1_provider_keys}
+    serves |= {Want(group, key) for key in keys - {""} for group in ("", GENERATORS_GROUP)}
+    return Running(f"{type(found).__name__} {found.key}", frozenset(serves))
+
+
+def _conversion(conversion: JsonObject) -> str:
+    if conversion.get("strategy") != "Webhook":
+        return ""
+    return _served_by((conversion.get("webhook") or {}).get("clientConfig"))
+
+
+def _served_by(config: Any) -> str:
+    match config:
+        case {"service": {"namespace": str(namespace), "name": str(name)}}:
+            return f"{namespace}/{name}"
+        case _:
+            return "a URL"
+
+
+_GO_IMAGE: Final = "external-secrets/external-secrets"
+_OUR_IMAGE: Final = "eso-operator"
+_OUR_FLAGS: Final = frozenset({"core-namespace", "provider-namespace", "trust-domain", "service-account"})
+"""Flags that only this operator has."""
+_NAME_LABEL: Final = "app.kubernetes.io/name"
+_NAMES: Final = {
+    "external-secrets": Role.GO_OPERATOR,
+    "external-secrets-webhook": Role.GO_WEBHOOK,
+    "external-secrets-cert-controller": Role.GO_CERTIFICATES,
+}
+"""Values of the name label in Go's chart."""
+_SUBCOMMANDS: Final = {"webhook": Role.GO_WEBHOOK, "certcontroller": Role.GO_CERTIFICATES}
+"""The first argument selects what the image in Go runs."""
+
+
+def workload_of(deployment: JsonObject) -> Workload | None:
+    """Return a Deployment of one of the operators; None for every other one."""
+    metadata, spec = meta_of(deployment), deployment.get("spec") or {}
+    labels = metadata.labels
+    for container in ((spec.get("template") or {}).get("spec") or {}).get("containers") or ():
+        if (role := _role(container, labels)) is not None:
+            return Workload(
+                metadata.key,
+                role,
+                replicas=spec.get("replicas", 1),
+                arguments=_arguments(container),
+                selector=spec.get("selector") or {},
+                owner=owner_of(metadata.annotations),
+            )
+    return None
+
+
+def _role(container: JsonObject, labels: dict[str, str]) -> Role | None:
+    repository = str(container.get("image", "")).partition("@")[0]
+    name = repository.rpartition("/")[2].partition(":")[0]
+    words = _arguments(container)
+    flags = {flag for flag, _ in flags_in(words)}
+    is_named = labels.get(_NAME_LABEL) in _NAMES or container.get("name") == "external-secrets"
+    if name == _OUR_IMAGE or (is_named and flags & _OUR_FLAGS):
+        return Role.OURS
+    is_go = _path(repository).endswith(_GO_IMAGE)
+    if not is_go and not is_named:
+        return None
+    subcommand = next((_SUBCOMMANDS[word] for word in words if word in _SUBCOMMANDS), None)
+    return subcommand or _NAMES.get(labels.get(_NAME_LABEL, ""), Role.GO_OPERATOR)
+
+
+def _path(repository: str) -> str:
+    """Return an image without its tag; a colon before the last slash belongs to a port."""
+    folder, slash, last = repository.rpartition("/")
+    return f"{folder}{slash}{last.partition(':')[0]}"
+
+
+def _arguments(container: JsonObject) -> tuple[str, ...]:
+    given: list[Any] = [*(container.get("command") or ()), *(container.get("args") or ())]
+    return tuple(str(word) for word in given)

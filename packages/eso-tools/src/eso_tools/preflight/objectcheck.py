@@ -1,30 +1,43 @@
 """Which objects this operator's CRDs or controllers would refuse or treat differently. Pure.
 
-Each object is judged as the API server and the controllers would: the schema and CEL rules of our CRD, then the rules
-that only the controllers check, then templates and regular expressions. Messages never repeat a value of an object.
+Each object is checked as the API server and the controllers would: the schema and CEL rules of our CRD, then the rules
+that only the controllers check, then templates and regular expressions, parsed as the operator parses them. Messages
+never repeat a value of an object.
+
+`chosen_namespaces` is a warning: the operator in Go writes wherever the user of the store may. Here a
+ClusterSecretStore names the namespaces that a PushSecret may choose (`allowedRemoteNamespaces`), and Go's
+CRDs have no such field.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from eso_api.clusterexternalsecret import ClusterExternalSecret
 from eso_api.clusterpushsecret import ClusterPushSecret
-from eso_api.externalsecret import ExternalSecret
+from eso_api.externalsecret import ExternalSecret, ExternalSecretSpec
 from eso_api.kinds import AnyKind
-from eso_api.pushsecret import PushSecret
+from eso_api.pushsecret import PushRewrite, PushSecret, PushSecretSpec
+from eso_api.rewrite import Rewrite
+from eso_api.stores.kubernetes import ANY_NAMESPACE
+from eso_api.template import Template
 from eso_api.validation.externalsecret import external_secret_problems
 from eso_api.validation.problems import FieldError
 from eso_api.validation.pushsecret import push_secret_problems
 from eso_operator.process.flagverdicts import flags_in
 from eso_operator.report.messages import READY
+from eso_render.clock import wall_nanos
 from eso_tools.preflight.findings import Detail, Finding, Findings, Level, counted
 from eso_tools.preflight.snapshot import Role, Snapshot, Stored
-from eso_tools.preflight.texts import text_problems
+from gotmpl.expressions import Unparsable
+from gotmpl.families import LazyFunctions
+from gotmpl.parser import parse
+from gotmpl.sprig.regexes import BadPatternError, compiled
 from kubebase.meta import JsonObject
 from kuberun.redaction import field_without_echo, without_echo, without_values
 from localkube.schema.crd import served_kinds
@@ -145,3 +158,185 @@ def _delimiters(snapshot: Snapshot) -> Delimiters:
     """Return the delimiters of templates that the operator in Go is started with."""
     given = {name: value for each in snapshot.of(Role.GO_OPERATOR) for name, value in flags_in(each.arguments)}
     return given.get(_LEFT) or "{{", given.get(_RIGHT) or "}}"
+
+
+class Text(NamedTuple):
+    """A template or a pattern, and the field that holds it. Rewrites always have the default delimiters."""
+
+    path: str
+    content: str
+
+
+def text_problems(typed: Any, left: str = "{{", right: str = "}}") -> list[FieldError]:
+    """Return the templates that do not parse, and the regular expressions that RE2 refuses."""
+    templates, keys, patterns = _texts(typed)
+    return [
+        *(problem for text in templates for problem in _unparsable(text, left, right)),
+        *(problem for text in keys for problem in _unparsable(text, "{{", "}}")),
+        *(problem for text in patterns for problem in _bad_pattern(text)),
+    ]
+
+
+def _texts(typed: Any) -> tuple[list[Text], list[Text], list[Text]]:
+    """Return the templates of the target, the templates of rewrites, and the patterns of an object."""
+    match typed:
+        case ExternalSecret():
+            return _of_read(typed.spec, "spec")
+        case ClusterExternalSecret():
+            return _of_read(typed.spec.external_secret_spec, "spec.externalSecretSpec")
+        case PushSecret():
+            return _of_push(typed.spec, "spec")
+        case ClusterPushSecret():
+            return _of_push(typed.spec.push_secret_spec, "spec.pushSecretSpec")
+        case _:
+            return [], [], list(_of_conditions(getattr(getattr(typed, "spec", None), "conditions", ())))
+
+
+def _of_read(spec: ExternalSecretSpec, path: str) -> tuple[list[Text], list[Text], list[Text]]:
+    keys: list[Text] = []
+    patterns: list[Text] = []
+    for index, entry in enumerate(spec.data_from):
+        where = f"{path}.dataFrom[{index}]"
+        if entry.find is not None and entry.find.name is not None:
+            patterns.append(Text(f"{where}.find.name.regexp", entry.find.name.regexp))
+        keys += _transforms(entry.rewrite, where)
+        patterns += _expressions(entry.rewrite, where)
+    return list(_of_template(spec.target.template, f"{path}.target.template")), keys, patterns
+
+
+def _of_push(spec: PushSecretSpec, path: str) -> tuple[list[Text], list[Text], list[Text]]:
+    keys: list[Text] = []
+    patterns: list[Text] = []
+    for index, entry in enumerate(spec.data_to):
+        where = f"{path}.dataTo[{index}]"
+        if entry.match is not None:
+            patterns.append(Text(f"{where}.match.regexp", entry.match.regexp))
+        keys += _transforms(entry.rewrite, where)
+        patterns += _expressions(entry.rewrite, where)
+    return list(_of_template(spec.template, f"{path}.template")), keys, patterns
+
+
+def _of_template(template: Template | None, path: str) -> Iterator[Text]:
+    """Yield the templates in the object itself; those in ConfigMaps and Secrets are not read."""
+    if template is None:
+        return
+    for index, source in enumerate(template.template_from):
+        if source.literal is not None:
+            yield Text(f"{path}.templateFrom[{index}].literal", source.literal)
+    yield from (Text(f"{path}.data.{key}", text) for key, text in template.data.items())
+    if template.metadata is not None:
+        yield from (Text(f"{path}.metadata.labels.{key}", text) for key, text in template.metadata.labels.items())
+        for key, text in template.metadata.annotations.items():
+            yield Text(f"{path}.metadata.annotations.{key}", text)
+
+
+def _transforms(steps: Sequence[Rewrite | PushRewrite], path: str) -> Iterator[Text]:
+    for index, step in enumerate(steps):
+        if step.transform is not None:
+            yield Text(f"{path}.rewrite[{index}].transform.template", step.transform.template)
+
+
+def _expressions(steps: Sequence[Rewrite | PushRewrite], path: str) -> Iterator[Text]:
+    for index, step in enumerate(steps):
+        if step.regexp is not None:
+            yield Text(f"{path}.rewrite[{index}].regexp.source", step.regexp.source)
+
+
+def _of_conditions(conditions: Any) -> Iterator[Text]:
+    for index, condition in enumerate(conditions or ()):
+        for position, pattern in enumerate(getattr(condition, "namespace_regexes", ())):
+            yield Text(f"spec.conditions[{index}].namespaceRegexes[{position}]", pattern)
+
+
+def _unparsable(text: Text, left: str, right: str) -> Iterator[FieldError]:
+    try:
+        parse(text.content, _functions(), left=left, right=right)
+    except Unparsable as problem:
+        hint = f"; {problem.hint}" if problem.hint else ""
+        yield FieldError(text.path, f"the template does not parse: line {problem.line}: {problem.message}{hint}")
+
+
+def _bad_pattern(text: Text) -> Iterator[FieldError]:
+    try:
+        compiled(text.content)
+    except BadPatternError as problem:
+        yield FieldError(text.path, f"not a regular expression (RE2): {problem}")
+
+
+@cache
+def _functions() -> LazyFunctions:
+    from eso_render.functions import functions
+
+    return functions(wall_nanos)
+
+
+_MARK: Final = "reconcile.external-secrets.io/managed-by=external-secrets"
+
+
+class Choice(NamedTuple):
+    """A namespace that one entry of a PushSecret chooses."""
+
+    field: str
+    namespace: str
+    stores: tuple[Mapping[str, Any], ...]
+    """References to the stores that the entry is pushed to."""
+
+
+def chosen_namespaces(snapshot: Snapshot) -> Findings:
+    """Report the namespaces that must be allowed for pushes to work as they do with the operator in Go."""
+    choices = [(each, choice) for each in snapshot.objects for choice in _choices(each)]
+    for store in snapshot.objects:
+        provider = _map(_map(store.obj, "spec"), "provider")
+        if store.custom.name != "ClusterSecretStore" or "kubernetes" not in provider:
+            continue
+        block = _map(provider, "kubernetes")
+        allowed = {block.get("remoteNamespace") or "default", *_list(block, "allowedRemoteNamespaces")}
+        refused = [
+            (stored, choice)
+            for stored, choice in choices
+            if choice.namespace not in allowed and any(_names(reference, store) for reference in choice.stores)
+        ]
+        if not refused or ANY_NAMESPACE in allowed:
+            continue
+        namespaces = ", ".join(sorted({choice.namespace for _, choice in refused}))
+        yield Finding(
+            Level.WARNING,
+            f"{counted(len(refused), 'entry', 'entries')} of PushSecrets would be refused: {store} does not allow the"
+            " namespaces that they write to",
+            tuple(Detail(str(stored), choice.field, choice.namespace) for stored, choice in refused),
+            f"with the CRDs of this operator, set spec.provider.kubernetes.allowedRemoteNamespaces=[{namespaces}] in"
+            f" {store} if PushSecrets may write there, and hand over each Secret that was pushed there: kubectl label"
+            f" secret NAME -n NAMESPACE {_MARK}",
+        )
+
+
+def _choices(stored: Stored) -> Iterator[Choice]:
+    spec, place = _map(stored.obj, "spec"), "spec"
+    if stored.custom.name == "ClusterPushSecret":
+        spec, place = _map(spec, "pushSecretSpec"), "spec.pushSecretSpec"
+    elif stored.custom.name != "PushSecret":
+        return
+    for part in ("data", "dataTo"):
+        for at, entry in enumerate(_list(spec, part)):
+            namespace = _map(_map(entry, "metadata"), "spec").get("remoteNamespace")
+            if isinstance(namespace, str) and namespace:
+                references = [_map(entry, "storeRef")] if part == "dataTo" else _list(spec, "secretStoreRefs")
+                field = f"{place}.{part}[{at}].metadata.spec.remoteNamespace"
+                yield Choice(field, namespace, tuple(each for each in references if isinstance(each, Mapping)))
+
+
+def _names(reference: Mapping[str, Any], store: Stored) -> bool:
+    """Return whether a reference names the store; one by labels may, so it counts."""
+    if reference.get("kind") != "ClusterSecretStore":
+        return False
+    return bool(reference.get("labelSelector")) or reference.get("name") == store.key.name
+
+
+def _map(block: object, name: str) -> Mapping[str, Any]:
+    found = block.get(name) if isinstance(block, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
+
+
+def _list(block: Mapping[str, Any], name: str) -> list[Any]:
+    found = block.get(name)
+    return found if isinstance(found, list) else []
