@@ -100,7 +100,7 @@ def _external_secret() -> Facts:
         for loop in loops
     )
     written = [done.name.title() for done in Done]
-    noted = [*literals("controllers/externalsecret", "News"), *written]
+    noted = [*literals("controllers/externalsecret", "Event"), *written]
     return replace(found, events=dict.fromkeys(noted, EventType.NORMAL.value) | dict(found.events))
 
 
@@ -190,7 +190,7 @@ def _classes() -> Facts:
 def _generator_state() -> Facts:
     """Return the events of a GeneratorState. It has no conditions, because only the operator reads it."""
     warning = EventType.WARNING.value
-    return Facts(frozenset(), dict.fromkeys(literals("controllers/generatorstate", "News"), warning))
+    return Facts(frozenset(), dict.fromkeys(literals("controllers/generatorstate", "Event"), warning))
 
 
 def _complete(union: UnionType, tried: Iterable[object]) -> None:

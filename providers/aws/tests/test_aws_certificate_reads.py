@@ -240,7 +240,7 @@ async def test_a_certificate_of_another_account_is_not_called_absent(provider: I
     )
 
 
-async def test_without_an_response_about_the_account_nothing_is_called_absent(front: Front, provider: InMemory) -> None:
+async def test_without_a_response_about_the_account_nothing_is_called_absent(front: Front, provider: InMemory) -> None:
     front.respond("GetCallerIdentity", StubResponse(503, b""))
 
     failed = await failure(provider, ABSENT)
@@ -287,7 +287,10 @@ async def test_a_reference_that_cannot_be_is_refused_before_any_call(
             {"Status": "ISSUED", "Type": "IMPORTED"},
             (
                 ErrorReason.INVALID_REQUEST,
-                "it was imported, and Certificate Manager does not export imported certificates; read it from",
+                (
+                    "it was imported, and Certificate Manager does not export imported certificates; read it from its"
+                    " origin"
+                ),
             ),
             id="imported",
         ),
@@ -357,7 +360,7 @@ async def test_an_expired_certificate_is_not_exported(front: Front, provider: In
         pytest.param("ExportCertificate", {"Certificate": "canary", "PrivateKey": "canary"}, id="an export of nothing"),
     ],
 )
-async def test_an_response_that_is_no_certificate_is_an_error_that_quotes_nothing(
+async def test_a_response_that_is_no_certificate_is_an_error_that_quotes_nothing(
     front: Front, provider: InMemory, private: str, operation: str, body: dict[str, str]
 ) -> None:
     front.respond(operation, json_response(body))

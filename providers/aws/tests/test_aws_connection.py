@@ -176,7 +176,7 @@ async def test_a_call_is_one_request_whatever_its_response_is(
     ],
 )
 @pytest.mark.parametrize("names", [pytest.param(("db",), id="one"), pytest.param(("db", "app"), id="a batch")])
-async def test_the_response_of_a_proxy_is_never_taken_for_an_response_of_aws(
+async def test_the_response_of_a_proxy_is_never_taken_for_a_response_of_aws(
     front: Front, provider: InMemory, body: bytes, names: tuple[str, ...]
 ) -> None:
     front.respond("*", StubResponse(200, body))

@@ -128,7 +128,7 @@ def test_equal_failures_give_equal_errors_whatever_their_request_id(code: str) -
         pytest.param(407, ErrorReason.BACKEND_ERROR, id="407 asks for the password of a proxy"),
     ],
 )
-def test_an_response_without_a_code_is_judged_by_its_status(status: int, reason: ErrorReason) -> None:
+def test_a_response_without_a_code_is_judged_by_its_status(status: int, reason: ErrorReason) -> None:
     found = refusal(_response(str(status), f"<html>{LEAK}</html>", status), SUBJECT)
 
     assert found.reason is reason
@@ -229,7 +229,7 @@ WITHOUT_RESPONSE = [
 @pytest.mark.parametrize(
     ("failed", "reason", "text"), [pytest.param(*row[1:], id=f"{row[0]}: {row[3]}") for row in WITHOUT_RESPONSE]
 )
-def test_a_call_without_an_response_reports_what_to_look_at(failed: Exception, reason: ErrorReason, text: str) -> None:
+def test_a_call_without_a_response_reports_what_to_look_at(failed: Exception, reason: ErrorReason, text: str) -> None:
     found = refusal(failed, SUBJECT)
 
     assert found.reason is reason

@@ -144,7 +144,7 @@ async def test_a_service_account_alone_logs_in_with_its_token(front: Front, prov
         ),
     ],
 )
-async def test_an_response_without_one_login_is_an_error_that_quotes_nothing(
+async def test_a_response_without_one_login_is_an_error_that_quotes_nothing(
     front: Front, provider: InMemory, result: dict[str, Any]
 ) -> None:
     front.respond("GetAuthorizationToken", json_response(result))

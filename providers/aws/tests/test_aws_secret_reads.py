@@ -171,7 +171,7 @@ async def test_a_text_without_characters_is_an_empty_value(front: Front, provide
     assert await read(provider, context(SecretsManager), "x") == [b""]
 
 
-async def test_an_response_without_text_and_bytes_is_an_error(front: Front, provider: InMemory) -> None:
+async def test_a_response_without_text_and_bytes_is_an_error(front: Front, provider: InMemory) -> None:
     front.respond("GetSecretValue", StubResponse(200, b'{"Name": "x", "ARN": "arn:x"}'))
     (failed,) = await read(provider, context(SecretsManager), "x")
     assert isinstance(failed, ProviderError)

@@ -119,7 +119,7 @@ async def test_a_probe_that_is_limited_closes_the_gate_for_all_that_wait(service
     assert {error.retry_after for error in errors if isinstance(error, ProviderError)} == {2.0}
 
 
-async def test_an_response_that_is_an_error_opens_the_gate_too(service: Service) -> None:
+async def test_a_response_that_is_an_error_opens_the_gate_too(service: Service) -> None:
     service.limits = True
     await service.refused()
     service.limits = False
