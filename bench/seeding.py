@@ -17,8 +17,7 @@ from pathlib import Path
 import msgspec
 from stage import ES, SECRETS, Stage
 
-from eso_operator.targets.hashes import owner_digest
-from eso_operator.targets.marks import CREATED_BY_LABEL, field_manager_of
+from eso_operator.targets.metadata import CREATED_BY_LABEL, field_manager_of, owner_digest
 from kubebase.clock import SystemClock
 from kubebase.meta import JsonObject, key_of
 from kuberun.testing.kubeapiserver import KubeApiserver

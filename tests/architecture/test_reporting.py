@@ -46,7 +46,7 @@ def test_no_controller_writes_a_status_records_an_event_or_counts_by_itself() ->
         pytest.param("from kuberun.status import write_status", id="status"),
         pytest.param("from kuberun import status", id="the module of statuses"),
         pytest.param("import kuberun.status", id="the module of statuses by its path"),
-        pytest.param("from eso_operator.telemetry.objects import ObjectSeries", id="series of objects"),
+        pytest.param("from eso_operator.telemetry.metrics import ObjectSeries", id="series of objects"),
         pytest.param("from eso_operator.telemetry.metrics import Metrics", id="all metrics"),
     ],
 )

@@ -30,7 +30,7 @@ from eso_api.secretstore import SECRET_STORE
 from eso_api.values import SecretBytes
 from eso_operator.generators.ledger import IDEMPOTENCY_KEY
 from eso_operator.providers.transport import short_name
-from eso_operator.targets.hashes import synced_version
+from eso_operator.targets.metadata import synced_version
 from eso_operator.testing.keepingprovider import KeepingProvider
 from eso_operator.testing.operators import MAKER
 from eso_operator.testing.pushsecrets import entry

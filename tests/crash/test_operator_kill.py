@@ -19,8 +19,7 @@ import pytest
 
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.secretstore import SECRET_STORE
-from eso_operator.targets.hashes import owner_digest, synced_version
-from eso_operator.targets.marks import CREATED_BY_LABEL, MANAGED_LABEL
+from eso_operator.targets.metadata import CREATED_BY_LABEL, MANAGED_LABEL, owner_digest, synced_version
 from kubebase.meta import JsonObject
 from kuberun.testing.builders import NAMESPACES, SECRETS
 

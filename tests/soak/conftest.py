@@ -16,7 +16,7 @@ import pytest
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.secretstore import SECRET_STORE
 from eso_operator.process.wiring import Operator, wire
-from eso_operator.targets.marks import MANAGED_LABEL
+from eso_operator.targets.metadata import MANAGED_LABEL
 from eso_operator.testing.operators import Bench, free_port, install_crds, scripted
 from kubebase.clock import SystemClock
 from kubebase.meta import JsonObject, Resource

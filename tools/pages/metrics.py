@@ -12,8 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from eso_operator.controllers.providerclass.facts import CertificateEnds
 from eso_operator.providers.metrics import PrometheusMetrics
-from eso_operator.telemetry.metrics import Metrics
-from eso_operator.telemetry.objects import LabelSet
+from eso_operator.telemetry.metrics import LabelSet, Metrics
 from eso_operator.telemetry.settings import MetricsSettings
 from eso_operator.telemetry.subsystems import Subsystem
 from eso_sdk.metrics import Metrics as ProviderMetrics

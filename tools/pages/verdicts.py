@@ -35,7 +35,7 @@ from eso_operator.controllers.secretstore.kinds import STORE_KINDS, Generation
 from eso_operator.report.steps import DELETED, MISSING, SYNCED, Step
 from eso_operator.sources.results import Failure
 from eso_operator.stores.resolved import Reason
-from eso_operator.targets.target import Done
+from eso_operator.targets.target import WriteKind
 from eso_operator.testing.clusters import serving
 from eso_operator.testing.externalsecrets import external_secret, snapshot
 from eso_operator.testing.pushsecrets import push_secret
@@ -99,7 +99,7 @@ def _external_secret() -> Facts:
         for outcome in outcomes
         for loop in loops
     )
-    written = [done.name.title() for done in Done]
+    written = [done.name.title() for done in WriteKind]
     noted = [*literals("controllers/externalsecret", "Event"), *written]
     return replace(found, events=dict.fromkeys(noted, EventType.NORMAL.value) | dict(found.events))
 

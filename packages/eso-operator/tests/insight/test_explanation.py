@@ -19,7 +19,7 @@ from eso_operator.insight.objects import ObjectSummary, ReadState
 from eso_operator.insight.path import ENDPOINT, ProviderPath
 from eso_operator.stores.resolve import Stage
 from eso_operator.stores.resolved import Reason
-from eso_operator.targets.marks import HASH_ANNOTATION
+from eso_operator.targets.metadata import HASH_ANNOTATION
 from kubebase.clock import rfc3339
 from kubebase.meta import Condition, ObjectKey, ObjectMeta, OwnerReference
 from kubebase.testing.clock import START as NOW

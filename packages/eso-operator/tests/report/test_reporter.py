@@ -16,7 +16,7 @@ from eso_operator.controllers.memory import Record
 from eso_operator.memory import Memory
 from eso_operator.report.messages import Event
 from eso_operator.report.reporter import Channels, EventPublisher, Report, Reporter, Subject
-from eso_operator.telemetry.objects import ObjectSeries
+from eso_operator.telemetry.metrics import ObjectSeries
 from eso_operator.telemetry.subsystems import Subsystem
 from eso_operator.testing.samples import samples_of
 from kubebase.meta import Condition, ObjectKey

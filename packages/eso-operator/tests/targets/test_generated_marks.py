@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eso_api.externalsecret import ExternalSecret
-from eso_operator.targets.changes import Create, Keep, Untouched, Update
-from eso_operator.targets.marks import GENERATED_PREFIX, GeneratedMark, generated_by, marked, with_states
-from eso_operator.targets.plan import LiveSecret, plan
+from eso_operator.targets.change import Create, Keep, LiveSecret, Untouched, Update, choose_change
+from eso_operator.targets.metadata import GENERATED_PREFIX, GeneratedMark, generated_by, marked, with_states
 from eso_operator.testing.externalsecrets import desired, external_secret, written_by
 
 MARK = GeneratedMark(time="2026-11-18T10:00:00Z", version="1-abc")
@@ -37,14 +36,14 @@ def generated(of: ExternalSecret, data: dict[str, str] = OLD, mark: GeneratedMar
 
 
 def test_a_created_target_with_generated_values_says_so() -> None:
-    change = plan(es(), None, desired(NEW), MARK)
+    change = choose_change(es(), None, desired(NEW), MARK)
 
     assert isinstance(change, Create)
     assert change.document["metadata"]["annotations"][KEY] == annotation(MARK)
 
 
 def test_a_target_without_generated_values_has_no_new_annotation() -> None:
-    change = plan(es(), None, desired(NEW))
+    change = choose_change(es(), None, desired(NEW))
 
     assert isinstance(change, Create)
     assert list(change.document["metadata"]["annotations"]) == ["reconcile.external-secrets.io/data-hash"]
@@ -54,26 +53,26 @@ def test_a_target_without_generated_values_has_no_new_annotation() -> None:
 def test_new_values_come_with_a_new_annotation(policy: str) -> None:
     of = es(creationPolicy=policy)
 
-    change = plan(of, generated(of), desired(NEW), MARK)
+    change = choose_change(of, generated(of), desired(NEW), MARK)
 
     assert isinstance(change, Update)
     assert change.document["metadata"]["annotations"][KEY] == annotation(MARK)
 
 
 def test_a_time_alone_is_no_reason_to_write() -> None:
-    assert plan(es(), generated(es()), desired(OLD), MARK) == Keep(Untouched.UNCHANGED)
-    assert plan(es(), written_by(es(), OLD), desired(OLD), MARK) == Keep(Untouched.UNCHANGED)
+    assert choose_change(es(), generated(es()), desired(OLD), MARK) == Keep(Untouched.UNCHANGED)
+    assert choose_change(es(), written_by(es(), OLD), desired(OLD), MARK) == Keep(Untouched.UNCHANGED)
 
 
 def test_values_that_stay_keep_their_annotation_when_something_else_is_written() -> None:
-    change = plan(es(), generated(es()), desired(OLD, labels={"app": "db"}), MARK)
+    change = choose_change(es(), generated(es()), desired(OLD, labels={"app": "db"}), MARK)
 
     assert isinstance(change, Update)
     assert change.document["metadata"]["annotations"][KEY] == annotation(OLDER)
 
 
 def test_values_that_are_not_generated_any_more_lose_the_annotation() -> None:
-    change = plan(es(), generated(es()), desired(OLD))
+    change = choose_change(es(), generated(es()), desired(OLD))
 
     assert isinstance(change, Update)
     assert KEY not in change.document["metadata"]["annotations"]
@@ -83,7 +82,7 @@ def test_the_annotation_of_another_object_stays_in_a_shared_target() -> None:
     of = es(creationPolicy="Merge")
     others = {"annotations": {f"{GENERATED_PREFIX}other": annotation(OLDER)}}
 
-    change = plan(of, written_by(of, OLD, metadata=others), desired(NEW), MARK)
+    change = choose_change(of, written_by(of, OLD, metadata=others), desired(NEW), MARK)
 
     assert isinstance(change, Update)
     assert change.patch is None
@@ -91,7 +90,7 @@ def test_the_annotation_of_another_object_stays_in_a_shared_target() -> None:
 
 
 def test_a_template_cannot_write_the_annotation() -> None:
-    change = plan(es(), None, desired(NEW, annotations={KEY: annotation(OLDER)}))
+    change = choose_change(es(), None, desired(NEW, annotations={KEY: annotation(OLDER)}))
 
     assert isinstance(change, Create)
     assert KEY not in change.document["metadata"]["annotations"]
@@ -100,7 +99,7 @@ def test_a_template_cannot_write_the_annotation() -> None:
 def test_an_immutable_secret_keeps_what_it_says() -> None:
     of = es(immutable=True)
 
-    change = plan(of, generated(of), desired(NEW, immutable=True), MARK)
+    change = choose_change(of, generated(of), desired(NEW, immutable=True), MARK)
 
     assert isinstance(change, Update)
     assert change.document["metadata"]["annotations"][KEY] == annotation(OLDER)

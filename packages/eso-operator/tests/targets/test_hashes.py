@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from eso_api.values import SecretBytes
-from eso_operator.targets.hashes import digest, metadata_digest, owner_digest, synced_version
+from eso_operator.targets.metadata import digest, metadata_digest, owner_digest, synced_version
 
 
 def data(**plain: str) -> dict[str, SecretBytes]:

@@ -99,7 +99,7 @@ async def test_an_object_that_was_stored_before_the_schema_refused_it_is_not_wri
     es = external_secret(target={"manifest": {"apiVersion": api_version, "kind": "Secret"}})
 
     with pytest.raises(UnknownKindError, match="is no API version"):
-        await target_on(server).look(es)
+        await target_on(server).read(es)
 
     assert server.asked == []
 
@@ -109,7 +109,7 @@ def template(**fields: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "wish",
+    "target",
     [
         pytest.param(
             template(templateFrom=[{"literal": TOKEN, "target": "type"}], metadata={"annotations": {"a": "b"}}),
@@ -127,8 +127,8 @@ def template(**fields: Any) -> dict[str, Any]:
         ),
     ],
 )
-async def test_no_template_makes_a_token_of_a_service_account(wish: dict[str, Any]) -> None:
-    es = external_secret(target=wish)
+async def test_no_template_makes_a_token_of_a_service_account(target: dict[str, Any]) -> None:
+    es = external_secret(target=target)
 
     with pytest.raises((TargetError, UnknownKindError)):
         await target_on(Server()).plan(es, {"a": SecretBytes(b"b")}, TemplateObjects())

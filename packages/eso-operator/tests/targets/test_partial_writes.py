@@ -13,7 +13,7 @@ from eso_operator.controllers.externalsecret.sync import Cleanup, TargetWriter
 from eso_operator.process.memory import Memories
 from eso_operator.sources.results import Fetched
 from eso_operator.sources.templates import TemplateReader
-from eso_operator.targets.leftovers import Leftovers
+from eso_operator.targets.former import FormerTargets
 from eso_operator.targets.secret import SecretTarget
 from eso_operator.testing.externalsecrets import NAMESPACE, external_secret
 from eso_render.rendering import Rendering
@@ -69,7 +69,7 @@ async def test_who_writes_in_two_steps_knows_what_the_first_has_left(
     target = SecretTarget(client, secrets, Rendering(Workers()), Memories().external_secrets)
     fetched = Fetched(values={"password": SecretBytes(b"v1")})
 
-    leftovers = Leftovers(client, secrets, generic_targets=False)
+    leftovers = FormerTargets(client, secrets, generic_targets=False)
     settlement = TargetWriter(TemplateReader(client, lambda _kind, _key: ""), Cleanup(client, Rules(), leftovers))
 
     outcome = await settlement.write(external_secret(), target, fetched)

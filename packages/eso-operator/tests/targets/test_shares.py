@@ -4,8 +4,8 @@ import pytest
 
 from eso_operator.process.memory import Memories
 from eso_operator.targets.managedfields import managers_of
-from eso_operator.targets.marks import field_manager_of
-from eso_operator.targets.shares import Shares
+from eso_operator.targets.metadata import field_manager_of
+from eso_operator.targets.observed import KeyShares
 from eso_operator.testing.externalsecrets import external_secret
 from kubebase.meta import JsonObject, meta_of
 
@@ -36,16 +36,16 @@ def target(version: str = "1", uid: str = "uid-secret", *, place: str = "f:data"
     ],
 )
 def test_a_share_is_intact_while_its_keys_are_there(place: str, now: dict[str, str], intact: bool) -> None:
-    shares, es = Shares(Memories().external_secrets), external_secret("db")
+    shares, es = KeyShares(Memories().external_secrets), external_secret("db")
     shares.keep(es, target(place=place, mine="a b", theirs="d"))
 
-    assert shares.look(es, target("2", place=place, **now)) is intact
+    assert shares.check(es, target("2", place=place, **now)) is intact
 
 
 def test_a_verdict_on_a_target_holds_for_that_version_only() -> None:
-    shares, es = Shares(Memories().external_secrets), external_secret("db")
+    shares, es = KeyShares(Memories().external_secrets), external_secret("db")
     shares.keep(es, target("1", mine="a"))
-    shares.look(es, target("2", theirs="b"))
+    shares.check(es, target("2", theirs="b"))
 
     verdicts = [shares.verdict(es, meta_of(each)) for each in (target("1"), target("2"), target("2", uid="another"))]
 
@@ -53,8 +53,8 @@ def test_a_verdict_on_a_target_holds_for_that_version_only() -> None:
 
 
 def test_without_a_write_of_its_own_nothing_is_known() -> None:
-    shares = Shares(Memories().external_secrets)
+    shares = KeyShares(Memories().external_secrets)
     shares.keep(external_secret("other"), target(theirs="a"))
 
-    assert shares.look(external_secret("db"), target(mine="a")) is None
+    assert shares.check(external_secret("db"), target(mine="a")) is None
     assert managers_of(target(mine="a", kubectl="b")) == {MINE, "kubectl-edit"}

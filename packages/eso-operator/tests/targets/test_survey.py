@@ -15,11 +15,9 @@ import pytest
 from eso_api.externalsecret import ExternalSecret
 from eso_api.values import SecretBytes
 from eso_operator.process.memory import Memories
-from eso_operator.targets.changes import Change, Keep, Untouched, Update
-from eso_operator.targets.hashes import data_digest, synced_version
-from eso_operator.targets.marks import HASH_ANNOTATION, MANAGED, MANAGED_LABEL
-from eso_operator.targets.secret import SecretTarget
-from eso_operator.targets.survey import ENOUGH, PAGE
+from eso_operator.targets.change import Keep, TargetChange, Untouched, Update
+from eso_operator.targets.metadata import HASH_ANNOTATION, MANAGED, MANAGED_LABEL, data_digest, synced_version
+from eso_operator.targets.secret import ENOUGH, PAGE, SecretTarget
 from eso_operator.targets.target import Present
 from eso_operator.testing.externalsecrets import NAMESPACE, external_secret
 from eso_render.rendering import Rendering
@@ -89,12 +87,12 @@ class Stage:
         for each in self.server.secrets.values():
             self.cache.apply(Applied(msgspec.convert(each, Object)))
 
-    async def looks(self) -> dict[str, bool]:
+    async def reads(self) -> dict[str, bool]:
         """Return for each target whether it is valid."""
-        found = await asyncio.gather(*(self.target.look(wanting(name)) for name in self.server.secrets))
+        found = await asyncio.gather(*(self.target.read(wanting(name)) for name in self.server.secrets))
         return {
-            name: isinstance(look, Present) and look.valid
-            for name, look in zip(self.server.secrets, found, strict=True)
+            name: isinstance(read, Present) and read.valid
+            for name, read in zip(self.server.secrets, found, strict=True)
         }
 
 
@@ -115,7 +113,7 @@ def server() -> Server:
 async def test_many_first_looks_cost_a_few_reads_and_the_pages_of_the_namespace(server: Server) -> None:
     stage = Stage(server)
 
-    first, again = await stage.looks(), await stage.looks()
+    first, again = await stage.reads(), await stage.reads()
 
     assert all(first.values())
     assert first == again
@@ -125,21 +123,21 @@ async def test_many_first_looks_cost_a_few_reads_and_the_pages_of_the_namespace(
 async def test_a_changed_target_is_found(server: Server) -> None:
     server.put("db-30", value="tampered")
 
-    looks = await Stage(server).looks()
+    reads = await Stage(server).reads()
 
-    assert [name for name, valid in looks.items() if not valid] == ["db-30"]
+    assert [name for name, valid in reads.items() if not valid] == ["db-30"]
 
 
 async def test_a_version_that_is_newer_than_its_page_is_read_on_its_own(server: Server) -> None:
     stage = Stage(server)
     names = list(server.secrets)
     for name in names[:ENOUGH]:
-        await stage.target.look(wanting(name))
+        await stage.target.read(wanting(name))
     server.asked.clear()
     server.put("db-40", version="2", value="tampered")
     stage.see()
 
-    looked = await stage.target.look(wanting("db-40"))
+    looked = await stage.target.read(wanting("db-40"))
 
     assert isinstance(looked, Present)
     assert not looked.valid
@@ -150,7 +148,7 @@ async def test_a_few_targets_are_read_one_by_one(server: Server) -> None:
     for name in list(server.secrets)[ENOUGH - 1 :]:
         del server.secrets[name]
 
-    assert all((await Stage(server).looks()).values())
+    assert all((await Stage(server).reads()).values())
 
     assert server.asked == {"one": ENOUGH - 1}
 
@@ -159,9 +157,9 @@ async def test_if_the_namespace_cannot_be_listed_every_target_is_read_on_its_own
     server.may_list = False
     server.put("db-30", value="tampered")
 
-    looks = await Stage(server).looks()
+    reads = await Stage(server).reads()
 
-    assert [name for name, valid in looks.items() if not valid] == ["db-30"]
+    assert [name for name, valid in reads.items() if not valid] == ["db-30"]
     assert server.asked == {"one": MANY, "page": 1}
 
 
@@ -170,7 +168,7 @@ async def test_a_target_that_others_may_write_to_is_read_on_its_own(server: Serv
     stage = Stage(server)
 
     for name in server.secrets:
-        await stage.target.look(wanting(name, creationPolicy="Merge"))
+        await stage.target.read(wanting(name, creationPolicy="Merge"))
 
     assert server.asked == {"one": MANY}
     assert ObjectKey(NAMESPACE, "db-0") in stage.cache
@@ -205,7 +203,7 @@ def one() -> Server:
 
 
 async def test_a_secret_with_the_recorded_version_is_not_read(one: Server) -> None:
-    looked = await Stage(one).target.look(recorded("db"))
+    looked = await Stage(one).target.read(recorded("db"))
 
     assert isinstance(looked, Present)
     assert looked.valid
@@ -223,7 +221,7 @@ async def test_a_secret_with_the_recorded_version_is_not_read(one: Server) -> No
 async def test_any_other_secret_is_read_and_found_if_it_was_changed(one: Server, es: ExternalSecret) -> None:
     one.secrets["db"]["data"]["key"] = base64.b64encode(b"tampered").decode()
 
-    looked = await Stage(one).target.look(es)
+    looked = await Stage(one).target.read(es)
 
     assert isinstance(looked, Present)
     assert not looked.valid
@@ -233,14 +231,14 @@ async def test_any_other_secret_is_read_and_found_if_it_was_changed(one: Server,
 async def test_a_secret_that_another_object_controls_is_read_whatever_the_status_says(one: Server) -> None:
     one.secrets["db"]["metadata"]["ownerReferences"][0]["uid"] = "another"
 
-    await Stage(one).target.look(recorded("db"))
+    await Stage(one).target.read(recorded("db"))
 
     assert one.asked == {"one": 1}
 
 
-async def planned(server: Server, es: ExternalSecret, value: str) -> Change:
+async def planned(server: Server, es: ExternalSecret, value: str) -> TargetChange:
     stage = Stage(server)
-    await stage.target.look(es)
+    await stage.target.read(es)
     return await stage.target.plan(es, {"key": SecretBytes(value.encode())}, TemplateObjects())
 
 

@@ -34,9 +34,9 @@ class Server:
 
     async def request(self, request: Request) -> bytes:
         if request.method == "GET":
-            seen, self.version = self.version, 8
-            owners = [{**OWNED, "uid": PLAIN.metadata.uid if seen == 7 else "another owner"}]
-            metadata = {"name": "db", "namespace": NAMESPACE, "uid": "u", "resourceVersion": str(seen)}
+            found, self.version = self.version, 8
+            owners = [{**OWNED, "uid": PLAIN.metadata.uid if found == 7 else "another owner"}]
+            metadata = {"name": "db", "namespace": NAMESPACE, "uid": "u", "resourceVersion": str(found)}
             return json.dumps({"metadata": {**metadata, "ownerReferences": owners}, "data": {}}).encode()
         wanted: JsonObject = json.loads(request.body or b"{}")["preconditions"]
         if wanted.get("resourceVersion", str(self.version)) != str(self.version):
@@ -66,16 +66,16 @@ def manifest_target(client: Client) -> Target:
 
 
 @pytest.mark.parametrize(
-    ("make", "wish"),
+    ("make", "spec"),
     [
         pytest.param(secret_target, {}, id="a Secret"),
         pytest.param(manifest_target, {"manifest": {"apiVersion": "v1", "kind": "ConfigMap"}}, id="another kind"),
     ],
 )
-async def test_a_target_that_got_another_owner_meanwhile_is_not_deleted(make: Any, wish: JsonObject) -> None:
+async def test_a_target_that_got_another_owner_meanwhile_is_not_deleted(make: Any, spec: JsonObject) -> None:
     server = Server()
     target: Target = make(Client(server))
-    es = external_secret(target=wish)
+    es = external_secret(target=spec)
 
     with pytest.raises(Conflict):
         await target.delete(es)

@@ -12,8 +12,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from eso_operator.telemetry.access import Admission, Gatekeeper
-from eso_operator.telemetry.endpoint import MetricsServer
 from eso_operator.telemetry.settings import Listener, MetricsSettings
+from eso_operator.telemetry.webserver import MetricsServer
 from kubebase.clock import SystemClock
 from kubebase.testing.cancelling import leaks
 from kubebase.testing.clock import VirtualClock

@@ -35,7 +35,7 @@ from eso_operator.generators.stored import view_of
 from eso_operator.generators.values import HasIntents, Intent, Kept, Made, StateOwner
 from eso_operator.memory import Memory
 from eso_operator.stores.resolved import BoundStore
-from eso_operator.targets.hashes import digest
+from eso_operator.targets.metadata import digest
 from eso_wire.errors import ProviderError
 from eso_wire.values import CleanupOutcome, CleanupRequest, Operation
 from kubebase.clock import Clock, rfc3339

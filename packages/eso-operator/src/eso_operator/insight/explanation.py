@@ -49,7 +49,7 @@ from eso_operator.report.steps import DELETED, Step
 from eso_operator.sources.entries import entries_of
 from eso_operator.stores.resolve import Stage
 from eso_operator.stores.resolved import Reason
-from eso_operator.targets.marks import HASH_ANNOTATION, OWNER
+from eso_operator.targets.metadata import HASH_ANNOTATION, OWNER
 from kubebase.clock import rfc3339
 from kubebase.meta import Malformed
 from kuberun.conditions import is_true

@@ -40,7 +40,7 @@ from eso_operator.stores.inputs import VALIDATION, Gate, Need, ResolverSettings
 from eso_operator.stores.loading import identified
 from eso_operator.stores.reference import normalise
 from eso_operator.stores.resolved import ResolutionError
-from eso_operator.targets.marks import target_name
+from eso_operator.targets.metadata import target_name
 from eso_wire.kinds import KindId, ObjectRef, Operation
 from kubebase.meta import JsonObject, Kind, Malformed, ObjectKey, meta_of, metadata_of
 from kuberun.client import Client

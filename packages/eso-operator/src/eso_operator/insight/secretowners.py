@@ -16,7 +16,7 @@ from eso_api.references import SelectorError
 from eso_operator.insight.findings import Finding, Mark
 from eso_operator.insight.kinds import AnyKind
 from eso_operator.insight.objects import SECRETS, ObjectReader, ObjectSummary, ReadState, UnreadableError
-from eso_operator.targets.marks import CREATED_BY_LABEL, MANAGED_LABEL, created_by, target_name
+from eso_operator.targets.metadata import CREATED_BY_LABEL, MANAGED_LABEL, created_by, target_name
 from kubebase.meta import ObjectKey, ObjectMeta
 from kuberun.client import Client
 from kuberun.requests import Selection

@@ -45,9 +45,9 @@ from eso_operator.report.reporter import TerminatingNamespaces
 from eso_operator.sources.fetch import Fetcher
 from eso_operator.stores.inputs import CLASS, CLUSTER_CLASS
 from eso_operator.targets.discovery import Discovery
-from eso_operator.targets.leftovers import Leftovers
+from eso_operator.targets.former import FormerTargets
 from eso_operator.targets.manifest import ManifestTarget
-from eso_operator.targets.memory import SeenTargets
+from eso_operator.targets.observed import ObservedTargets
 from eso_operator.targets.secret import SecretTarget
 from eso_operator.targets.target import Target
 from eso_operator.telemetry.subsystems import Subsystem
@@ -70,7 +70,7 @@ def external_secret_controller(parts: Parts) -> Controller:
     controller = parts.controller("externalsecret", _external_secret_reconciler(parts).reconcile)
     parts.changes.feed(controller.queue)
     controller.watch(informers.external_secrets, external_secrets.own_changes, own=True)
-    controller.watch(informers.secrets, external_secrets.target_changes(objects, SeenTargets(memory).is_our_word))
+    controller.watch(informers.secrets, external_secrets.target_changes(objects, ObservedTargets(memory).written_by_us))
     return controller
 
 
@@ -84,7 +84,7 @@ def _external_secret_reconciler(parts: Parts) -> ExternalSecretReconciler:
         v2_stores=settings.v2_stores,
         shortest_interval=sync.shortest_interval,
     )
-    leftovers = Leftovers(parts.client, parts.informers.secrets.cache, generic_targets=sync.generic_targets)
+    leftovers = FormerTargets(parts.client, parts.informers.secrets.cache, generic_targets=sync.generic_targets)
     cleanup = Cleanup(parts.client, rules, leftovers)
     ledger = parts.ledger(memory)
     gatherer = Gatherer(

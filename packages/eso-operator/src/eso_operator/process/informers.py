@@ -26,7 +26,7 @@ from eso_operator.process.settings import FeatureGate, Settings
 from eso_operator.process.watched import WatchedKinds
 from eso_operator.stores.classes import PROVIDER_LABEL
 from eso_operator.stores.inputs import CLASS, CLUSTER_CLASS
-from eso_operator.targets.marks import TARGET_INDEX
+from eso_operator.targets.metadata import TARGET_INDEX
 from eso_operator.targets.secret import CREATED_BY_INDEX, created_by_of
 from eso_operator.telemetry.subsystems import Subsystem
 from eso_wire.values import KindId

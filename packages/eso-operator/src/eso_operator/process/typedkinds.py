@@ -20,7 +20,7 @@ from eso_operator.process.informers import Informers
 from eso_operator.report.steps import FAILED
 from eso_operator.stores.inputs import CLASS, CLUSTER_CLASS
 from eso_operator.stores.resolved import Reason
-from eso_operator.targets.marks import FINALIZER
+from eso_operator.targets.metadata import FINALIZER
 from kuberun.informer import Informer
 
 

@@ -21,7 +21,7 @@ from eso_operator.process.presence import Presence, ServedKinds, present
 from eso_operator.process.reach import Reach
 from eso_operator.stores.inputs import Scope
 from eso_operator.targets.discovery import served_resource, served_resources
-from eso_operator.targets.marks import MANAGED, MANAGED_LABEL
+from eso_operator.targets.metadata import MANAGED, MANAGED_LABEL
 from eso_wire.values import KindId
 from kubebase.bounded import BoundedDict
 from kubebase.clock import Clock

@@ -56,9 +56,9 @@ from eso_operator.providers.metrics import PrometheusMetrics
 from eso_operator.providers.planner import ReadPlanner
 from eso_operator.stores.resolver import ResolutionCache, Resolver
 from eso_operator.telemetry.access import Gatekeeper
-from eso_operator.telemetry.endpoint import MetricsServer, anybody
 from eso_operator.telemetry.metrics import Metrics
 from eso_operator.telemetry.subsystems import Subsystem
+from eso_operator.telemetry.webserver import MetricsServer, anybody
 from kubebase.clock import Clock
 from kubebase.meta import ObjectKey
 from kuberun.client import Client

@@ -18,7 +18,7 @@ import structlog
 
 from eso_operator.memory import Memory
 from eso_operator.report.messages import READY, Event, outcome_of
-from eso_operator.telemetry.objects import ObjectSeries
+from eso_operator.telemetry.metrics import ObjectSeries
 from eso_operator.telemetry.subsystems import Subsystem
 from kubebase.clock import Clock
 from kubebase.meta import Condition, Kind, Object, ObjectKey, ObjectMeta, Resource, meta_of

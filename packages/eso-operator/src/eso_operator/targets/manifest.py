@@ -23,10 +23,18 @@ import msgspec
 
 from eso_api.externalsecret import ExternalSecret
 from eso_api.validation.externalsecret import manifest_problems
-from eso_operator.targets.changes import Change, Create, Keep, Untouched, Update
-from eso_operator.targets.hashes import digest
+from eso_operator.targets.change import (
+    KEEPS_FOREIGN,
+    Create,
+    Keep,
+    TargetChange,
+    Untouched,
+    Update,
+    owners_after,
+    ownership_refusal,
+)
 from eso_operator.targets.managedfields import SECTIONS, beginning, fields_of
-from eso_operator.targets.marks import (
+from eso_operator.targets.metadata import (
     CREATED_BY_LABEL,
     HASH_ANNOTATION,
     MANAGED,
@@ -37,16 +45,14 @@ from eso_operator.targets.marks import (
     OWNER,
     GeneratedMark,
     created_by,
+    digest,
     field_manager_of,
     generated_annotation,
     marked,
     target_name,
 )
-from eso_operator.targets.memory import SeenTargets, TargetMemory
-from eso_operator.targets.ownership import owners_after, ownership_refusal
-from eso_operator.targets.plan import KEEPS_FOREIGN
-from eso_operator.targets.shares import Shares
-from eso_operator.targets.target import Absent, Applied, Done, Look, Present, UnknownKindError
+from eso_operator.targets.observed import KeyShares, ObservedTargets, TargetMemory
+from eso_operator.targets.target import Absent, Applied, Present, TargetState, UnknownKindError, WriteKind
 from eso_render.errors import TargetError, TemplatePath
 from eso_render.manifest import render_manifest
 from eso_render.rendering import Rendering
@@ -92,10 +98,10 @@ class ManifestTarget:
         self._discover = discover
         self._follow = follow
         self._rendering = rendering
-        self._seen = SeenTargets(memory)
-        self._shares = Shares(memory)
+        self._observed = ObservedTargets(memory)
+        self._shares = KeyShares(memory)
 
-    async def look(self, es: ExternalSecret, *, live: bool = True) -> Look:
+    async def read(self, es: ExternalSecret, *, live: bool = True) -> TargetState:
         del live  # it is always read
         if es.spec.target.creation_policy == NONE:
             return Absent()
@@ -106,15 +112,15 @@ class ManifestTarget:
         metadata = meta_of(found)
         if metadata.labels.get(MANAGED_LABEL) != MANAGED:
             return Present(metadata, valid=es.spec.target.creation_policy == ORPHAN)
-        ours = self._seen.of(es, metadata)
+        ours = self._observed.of(es, metadata)
         intact = ours is not None or metadata.annotations.get(HASH_ANNOTATION) == content_digest(found)
-        if es.spec.target.creation_policy in KEEPS_FOREIGN and self._shares.look(es, found) is False:
+        if es.spec.target.creation_policy in KEEPS_FOREIGN and self._shares.check(es, found) is False:
             return Present(metadata, valid=False)
         return Present(metadata, intact or es.spec.target.creation_policy == ORPHAN)
 
     async def plan(
         self, es: ExternalSecret, values: Values, objects: TemplateObjects, mark: GeneratedMark | None = None
-    ) -> Change:
+    ) -> TargetChange:
         policy = es.spec.target.creation_policy
         live = None if policy == NONE else await self._read(es)
         merges = policy in KEEPS_FOREIGN
@@ -140,10 +146,10 @@ class ManifestTarget:
         if refusal := ownership_refusal(es, metadata):
             return refusal
         document = _document(es, desired.content, metadata)
-        wanted, known = digest(document), self._seen.of(es, metadata)
+        wanted, known = digest(document), self._observed.of(es, metadata)
         held = _cleaned(live) if mark is None else _without_mark(es, _cleaned(live))
         if (known is not None and known.wanted == wanted) or _same(held, document):
-            self._seen.keep(es, metadata, wanted=wanted, valid=True)
+            self._observed.keep(es, metadata, wanted=wanted, valid=True)
             self._shares.keep(es, live)
             return Keep(Untouched.UNCHANGED)
         same = content_digest(document) == content_digest(live)
@@ -159,10 +165,10 @@ class ManifestTarget:
         if written.get("spec") is None and written.get("data") is None:
             if isinstance(change, Create):
                 await self._withdraw(kind, meta_of(written))
-            raise TargetError(_keeps_nothing(kind.resource), TemplatePath(()))
-        self._seen.keep(es, meta_of(written), wanted=change.wanted, valid=True)
+            raise TargetError(_has_no_content(kind.resource), TemplatePath(()))
+        self._observed.keep(es, meta_of(written), wanted=change.wanted, valid=True)
         self._shares.keep(es, written)
-        return Applied(Done.CREATED if isinstance(change, Create) else Done.UPDATED, target_name(es))
+        return Applied(WriteKind.CREATED if isinstance(change, Create) else WriteKind.UPDATED, target_name(es))
 
     async def _withdraw(self, kind: Kind[JsonObject], made: ObjectMeta) -> None:
         """Delete an object that we just created, unless another writer changed it."""
@@ -176,8 +182,8 @@ class ManifestTarget:
             live = await self._read(es)
             if live is None or not is_controlled_by(meta_of(live), es.metadata.uid):
                 return False
-            seen = meta_of(live)
-            exactly = DeleteOptions(uid=seen.uid, resource_version=seen.resource_version)
+            found = meta_of(live)
+            exactly = DeleteOptions(uid=found.uid, resource_version=found.resource_version)
             await self._client.delete(await self._kind(es), _key(es), exactly)
         except (NotFound, UnknownKindError):
             return False
@@ -203,11 +209,11 @@ class ManifestTarget:
             what = "is not served by this API server" if resource is None else "is not a namespaced kind"
             raise UnknownKindError(f"{manifest.kind} of {manifest.api_version} {what}")
         if (resource.group, resource.kind) in _WITHOUT_CONTENT:
-            raise UnknownKindError(_keeps_nothing(resource))
+            raise UnknownKindError(_has_no_content(resource))
         return raw(resource)
 
 
-def _keeps_nothing(resource: Resource) -> str:
+def _has_no_content(resource: Resource) -> str:
     return f"{resource.kind} keeps neither spec nor data: use another kind"
 
 

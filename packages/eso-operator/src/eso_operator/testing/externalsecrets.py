@@ -13,17 +13,17 @@ from eso_api.externalsecret import EXTERNAL_SECRET, ExternalSecret, ExternalSecr
 from eso_api.values import SecretBytes
 from eso_operator.controllers.externalsecret.refresh import current_version, last_sync
 from eso_operator.controllers.externalsecret.snapshot import Rules, Snapshot
-from eso_operator.targets.hashes import data_digest
-from eso_operator.targets.marks import (
+from eso_operator.targets.change import LiveSecret, live_secret
+from eso_operator.targets.metadata import (
     CREATED_BY_LABEL,
     HASH_ANNOTATION,
     MANAGED,
     MANAGED_LABEL,
     created_by,
+    data_digest,
     field_manager_of,
 )
-from eso_operator.targets.plan import LiveSecret, live_secret
-from eso_operator.targets.target import Absent, Look, Present
+from eso_operator.targets.target import Absent, Present, TargetState
 from eso_render.secret import Desired
 from kubebase.clock import rfc3339
 from kubebase.meta import JsonObject, ObjectMeta
@@ -67,11 +67,11 @@ def snapshot(es: ExternalSecret, now: datetime = START, **fields: Any) -> Snapsh
     return Snapshot(**{"es": es, "last": last_sync(es), "now": now, "look": intact(), "rules": Rules(), **fields})
 
 
-def intact(**metadata: Any) -> Look:
+def intact(**metadata: Any) -> TargetState:
     return Present(ObjectMeta(name="db", namespace=NAMESPACE, **metadata), valid=True)
 
 
-def edited(**metadata: Any) -> Look:
+def edited(**metadata: Any) -> TargetState:
     return Present(ObjectMeta(name="db", namespace=NAMESPACE, **metadata), valid=False)
 
 

@@ -118,12 +118,12 @@ async def install_crds(kubeconfig: Path) -> None:
     _INSTALLED.add(kubeconfig)
 
 
-async def eventually(look: Callable[[], Awaitable[T | None]], complaint: str, *, within: float = PATIENCE) -> T:
+async def eventually(read_state: Callable[[], Awaitable[T | None]], complaint: str, *, within: float = PATIENCE) -> T:
     """Return the first truthy result of `look`; fail with the complaint at the deadline."""
     clock = SystemClock()
     end = clock.monotonic() + within
     while True:
-        found = await look()
+        found = await read_state()
         if found:
             return found
         if clock.monotonic() > end:
@@ -244,14 +244,14 @@ class Bench:
         """Return the object as soon as its Ready condition has the expected status."""
         seen: list[Any] = []
 
-        async def look() -> JsonObject | None:
+        async def read_state() -> JsonObject | None:
             found = await self.find(resource, name) or {}
             seen[:] = (found.get("status") or {}).get("conditions") or []
             ready = [msgspec.convert(condition, Condition) for condition in seen if condition["type"] == "Ready"]
             return found if any(map(wanted, ready)) else None
 
         try:
-            return await eventually(look, name, within=within)
+            return await eventually(read_state, name, within=within)
         except AssertionError:
             raise AssertionError(f"{resource.kind} {name} is not as wanted; its conditions are {seen}") from None
 
@@ -262,13 +262,13 @@ class Bench:
     async def until_event(self, name: str, type_: str, reason: str, message: str = "") -> None:
         """Wait for one event. Others about the same object may come earlier, and all of them come after the status."""
 
-        async def look() -> bool:
+        async def read_state() -> bool:
             return any(
                 (event["type"], event["reason"]) == (type_, reason) and message in event["message"]
                 for event in await self._events(name)
             )
 
-        await eventually(look, f"no {type_} event {reason} {message!r} about {name}")
+        await eventually(read_state, f"no {type_} event {reason} {message!r} about {name}")
 
     async def _events(self, name: str) -> list[JsonObject]:
         lists = [await self.api.get(f"/api/v1/namespaces/{each}/events") for each in (self.namespace, "default")]

@@ -105,10 +105,10 @@ class Scene:
 
     async def ready(self, name: str, reason: str = "", *words: str) -> JsonObject:
         """Return the ExternalSecret once it is Ready (with that reason, and these words in its message)."""
-        return await self.bench.ready(ES, name, _is("True", reason, words))
+        return await self.bench.ready(ES, name, _refers_to("True", reason, words))
 
     async def broken(self, name: str, *words: str, reason: str = "SecretSyncedError") -> JsonObject:
-        return await self.bench.ready(ES, name, _is("False", reason, words))
+        return await self.bench.ready(ES, name, _refers_to("False", reason, words))
 
     async def status(self, name: str) -> JsonObject:
         found = await self.bench.find(ES, name) or {}
@@ -126,13 +126,13 @@ class Scene:
         """Wait until the Secret contains exactly this; None: until it is deleted."""
         seen: list[object] = []
 
-        async def look() -> bool:
+        async def read_state() -> bool:
             found = await self.data(name)
             seen[:] = [sorted(found) if found is not None else None]
             return found == data
 
         try:
-            await eventually(look, "")
+            await eventually(read_state, "")
         except AssertionError:
             raise AssertionError(f"Secret {name} does not become as wanted; it has the keys {seen}") from None
 
@@ -212,7 +212,7 @@ def _base64(value: str) -> str:
     return base64.b64encode(value.encode()).decode()
 
 
-def _is(status: str, reason: str, words: tuple[str, ...]) -> Any:
+def _refers_to(status: str, reason: str, words: tuple[str, ...]) -> Any:
     def wanted(condition: Condition) -> bool:
         same = condition.status == status and reason in ("", condition.reason)
         return same and all(word in condition.message for word in words)

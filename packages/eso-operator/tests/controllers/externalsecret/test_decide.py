@@ -26,9 +26,9 @@ from eso_operator.controllers.externalsecret.refresh import LastSync, current_ve
 from eso_operator.controllers.externalsecret.snapshot import Rules, Snapshot
 from eso_operator.controllers.externalsecret.status import Ignored, Intact, Outcome, Stalled, refused_target
 from eso_operator.report.steps import Step
-from eso_operator.targets.changes import Refusal, Refuse
-from eso_operator.targets.marks import GeneratedMark, controller_reference_of
-from eso_operator.targets.target import Look
+from eso_operator.targets.change import Refusal, Refuse
+from eso_operator.targets.metadata import GeneratedMark, controller_reference_of
+from eso_operator.targets.target import TargetState
 from eso_operator.testing.externalsecrets import ABSENT, edited, entry, external_secret, intact, snapshot, synced
 from kubebase.clock import rfc3339
 from kubebase.meta import Condition, OwnerReference
@@ -87,7 +87,7 @@ def test_merge_waits_for_a_target_that_it_reported_as_missing() -> None:
 BROKEN = Condition(type="Ready", status="False", reason="SecretSyncedError", message="")
 
 
-def owned(name: str = "db") -> Look:
+def owned(name: str = "db") -> TargetState:
     owner = OwnerReference(
         api_version="external-secrets.io/v1", kind="ExternalSecret", name=name, uid=f"uid-{name}", controller=True
     )
@@ -114,7 +114,7 @@ def test_an_object_with_a_reported_error_is_read_again_before_it_is_due() -> Non
     ],
 )
 def test_an_object_that_is_read_once_is_not_read_again_after_an_error(
-    spec: dict[str, Any], look: Look, stop: Outcome | None
+    spec: dict[str, Any], look: TargetState, stop: Outcome | None
 ) -> None:
     """A generator would otherwise make another password only because the spec was corrected."""
     es = synced(external_secret(**spec), conditions=[BROKEN])
@@ -182,7 +182,7 @@ def test_other_kinds_need_to_be_allowed() -> None:
     assert first_stop(snapshot(es, rules=Rules(generic_targets=True))) is None
 
 
-def controlled(kind: str, api_version: str = "apps/v1") -> Look:
+def controlled(kind: str, api_version: str = "apps/v1") -> TargetState:
     owner = OwnerReference(api_version=api_version, kind=kind, name="other", uid="u", controller=True)
     return intact(owner_references=[owner])
 
@@ -294,7 +294,7 @@ def lost(es: ExternalSecret, **fields: Any) -> Snapshot:
     return snapshot(es, SOON, **{"look": ours(es), **made, **fields})
 
 
-def ours(es: ExternalSecret) -> Look:
+def ours(es: ExternalSecret) -> TargetState:
     return intact(owner_references=(controller_reference_of(es),))
 
 

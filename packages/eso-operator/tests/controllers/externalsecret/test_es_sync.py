@@ -25,11 +25,10 @@ from eso_operator.process.memory import Memories
 from eso_operator.report.reporter import Channels, EventPublisher, Reporter
 from eso_operator.sources.results import Fetched
 from eso_operator.sources.templates import TemplateReader
-from eso_operator.targets.changes import Change, Create, Update
-from eso_operator.targets.marks import TARGET_INDEX, GeneratedMark, controller_reference_of, marked
-from eso_operator.targets.record import Removal
-from eso_operator.targets.target import Absent, Applied, Done, Look
-from eso_operator.telemetry.objects import ObjectSeries
+from eso_operator.targets.change import Create, TargetChange, Update
+from eso_operator.targets.metadata import TARGET_INDEX, GeneratedMark, controller_reference_of, marked
+from eso_operator.targets.target import Absent, Applied, RemovedTargets, TargetState, WriteKind
+from eso_operator.telemetry.metrics import ObjectSeries
 from eso_operator.testing.externalsecrets import external_secret, intact, synced
 from eso_render.secret import Values
 from eso_render.sources import TemplateObjects
@@ -41,7 +40,7 @@ from kuberun.client import Client
 from kuberun.controller import Backoff, Result
 from kuberun.events import EventRecorder
 from kuberun.requests import Request
-from kuberun.watch import Applied as Seen
+from kuberun.watch import Applied as ObservedTarget
 
 MANIFEST = {"manifest": {"apiVersion": "v1", "kind": "ConfigMap"}}
 
@@ -55,8 +54,8 @@ class World:
     """Everything around the reconciler. Records the calls to it, in order."""
 
     es: ExternalSecret
-    look_at: Look
-    lives_at: Look | None = None
+    look_at: TargetState
+    lives_at: TargetState | None = None
     """The target as the API server has it, if the cache is older."""
     former: bool = False
     behind: bool = False
@@ -82,20 +81,20 @@ class World:
         """Nothing is open."""
 
     # the target
-    async def look(self, es: ExternalSecret, *, live: bool = False) -> Look:
+    async def read(self, es: ExternalSecret, *, live: bool = False) -> TargetState:
         del es
         return self.lives_at if live and self.lives_at is not None else self.look_at
 
     async def plan(
         self, es: ExternalSecret, values: Values, objects: TemplateObjects, mark: GeneratedMark | None = None
-    ) -> Change:
+    ) -> TargetChange:
         del es, values, objects, mark
         return Create({}, "")
 
     async def apply(self, es: ExternalSecret, change: Create | Update) -> Applied:
         del es, change
         self._do("write target")
-        return Applied(Done.CREATED, "db")
+        return Applied(WriteKind.CREATED, "db")
 
     async def delete(self, es: ExternalSecret) -> bool:
         raise NotImplementedError
@@ -105,10 +104,10 @@ class World:
         del es
         return self.former
 
-    async def remove(self, es: ExternalSecret) -> Removal:
+    async def remove(self, es: ExternalSecret) -> RemovedTargets:
         del es
         self._do("remove former target")
-        return Removal(("Deleted",), ())
+        return RemovedTargets(("Deleted",), ())
 
     # the backend
     async def fetch(self, es: ExternalSecret, *, notified_at: float | None = None) -> Fetched:
@@ -167,7 +166,7 @@ class World:
         """Reconcile; return what was done, up to the crash if there is one."""
         clock, client, memories = VirtualClock(), Client(self), Memories()
         objects: Cache[ExternalSecret] = Cache({TARGET_INDEX: target_of})
-        objects.apply(Seen(self.es))
+        objects.apply(ObservedTarget(self.es))
         memory = memories.external_secrets
         publisher = EventPublisher(EventRecorder(client, clock, component="test"))
         cleanup = Cleanup(client, Rules(generic_targets=True), self)
@@ -216,7 +215,7 @@ def fresh() -> World:
     return World(es, intact(owner_references=(controller_reference_of(es),)), former=True)
 
 
-def generated(es: ExternalSecret) -> Look:
+def generated(es: ExternalSecret) -> TargetState:
     """A target that says that its values were generated."""
     mark = GeneratedMark(time=rfc3339(START), version=current_version(es), states=())
     annotations = marked(es, {}, mark, unchanged=False)

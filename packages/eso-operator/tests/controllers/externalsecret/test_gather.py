@@ -16,9 +16,9 @@ from eso_operator.dependencies.dependencies import OnObject
 from eso_operator.memory import Memory
 from eso_operator.sources.entries import references_of
 from eso_operator.sources.templates import TemplateVersion
-from eso_operator.targets.changes import Change, Create, Update
-from eso_operator.targets.marks import GeneratedMark, marked
-from eso_operator.targets.target import Absent, Applied, Look, Present
+from eso_operator.targets.change import Create, TargetChange, Update
+from eso_operator.targets.metadata import GeneratedMark, marked
+from eso_operator.targets.target import Absent, Applied, Present, TargetState
 from eso_operator.testing.externalsecrets import external_secret, intact, synced
 from eso_render.secret import Values
 from eso_render.sources import TemplateObjects
@@ -62,14 +62,14 @@ class Looked:
     def __init__(self) -> None:
         self.times = 0
 
-    async def look(self, es: ExternalSecret, *, live: bool = False) -> Look:
+    async def read(self, es: ExternalSecret, *, live: bool = False) -> TargetState:
         del es, live
         self.times += 1
         return intact()
 
     async def plan(
         self, es: ExternalSecret, values: Values, objects: TemplateObjects, mark: GeneratedMark | None = None
-    ) -> Change:
+    ) -> TargetChange:
         raise NotImplementedError
 
     async def apply(self, es: ExternalSecret, change: Create | Update) -> Applied:
@@ -151,7 +151,7 @@ async def test_a_look_that_fails_is_none() -> None:
     """Metrics show an object at its first reconcile: one whose target could not be read must not count as the first."""
 
     class Away(Looked):
-        async def look(self, es: ExternalSecret, *, live: bool = False) -> Look:
+        async def read(self, es: ExternalSecret, *, live: bool = False) -> TargetState:
             del live
             raise Unreachable(f"{es.key}: away")
 
@@ -257,7 +257,7 @@ class Holding(Looked):
         super().__init__()
         self.mark, self.cached, self.valid = mark, cached, valid
 
-    async def look(self, es: ExternalSecret, *, live: bool = False) -> Look:
+    async def read(self, es: ExternalSecret, *, live: bool = False) -> TargetState:
         if not live and not self.cached:
             return Absent()
         annotations = marked(es, {}, self.mark, unchanged=False)

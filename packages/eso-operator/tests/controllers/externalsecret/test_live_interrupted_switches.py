@@ -70,7 +70,7 @@ async def until_gone(bench: Bench, resource: Resource) -> None:
     await eventually(gone, f"{resource.kind} db does not go")
 
 
-async def on_record(stage: Scene) -> bool:
+async def recorded(stage: Scene) -> bool:
     return "manifests" in await stage.status("db")
 
 
@@ -162,7 +162,7 @@ async def test_an_unrecorded_target_is_recorded_later(bench: Bench) -> None:
     asked = provider.calls["GetSecrets"]
 
     async with running(bench, provider, generic(bench)):
-        await eventually(lambda: on_record(stage), "it is not on record")
+        await eventually(lambda: recorded(stage), "it is not on record")
         assert provider.calls["GetSecrets"] == asked
 
         await stage.change("db", target={"manifest": None})
@@ -181,6 +181,6 @@ async def test_kinds_that_are_no_longer_allowed_stay_unchanged_until_they_are_al
         await stage.ready("db", "SecretSynced")
 
     assert await stage.config_map("db") is not None
-    assert await on_record(stage)
+    assert await recorded(stage)
     async with running(bench, provider, generic(bench)):
         await until_gone(bench, CONFIG_MAPS)

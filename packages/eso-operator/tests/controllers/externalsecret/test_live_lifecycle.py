@@ -5,8 +5,14 @@ from typing import Any
 import pytest
 
 from eso_api.values import SecretBytes
-from eso_operator.targets.hashes import data_digest, owner_digest
-from eso_operator.targets.marks import CREATED_BY_LABEL, FINALIZER, HASH_ANNOTATION, MANAGED_LABEL
+from eso_operator.targets.metadata import (
+    CREATED_BY_LABEL,
+    FINALIZER,
+    HASH_ANNOTATION,
+    MANAGED_LABEL,
+    data_digest,
+    owner_digest,
+)
 from eso_operator.testing.operators import eventually
 from eso_operator.testing.scenes import ES, Scene
 from kubebase.meta import JsonObject

@@ -2,8 +2,7 @@
 
 import pytest
 
-from eso_operator.targets.hashes import digest
-from eso_operator.targets.marks import CREATED_BY_LABEL, HASH_ANNOTATION, MANAGED_LABEL
+from eso_operator.targets.metadata import CREATED_BY_LABEL, HASH_ANNOTATION, MANAGED_LABEL, digest
 from eso_operator.testing.operators import eventually
 from eso_operator.testing.scenes import ES, Scene
 from kubebase.meta import JsonObject, Resource

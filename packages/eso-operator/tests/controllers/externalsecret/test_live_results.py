@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from eso_operator.targets.marks import HASH_ANNOTATION
+from eso_operator.targets.metadata import HASH_ANNOTATION
 from eso_operator.testing.operators import MAKER, eventually
 from eso_operator.testing.scenes import ES, FAKE_STORE, STORE, STORES, Scene
 from eso_wire.errors import ErrorReason, ProviderError

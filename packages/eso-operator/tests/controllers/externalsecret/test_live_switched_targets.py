@@ -4,8 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from eso_operator.targets.hashes import owner_digest
-from eso_operator.targets.marks import CREATED_BY_LABEL, MANAGED_LABEL
+from eso_operator.targets.metadata import CREATED_BY_LABEL, MANAGED_LABEL, owner_digest
 from eso_operator.testing.operators import eventually
 from eso_operator.testing.scenes import ES, Scene
 from kubebase.meta import JsonObject, Resource

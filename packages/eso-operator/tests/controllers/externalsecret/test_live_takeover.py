@@ -11,8 +11,14 @@ import pytest
 from eso_api.externalsecret import ExternalSecret
 from eso_api.values import SecretBytes
 from eso_operator.controllers.externalsecret.refresh import current_version
-from eso_operator.targets.hashes import data_digest
-from eso_operator.targets.marks import CREATED_BY_LABEL, FINALIZER, HASH_ANNOTATION, MANAGED_LABEL, created_by
+from eso_operator.targets.metadata import (
+    CREATED_BY_LABEL,
+    FINALIZER,
+    HASH_ANNOTATION,
+    MANAGED_LABEL,
+    created_by,
+    data_digest,
+)
 from eso_operator.testing.operators import Bench, eventually
 from eso_operator.testing.scenes import ES, Scene, encoded, running, scene
 from kubebase.clock import SystemClock, rfc3339

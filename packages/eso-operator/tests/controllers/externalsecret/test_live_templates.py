@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from eso_operator.targets.marks import HASH_ANNOTATION, MANAGED_LABEL
+from eso_operator.targets.metadata import HASH_ANNOTATION, MANAGED_LABEL
 from eso_operator.testing.operators import MAKER, eventually
 from eso_operator.testing.scenes import ES, Scene
 from kubebase.meta import JsonObject

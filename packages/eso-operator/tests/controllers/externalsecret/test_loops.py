@@ -19,8 +19,8 @@ from eso_operator.controllers.externalsecret.status import Synced, report_of
 from eso_operator.process.memory import Memories
 from eso_operator.sources.entries import ReadEntry, entries_of
 from eso_operator.sources.results import Fetched
-from eso_operator.targets.changes import Overwritten
-from eso_operator.targets.marks import TARGET_INDEX, field_manager_of
+from eso_operator.targets.change import Overwritten
+from eso_operator.targets.metadata import TARGET_INDEX, field_manager_of
 from eso_operator.testing.externalsecrets import entry, external_secret, snapshot, synced
 from kubebase.meta import Condition, Object, ObjectKey
 from kubebase.testing.clock import START

@@ -19,7 +19,7 @@ from eso_operator.controllers.fanout.triggers import CHILD_NAME_INDEX, PARENT_IN
 from eso_operator.process.controllers import FanOutWatches, fan_out_controller
 from eso_operator.process.memory import Memories
 from eso_operator.report.reporter import Channels, EventPublisher, Reporter
-from eso_operator.telemetry.objects import ObjectSeries
+from eso_operator.telemetry.metrics import ObjectSeries
 from eso_operator.testing.operators import Bench, eventually
 from eso_operator.testing.transports import Between
 from kubebase.clock import SystemClock

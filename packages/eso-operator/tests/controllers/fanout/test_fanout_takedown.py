@@ -14,7 +14,7 @@ from eso_operator.controllers.fanout.reconciler import Caches, FanOutReconciler,
 from eso_operator.controllers.fanout.triggers import PARENT_INDEX, by_parent
 from eso_operator.process.memory import Memories
 from eso_operator.report.reporter import Channels, EventPublisher, Reporter
-from eso_operator.telemetry.objects import ObjectSeries
+from eso_operator.telemetry.metrics import ObjectSeries
 from kubebase.meta import JsonObject, Object, ObjectKey
 from kubebase.testing.clock import VirtualClock
 from kuberun.cache import Cache

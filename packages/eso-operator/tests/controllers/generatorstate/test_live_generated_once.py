@@ -15,8 +15,7 @@ import pytest
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.secretstore import SECRET_STORE
 from eso_api.v2.generator import GENERATOR
-from eso_operator.targets.hashes import synced_version
-from eso_operator.targets.marks import GENERATED_PREFIX
+from eso_operator.targets.metadata import GENERATED_PREFIX, synced_version
 from eso_operator.testing.makingprovider import making
 from eso_operator.testing.operators import MAKER, eventually
 from eso_operator.testing.transports import Fault, Faulty, LaggingWatch, LostWrites

@@ -18,7 +18,7 @@ from eso_operator.controllers.secretstore.verdict import Broken
 from eso_operator.dependencies.dependencies import Dependant, Dependencies, OnObject
 from eso_operator.process.memory import Memories
 from eso_operator.report.reporter import Channels, EventPublisher, Reporter
-from eso_operator.telemetry.objects import ObjectSeries
+from eso_operator.telemetry.metrics import ObjectSeries
 from eso_operator.telemetry.subsystems import Subsystem
 from kubebase.meta import ObjectKey
 from kubebase.testing.clock import VirtualClock

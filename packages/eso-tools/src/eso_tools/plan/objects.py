@@ -12,8 +12,7 @@ import copy
 from typing import Any, Final
 
 from eso_api.values import SecretBytes
-from eso_operator.targets.hashes import data_digest
-from eso_operator.targets.marks import HASH_ANNOTATION
+from eso_operator.targets.metadata import HASH_ANNOTATION, data_digest
 from eso_tools.plan.differences import decoded
 from eso_tools.plan.needs import SYNCED, identity
 from eso_tools.plan.standins import StandIns

@@ -20,7 +20,7 @@ from eso_operator.insight.causes import Cause, causes_of
 from eso_operator.insight.overview import Health, Overview, Row
 from eso_operator.sources.entries import Generate, entries_of
 from eso_operator.stores.resolved import Reason
-from eso_operator.targets.marks import target_name
+from eso_operator.targets.metadata import target_name
 from eso_tools.plan.differences import Change, KeyChange, Parts, differences, parts
 from eso_tools.plan.digests import Digests
 from eso_tools.plan.needs import Need

@@ -34,8 +34,8 @@ from eso_operator.sources.entries import references_of
 from eso_operator.sources.results import Failure
 from eso_operator.stores.reference import check_gate, normalise
 from eso_operator.stores.resolved import Reason, ResolutionError
-from eso_operator.targets.marks import MERGE, NONE, ORPHAN, OWNER
-from eso_operator.targets.ownership import ownership_refusal
+from eso_operator.targets.change import ownership_refusal
+from eso_operator.targets.metadata import MERGE, NONE, ORPHAN, OWNER
 from eso_operator.targets.target import Absent, Present
 from eso_wire.values import ObjectRef
 from kuberun.conditions import find_condition, is_false

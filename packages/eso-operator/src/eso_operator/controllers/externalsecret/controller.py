@@ -17,7 +17,7 @@ from eso_operator.controllers.externalsecret.status import Failed, Ignored, Outc
 from eso_operator.controllers.externalsecret.sync import Deps, SyncError, gathered, maintain, refused, sync
 from eso_operator.dependencies.wakes import said_changed
 from eso_operator.report.steps import Step
-from eso_operator.targets.marks import TARGET_INDEX, target_name
+from eso_operator.targets.metadata import TARGET_INDEX, target_name
 from kubebase.meta import Object, ObjectKey, ObjectMeta, meta_of
 from kuberun import triggers
 from kuberun.cache import Cache, Change
@@ -121,7 +121,7 @@ def own_changes(change: Change[ExternalSecret]) -> Iterable[ReconcileRequest]:
     return ()
 
 
-def target_changes(objects: Cache[ExternalSecret], is_our_word: WrittenByUs) -> EventHandler[Object]:
+def target_changes(objects: Cache[ExternalSecret], written_by_us: WrittenByUs) -> EventHandler[Object]:
     """Map a Secret to every ExternalSecret that writes to it, except to its only writer after its own write.
 
     The label is not required: an ExternalSecret that waits for a Secret to appear, or for its owner to release it, has
@@ -130,7 +130,7 @@ def target_changes(objects: Cache[ExternalSecret], is_our_word: WrittenByUs) -> 
 
     def requests(change: Change[Object]) -> Iterable[ReconcileRequest]:
         users = objects.find_keys(TARGET_INDEX, (change.key.namespace, change.key.name))
-        if len(users) == 1 and isinstance(change.new, Object) and is_our_word(users[0], change.new.metadata):
+        if len(users) == 1 and isinstance(change.new, Object) and written_by_us(users[0], change.new.metadata):
             return ()
         what = f"target {change.key} {'deleted' if change.deleted else 'changed'}"
         return [ReconcileRequest(key, what) for key in users]

@@ -47,8 +47,8 @@ from eso_operator.sources.entries import FindMany, Generate, ReadEntry, entries_
 from eso_operator.sources.results import Fetched
 from eso_operator.stores.reference import key_of, normalise
 from eso_operator.stores.resolved import ResolutionError
-from eso_operator.targets.changes import Overwritten
-from eso_operator.targets.marks import TARGET_INDEX, field_manager_of, target_name
+from eso_operator.targets.change import Overwritten
+from eso_operator.targets.metadata import TARGET_INDEX, field_manager_of, target_name
 from eso_wire.values import ObjectRef
 from kubebase.meta import Object, ObjectKey
 from kuberun.cache import Cache
@@ -253,9 +253,9 @@ def _next(before: Overwrites | None, overwritten: Overwritten | None) -> Overwri
     if overwritten is None:
         return None
     if before is None:
-        return Overwrites(overwritten.wish, 1, 1)
-    same = before.same + 1 if before.wish == overwritten.wish else 1
-    return Overwrites(overwritten.wish, same, before.all + 1)
+        return Overwrites(overwritten.desired_digest, 1, 1)
+    same = before.same + 1 if before.wish == overwritten.desired_digest else 1
+    return Overwrites(overwritten.desired_digest, same, before.all + 1)
 
 
 def _digests(read: Sequence[ReadEntry], namespace: str) -> dict[RemoteKey, bytes]:

@@ -33,8 +33,8 @@ from eso_operator.controllers.externalsecret.refresh import LastSync
 from eso_operator.controllers.memory import Record
 from eso_operator.generators.values import NO_INTENTS, Intent
 from eso_operator.sources.templates import TemplateVersion
-from eso_operator.targets.marks import GeneratedMark
-from eso_operator.targets.memory import Seen, Share
+from eso_operator.targets.metadata import GeneratedMark
+from eso_operator.targets.observed import ObservedTarget, Share
 from kubebase.meta import ObjectKey
 
 RemoteKey = tuple[str, str]
@@ -100,6 +100,6 @@ class ExternalSecretRecord(Record):
     follows: frozenset[StreamTopic] = frozenset()
     watches_all: bool = False
     notified_at: float | None = None
-    target: Seen | None = None
+    target: ObservedTarget | None = None
     share: Share | None = None
     intents: Mapping[str, Intent] = field(default_factory=lambda: NO_INTENTS)

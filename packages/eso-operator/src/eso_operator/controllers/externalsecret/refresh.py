@@ -13,7 +13,7 @@ from eso_api import durations
 from eso_api.externalsecret import ExternalSecret
 from eso_api.policies import POLL
 from eso_operator.controllers.due import moment
-from eso_operator.targets.hashes import synced_version
+from eso_operator.targets.metadata import synced_version
 
 _DEFAULT_INTERVAL: Final = 3600.0
 

@@ -25,8 +25,8 @@ from eso_operator.stores.inputs import ClusterView, Scope
 from eso_operator.stores.loading import controller_named
 from eso_operator.stores.reference import normalise, parse_kind, pick
 from eso_operator.stores.resolved import ResolutionError
-from eso_operator.targets.marks import GeneratedMark, generated_by, target_name
-from eso_operator.targets.target import Absent, Look, Present, Target
+from eso_operator.targets.metadata import GeneratedMark, generated_by, target_name
+from eso_operator.targets.target import Absent, Present, Target, TargetState
 from eso_wire.values import KindId, ObjectRef
 from kubebase.meta import Malformed, ObjectKey
 from kuberun.cache import Cache
@@ -50,7 +50,7 @@ class Snapshot:
     es: ExternalSecret
     last: LastSync
     now: datetime
-    look: Look
+    look: TargetState
     rules: Rules
     foreign_class: str = ""
     """Kind and name of the first store or generator that another operator handles; empty if there is none."""
@@ -238,11 +238,11 @@ class Gatherer:
             snapshot = replace(snapshot, new_templates=new, notified_at=None if seen else snapshot.notified_at)
         return replace(snapshot, last=made) if snapshot.unreported and _is_as_late(made, snapshot.last) else snapshot
 
-    async def _look(self, es: ExternalSecret, target: Target, *, live: bool = False) -> Look:
+    async def _look(self, es: ExternalSecret, target: Target, *, live: bool = False) -> TargetState:
         """Return the live target. Targets other than Secrets are read only if the administrator allows them."""
         if es.spec.target.manifest is not None and not self._rules.generic_targets:
             return Absent()
-        return await target.look(es, live=live)
+        return await target.read(es, live=live)
 
     def _is_new(self, used: TemplateVersion) -> bool:
         """Return whether a template changed. A missing one does not count: the next refresh reports it."""

@@ -44,8 +44,8 @@ from eso_operator.report.steps import FAILED, SYNCED, Step
 from eso_operator.sources.entries import source_names
 from eso_operator.sources.results import Failure
 from eso_operator.sources.templates import TemplateVersion
-from eso_operator.targets.changes import Overwritten, Refusal, Refuse
-from eso_operator.targets.marks import OWNER, target_name
+from eso_operator.targets.change import Overwritten, Refusal, Refuse
+from eso_operator.targets.metadata import OWNER, target_name
 from eso_operator.targets.target import Present
 from eso_operator.telemetry.subsystems import Subsystem
 from eso_wire.errors import RetryClass

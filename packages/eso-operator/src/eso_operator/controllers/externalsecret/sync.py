@@ -59,10 +59,18 @@ from eso_operator.sources.entries import Generate, entries_of
 from eso_operator.sources.results import Fetched, Missing
 from eso_operator.sources.templates import TemplateMissingError, TemplateReader, TemplateVersion
 from eso_operator.stores.resolved import ResolutionError
-from eso_operator.targets.changes import Change, Create, Keep, Refuse, Untouched, Update
-from eso_operator.targets.marks import FINALIZER, NONE, OWNER, GeneratedMark, target_name, with_states
-from eso_operator.targets.record import Removal, is_on_record, with_record
-from eso_operator.targets.target import Applied, PartlyAppliedError, Present, Target, UnknownKindError
+from eso_operator.targets.change import Create, Keep, Refuse, TargetChange, Untouched, Update
+from eso_operator.targets.metadata import FINALIZER, NONE, OWNER, GeneratedMark, target_name, with_states
+from eso_operator.targets.target import (
+    Applied,
+    PartlyAppliedError,
+    Present,
+    RemovedTargets,
+    Target,
+    UnknownKindError,
+    is_recorded,
+    with_record,
+)
 from eso_operator.telemetry.subsystems import Subsystem
 from eso_render.errors import RenderError
 from eso_wire.errors import ProviderError
@@ -248,7 +256,7 @@ async def _record_target(deps: Deps, snapshot: Snapshot) -> Snapshot:
 
     If the process is stopped between record and write, a record without a target is left, which is harmless.
     """
-    if is_on_record(snapshot.es):
+    if is_recorded(snapshot.es):
         return snapshot
     try:
         es = await deps.reporter.refresh_if_stale(snapshot.es)
@@ -420,10 +428,10 @@ class TargetWriter:
             return fresh
         try:
             with _step(Step.REMOVE_FORMER):
-                events, on_record = await self._cleanup.delete_orphans(es)
+                events, recorded = await self._cleanup.delete_orphans(es)
         except SyncError as failed:
             return failed.outcome
-        return Intact(fresh.after, events, on_record)
+        return Intact(fresh.after, events, recorded)
 
     async def _with_values(
         self, es: ExternalSecret, target: Target, fetched: Fetched, mark: GeneratedMark | None
@@ -445,7 +453,7 @@ class TargetWriter:
         target: Target,
         fetched: Fetched,
         *,
-        change: Change,
+        change: TargetChange,
         templates: frozenset[TemplateVersion],
     ) -> Outcome:
         synced = Synced(refresh_within=fetched.refresh_within, templates=templates)
@@ -481,10 +489,10 @@ class TargetWriter:
 
     async def _without_orphans(self, es: ExternalSecret, synced: Synced) -> Synced:
         with _step(Step.REMOVE_FORMER, after=_Written.YES):
-            orphans, on_record = await self._cleanup.delete_orphans(es)
-        if not orphans and on_record == synced.manifests:
+            orphans, recorded = await self._cleanup.delete_orphans(es)
+        if not orphans and recorded == synced.manifests:
             return synced
-        return replace(synced, events=(*synced.events, *orphans), manifests=on_record)
+        return replace(synced, events=(*synced.events, *orphans), manifests=recorded)
 
 
 @contextmanager
@@ -583,13 +591,13 @@ def with_target_on_record(es: ExternalSecret) -> ExternalSecretStatus:
 
 
 class RemovesFormer(Protocol):
-    """Removes former targets: `targets.leftovers.Leftovers`."""
+    """Removes former targets: `targets.former.FormerTargets`."""
 
     def exist(self, es: ExternalSecret) -> bool:
         """Return whether there may be former targets, without a request."""
         ...
 
-    async def remove(self, es: ExternalSecret) -> Removal:
+    async def remove(self, es: ExternalSecret) -> RemovedTargets:
         """Delete the former targets. Raises ApiError."""
         ...
 
@@ -640,4 +648,4 @@ class Cleanup:
     async def delete_orphans(self, es: ExternalSecret) -> tuple[tuple[Event, ...], tuple[MadeManifest, ...]]:
         """Delete earlier targets; return the events about them and the targets that stay recorded."""
         removal = await self._leftovers.remove(es)
-        return tuple(Event(EventType.NORMAL, "Deleted", text) for text in removal.told), removal.on_record
+        return tuple(Event(EventType.NORMAL, "Deleted", text) for text in removal.messages), removal.recorded

@@ -18,7 +18,7 @@ from eso_operator.controllers.due import Due, NotDue, moment
 from eso_operator.controllers.pushsecret.memory import LastPush
 from eso_operator.controllers.pushsecret.snapshot import PushSnapshot
 from eso_operator.report.messages import READY
-from eso_operator.targets.hashes import synced_version
+from eso_operator.targets.metadata import synced_version
 from kuberun.conditions import ConditionStatus, find_condition
 
 DEFAULT_INTERVAL: Final = 3600.0

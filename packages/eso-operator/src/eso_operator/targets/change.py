@@ -1,8 +1,11 @@
-"""Chooses the change from the live Secret and the desired one. Pure; its test is the policy matrix.
+"""The change of a target: chosen from the live Secret and the desired one. Pure; its test is the policy matrix.
+
+    `choose_change` -> Create | Update | Keep | Refuse, which `Target.apply` carries out
 
 Fields are ours if managedFields say so. Under Owner and Orphan foreign keys of data are removed; under Merge and
 CreateOrMerge they stay. Server-side apply removes obsolete fields that only we own. Obsolete fields that others own
-too need a merge patch, which carries the rest of the change as well.
+too need a merge patch, which carries the rest of the change as well. A target that another object controls, by its
+owner references, is refused.
 """
 
 from __future__ import annotations
@@ -11,16 +14,16 @@ import base64
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from typing import Any
 
 import msgspec
 
 from eso_api.externalsecret import SECRET_TYPE_LABEL, TOKEN_TYPES, ExternalSecret
+from eso_api.references import CORE_GROUP
 from eso_api.values import SecretBytes
-from eso_operator.targets.changes import Change, Create, Keep, Overwritten, Refusal, Refuse, Untouched, Update
-from eso_operator.targets.hashes import data_digest
 from eso_operator.targets.managedfields import FINALIZERS, OWNERS, Fields, conversion, fields_of, holders_of
-from eso_operator.targets.marks import (
+from eso_operator.targets.metadata import (
     CREATE_OR_MERGE,
     CREATED_BY_LABEL,
     HASH_ANNOTATION,
@@ -32,15 +35,129 @@ from eso_operator.targets.marks import (
     GeneratedMark,
     controller_reference_of,
     created_by,
+    data_digest,
     field_manager_of,
     generated_annotation,
     is_field_manager,
     marked,
     target_name,
 )
-from eso_operator.targets.ownership import owners_after, ownership_refusal
 from eso_render.secret import Desired
 from kubebase.meta import JsonObject, ObjectMeta, OwnerReference, meta_of
+from kuberun.ownership import controller_of
+
+
+class Untouched(Enum):
+    """Reasons to write nothing that are not errors."""
+
+    UNCHANGED = "the target is as it should be"
+    POLICY_NONE = "creationPolicy None writes nothing"
+    MISSING = "creationPolicy Merge writes to a target that exists, and there is none"
+
+
+class Refusal(Enum):
+    """Reasons why a target must not be written. The text is the message of the condition."""
+
+    OWNED_BY_ANOTHER = "target is owned by another ExternalSecret"
+    CONTROLLED = "failed to take ownership of target secret"
+    RESERVED = (
+        f"the target has the label {SECRET_TYPE_LABEL}, so it could be sent to a webhook with everything that is copied"
+        " into it: remove the label, or choose another target"
+    )
+    TOKEN = "a token of the cluster may not be a target: choose another spec.target.name"  # noqa: S105 - a message
+    IMMUTABLE = "could not update secret, target is immutable"
+    TOO_LARGE = (
+        "could not update secret, its data is larger than the 1048576 bytes that a Secret may hold: read fewer keys, or"
+        " use several ExternalSecrets"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Create the object."""
+
+    document: JsonObject = field(repr=False)
+    wanted: str
+
+
+@dataclass(frozen=True, slots=True)
+class Overwritten:
+    """Keys with values of other ExternalSecrets that a change replaces or removes."""
+
+    keys: frozenset[str]
+    managers: frozenset[str]
+    """The field managers of these ExternalSecrets."""
+    desired_digest: str
+    """A digest of the new values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """Change an existing object, in this order.
+
+    `convert`   JSON patch of our old managedFields entries, so that apply can remove the fields they name
+    `patch`     merge patch with the whole change, if fields have to go that apply would keep; atomic
+    `document`  server-side apply, which makes us the owner of all wanted fields
+    """
+
+    document: JsonObject = field(repr=False)
+    wanted: str
+    convert: list[JsonObject] = field(default_factory=list, repr=False)
+    patch: JsonObject | None = field(default=None, repr=False)
+    overwritten: Overwritten | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Write nothing."""
+
+    why: Untouched
+    version: str = ""
+    """The resourceVersion of an unchanged Secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Write nothing and report an error. `by` names the object or size that prevents the write."""
+
+    why: Refusal
+    by: str = ""
+
+
+TargetChange = Create | Update | Keep | Refuse
+
+
+def ownership_refusal(es: ExternalSecret, metadata: ObjectMeta) -> Refuse | None:
+    """Refuse a target that another object controls. Group and kind of the reference count, not its version."""
+    controller = controller_of(metadata.owner_references)
+    if controller is None or _refers_to(controller, es):
+        return None
+    by = f"{controller.kind} {controller.name}"
+    if _is_external_secret(controller):
+        return Refuse(Refusal.OWNED_BY_ANOTHER, f"{by}; choose another spec.target.name, or delete that ExternalSecret")
+    if es.spec.target.creation_policy != OWNER:
+        return None
+    remedy = "choose another spec.target.name, or set spec.target.creationPolicy to Orphan or Merge to write into it"
+    return Refuse(Refusal.CONTROLLED, f"{by}; {remedy}")
+
+
+def owners_after(es: ExternalSecret, metadata: ObjectMeta) -> tuple[OwnerReference, ...]:
+    """Return the owner references after the change: ours only under Owner, all others unchanged."""
+    if es.spec.target.creation_policy != OWNER:
+        return tuple(reference for reference in metadata.owner_references if not _refers_to(reference, es))
+    ours = controller_reference_of(es)
+    if any(_refers_to(reference, es) for reference in metadata.owner_references):
+        return tuple(ours if _refers_to(reference, es) else reference for reference in metadata.owner_references)
+    return (*metadata.owner_references, ours)
+
+
+def _refers_to(reference: OwnerReference, es: ExternalSecret) -> bool:
+    return _is_external_secret(reference) and reference.name == es.metadata.name
+
+
+def _is_external_secret(reference: OwnerReference) -> bool:
+    return reference.kind == "ExternalSecret" and reference.api_version.partition("/")[0] == CORE_GROUP
+
 
 KEEPS_FOREIGN = (MERGE, CREATE_OR_MERGE)
 MAX_SECRET_BYTES = 1 << 20
@@ -81,23 +198,31 @@ def size_of(data: Mapping[str, SecretBytes]) -> int:
 def wanted_digest(es: ExternalSecret, desired: Desired) -> str:
     """Return a digest of what the Secret should be. An untouched Secret with an equal digest needs no request.
 
-    It is used in this process only, so it need not be the SHA3 digest of `hashes.py`, which takes 50 times as long.
+    It is used in this process only, so it need not be the SHA3 digest of `metadata.py`, which takes 50 times as long.
     """
     data, target = sorted(desired.data.items()), es.spec.target
-    wish: list[Any] = [target.creation_policy, target_name(es), desired.type, desired.immutable, es.metadata.uid]
-    wish += [sorted(desired.labels.items()), sorted(desired.annotations.items()), desired.finalizers]
-    return _digest(wish, dict(data))
+    content: list[Any] = [
+        target.creation_policy,
+        target_name(es),
+        desired.type,
+        desired.immutable,
+        es.metadata.uid,
+    ]
+    content += [sorted(desired.labels.items()), sorted(desired.annotations.items()), desired.finalizers]
+    return _digest(content, dict(data))
 
 
-def _digest(wish: list[Any], data: Mapping[str, SecretBytes]) -> str:
+def _digest(content: list[Any], data: Mapping[str, SecretBytes]) -> str:
     sizes = [(key, len(value)) for key, value in data.items()]
-    mark = hashlib.blake2b(repr([*wish, sizes]).encode(), digest_size=28)
+    mark = hashlib.blake2b(repr([*content, sizes]).encode(), digest_size=28)
     for value in data.values():
         mark.update(value.reveal())
     return mark.hexdigest()
 
 
-def plan(es: ExternalSecret, live: LiveSecret | None, desired: Desired, mark: GeneratedMark | None = None) -> Change:
+def choose_change(
+    es: ExternalSecret, live: LiveSecret | None, desired: Desired, mark: GeneratedMark | None = None
+) -> TargetChange:
     """Choose the change that makes the Secret what the ExternalSecret wants. `mark` comes with generated values."""
     desired = replace(desired, annotations=_without_mark(es, desired.annotations))
     policy = es.spec.target.creation_policy
@@ -115,7 +240,7 @@ def plan(es: ExternalSecret, live: LiveSecret | None, desired: Desired, mark: Ge
     return _update(es, live, desired, mark)
 
 
-def _update(es: ExternalSecret, live: LiveSecret, desired: Desired, mark: GeneratedMark | None) -> Change:
+def _update(es: ExternalSecret, live: LiveSecret, desired: Desired, mark: GeneratedMark | None) -> TargetChange:
     manager = field_manager_of(es.metadata.name)
     fields = fields_of(live.raw, manager)
     if SECRET_TYPE_LABEL in live.metadata.labels and ("metadata", "labels", SECRET_TYPE_LABEL) not in fields.ours:

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from eso_operator.targets.aside import LARGE, Aside
+from eso_operator.targets.secret import LARGE, LargeContent
 
 
 @pytest.mark.parametrize(
@@ -14,7 +14,7 @@ from eso_operator.targets.aside import LARGE, Aside
     [pytest.param(LARGE - 1, True, id="small content: here"), pytest.param(LARGE, False, id="large content: aside")],
 )
 async def test_the_size_of_the_content_decides_where_the_work_is_done(size: int, here: bool) -> None:
-    thread = await Aside().run(size, threading.current_thread)
+    thread = await LargeContent().run_in_thread(size, threading.current_thread)
 
     assert (thread is threading.current_thread()) is here
 
@@ -24,4 +24,4 @@ async def test_an_error_beside_the_loop_is_raised_to_the_caller() -> None:
         raise ValueError("broken")
 
     with pytest.raises(ValueError, match="broken"):
-        await Aside().run(LARGE, fail)
+        await LargeContent().run_in_thread(LARGE, fail)

@@ -13,9 +13,9 @@ from eso_api.externalsecret import ExternalSecret, MadeManifest
 from eso_api.validation.externalsecret import writes_secret
 from eso_operator.targets.discovery import served_in_group
 from eso_operator.targets.manifest import is_denied
-from eso_operator.targets.marks import CREATED_BY_LABEL, OWNER, created_by, target_name
-from eso_operator.targets.record import Removal, are_same, group_of, record_of
+from eso_operator.targets.metadata import CREATED_BY_LABEL, OWNER, created_by, target_name
 from eso_operator.targets.secret import CREATED_BY_INDEX, SECRETS
+from eso_operator.targets.target import RemovedTargets, are_same, group_of, record_of
 from kubebase.meta import Object, ObjectKey, ObjectMeta, Resource, metadata_of
 from kuberun.cache import Cache
 from kuberun.client import Client
@@ -24,7 +24,7 @@ from kuberun.ownership import is_controlled_by
 from kuberun.requests import DeleteOptions
 
 
-class Leftovers:
+class FormerTargets:
     """Removes former targets. The process has one. Only Secrets are removed unless generic targets are allowed."""
 
     def __init__(self, client: Client, secrets: Cache[Object], *, generic_targets: bool) -> None:
@@ -36,16 +36,16 @@ class Leftovers:
         """Return whether there may be former targets, without a request."""
         return bool(self._of_secrets(es) or self._of_manifests(es))
 
-    async def remove(self, es: ExternalSecret) -> Removal:
+    async def remove(self, es: ExternalSecret) -> RemovedTargets:
         """Delete the former targets, after the current target was written. Raises ApiError."""
         secrets = [secret for secret in self._of_secrets(es) if await self._delete(SECRETS, secret)]
         left = self._of_manifests(es)
         manifests = [made for made in left if await self._remove_manifest(es, made)]
-        told = [
+        messages = [
             *("secret deleted because it was orphaned" for _ in secrets),
             *(f"Deleted {made.kind} {made.name} because it was orphaned" for made in manifests),
         ]
-        return Removal(tuple(told), tuple(made for made in es.status.manifests if made not in left))
+        return RemovedTargets(tuple(messages), tuple(made for made in es.status.manifests if made not in left))
 
     def _of_secrets(self, es: ExternalSecret) -> list[ObjectMeta]:
         if es.spec.target.creation_policy != OWNER:
@@ -75,11 +75,11 @@ class Leftovers:
             return False
         return _is_ours(es, found.metadata) and await self._delete(resource, found.metadata)
 
-    async def _delete(self, resource: Resource, seen: ObjectMeta) -> bool:
+    async def _delete(self, resource: Resource, found: ObjectMeta) -> bool:
         """Delete exactly the version that was read; if it changed, a Conflict makes the reconcile start over."""
-        exactly = DeleteOptions(uid=seen.uid, resource_version=seen.resource_version)
+        exactly = DeleteOptions(uid=found.uid, resource_version=found.resource_version)
         try:
-            await self._client.delete(metadata_of(resource), seen.key, exactly)
+            await self._client.delete(metadata_of(resource), found.key, exactly)
         except NotFound:
             return False
         return True

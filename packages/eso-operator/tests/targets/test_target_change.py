@@ -5,9 +5,20 @@ from typing import Any
 import pytest
 
 from eso_api.externalsecret import ExternalSecret
-from eso_operator.targets.changes import Change, Create, Keep, Refusal, Refuse, Untouched, Update
-from eso_operator.targets.marks import CREATED_BY_LABEL, HASH_ANNOTATION, MANAGED_LABEL
-from eso_operator.targets.plan import LiveSecret, live_secret, plan, wanted_digest
+from eso_operator.targets.change import (
+    Create,
+    Keep,
+    LiveSecret,
+    Refusal,
+    Refuse,
+    TargetChange,
+    Untouched,
+    Update,
+    choose_change,
+    live_secret,
+    wanted_digest,
+)
+from eso_operator.targets.metadata import CREATED_BY_LABEL, HASH_ANNOTATION, MANAGED_LABEL
 from eso_operator.testing.externalsecrets import desired, external_secret, stored, written_by
 from kubebase.meta import JsonObject
 
@@ -50,7 +61,7 @@ def state(name: str, es: ExternalSecret) -> LiveSecret | None:
             return written_by(es, {"password": "v0"}, immutable=True)
 
 
-def verdict(change: Change) -> str:
+def verdict(change: TargetChange) -> str:
     match change:
         case Create():
             return "create"
@@ -92,11 +103,11 @@ def test_the_policy_matrix(policy: str, name: str, expected: str) -> None:
     """R49, R50, R51, R52, R53, R55."""
     es = of(policy)
 
-    assert verdict(plan(es, state(name, es), desired(WANTED))) == expected
+    assert verdict(choose_change(es, state(name, es), desired(WANTED))) == expected
 
 
 def updated(es: ExternalSecret, live: LiveSecret, **wanted: Any) -> Update:
-    change = plan(es, live, desired(**{"data": WANTED, **wanted}))
+    change = choose_change(es, live, desired(**{"data": WANTED, **wanted}))
     assert isinstance(change, Update)
     return change
 
@@ -105,7 +116,7 @@ def test_another_type_is_asked_of_the_api_server_unless_the_secret_is_immutable(
     es, type_ = of("Owner"), "kubernetes.io/basic-auth"
 
     change = updated(es, written_by(es, WANTED), type=type_)
-    refusal = plan(es, written_by(es, WANTED, immutable=True), desired(WANTED, type=type_))
+    refusal = choose_change(es, written_by(es, WANTED, immutable=True), desired(WANTED, type=type_))
 
     assert change.document["type"] == type_
     assert verdict(refusal) == "IMMUTABLE"
@@ -152,7 +163,7 @@ def test_labels_and_annotations_of_others_stay_and_ours_go() -> None:
     es = of("Owner")
     live = written_by(es, WANTED, metadata={"labels": {"team": "a"}, "annotations": {"note": "x"}})
 
-    assert plan(es, live, desired(WANTED)) == Keep(Untouched.UNCHANGED)
+    assert choose_change(es, live, desired(WANTED)) == Keep(Untouched.UNCHANGED)
     change = updated(es, live, labels={"team": "b"})
     assert change.document["metadata"]["labels"]["team"] == "b"
     assert "note" not in change.document["metadata"]["annotations"]
@@ -162,7 +173,7 @@ def test_labels_and_annotations_of_others_stay_and_ours_go() -> None:
 def test_the_hash_covers_keys_of_others() -> None:
     """Under Merge, byte for byte as the Go operator has it."""
     es = of("Merge")
-    alone = plan(of("Owner"), None, desired({"own": "x", "password": "v1"}))
+    alone = choose_change(of("Owner"), None, desired({"own": "x", "password": "v1"}))
     assert isinstance(alone, Create)
 
     merged = updated(es, stored({"own": "x"}))
@@ -240,13 +251,13 @@ def test_a_target_that_becomes_immutable_keeps_all_its_data(policy: str) -> None
 def test_an_immutable_target_that_is_in_order_is_left_alone_whatever_the_backend_says() -> None:
     es = of("Owner", immutable=True)
 
-    assert plan(es, written_by(es, {"password": "v0"}, immutable=True), desired(WANTED, immutable=True)) == Keep(
-        Untouched.UNCHANGED
-    )
+    assert choose_change(
+        es, written_by(es, {"password": "v0"}, immutable=True), desired(WANTED, immutable=True)
+    ) == Keep(Untouched.UNCHANGED)
 
 
 def test_a_refusal_names_who_stands_in_the_way() -> None:
-    change = plan(of("Owner"), stored({}, metadata=controlled("Deployment", "web")), desired(WANTED))
+    change = choose_change(of("Owner"), stored({}, metadata=controlled("Deployment", "web")), desired(WANTED))
 
     assert change == Refuse(
         Refusal.CONTROLLED,
@@ -259,8 +270,8 @@ def test_more_than_a_secret_can_hold_is_refused_whether_the_secret_exists_or_not
     es, fitting, large = of("Owner"), desired({"k": "x" * (1 << 20)}), desired({"k": "x" * (1 << 20), "more": "y"})
 
     for live in (None, written_by(es, WANTED)):
-        assert plan(es, live, large) == Refuse(Refusal.TOO_LARGE, "1048577 bytes in 2 keys")
-        assert not isinstance(plan(es, live, fitting), Refuse)
+        assert choose_change(es, live, large) == Refuse(Refusal.TOO_LARGE, "1048577 bytes in 2 keys")
+        assert not isinstance(choose_change(es, live, fitting), Refuse)
 
 
 @pytest.mark.parametrize(
@@ -285,10 +296,10 @@ def test_different_wishes_have_different_digests(other: dict[str, Any]) -> None:
 
 def test_nothing_that_is_planned_shows_a_value() -> None:
     es = of("Owner")
-    change = plan(es, stored({"password": "CANARY-1"}), desired({"password": "CANARY-2"}))
+    change = choose_change(es, stored({"password": "CANARY-1"}), desired({"password": "CANARY-2"}))
 
     assert "CANARY" not in repr(change)
-    assert "CANARY" not in repr(plan(es, None, desired({"password": "CANARY-2"})))
+    assert "CANARY" not in repr(choose_change(es, None, desired({"password": "CANARY-2"})))
 
 
 @pytest.mark.parametrize("policy", ["Owner", "Orphan", "Merge", "CreateOrMerge"])
@@ -296,7 +307,7 @@ def test_nothing_is_copied_into_a_secret_that_may_be_sent_to_a_webhook(policy: s
     """A user who may create a labelled Secret may lack the right to read the values that are copied into it."""
     labelled = stored({}, metadata={"labels": {"external-secrets.io/type": "webhook"}})
 
-    change = plan(of(policy), labelled, desired(WANTED))
+    change = choose_change(of(policy), labelled, desired(WANTED))
 
     assert isinstance(change, Refuse)
     assert change.why is Refusal.RESERVED
@@ -309,7 +320,7 @@ def test_a_label_that_an_earlier_version_let_a_template_write_is_taken_off() -> 
     metadata["labels"]["external-secrets.io/type"] = "webhook"
     metadata["managedFields"][0]["fieldsV1"]["f:metadata"]["f:labels"]["f:external-secrets.io/type"] = {}
 
-    change = plan(es, live_secret(before), desired(WANTED))
+    change = choose_change(es, live_secret(before), desired(WANTED))
 
     assert isinstance(change, Update)
     assert "external-secrets.io/type" not in change.document["metadata"]["labels"]
