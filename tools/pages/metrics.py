@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from eso_operator.controllers.providerclass.facts import CertificateEnds
+from eso_operator.controllers.providerclass.controller import CertificateEnds
 from eso_operator.providers.metrics import PrometheusMetrics
 from eso_operator.telemetry.metrics import LabelSet, Metrics
 from eso_operator.telemetry.settings import MetricsSettings

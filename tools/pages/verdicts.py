@@ -18,19 +18,19 @@ from eso_api.v2.providerclass import ProviderClassSpec, ProviderClassStatus, Ser
 from eso_operator.controllers.contention import DIFFERENT_VALUES, FEEDS_ITSELF, Contended
 from eso_operator.controllers.due import NotDue
 from eso_operator.controllers.externalsecret import status as of_external_secret
-from eso_operator.controllers.fanout import outcome as of_fan_out
+from eso_operator.controllers.fanout import status as of_fan_out
 from eso_operator.controllers.fanout.clusterexternalsecret import CLUSTER_EXTERNAL_SECRETS
 from eso_operator.controllers.fanout.clusterpushsecret import CLUSTER_PUSH_SECRETS
-from eso_operator.controllers.fanout.description import FanOut, Parent
-from eso_operator.controllers.fanout.namespaces import Gaps
-from eso_operator.controllers.fanout.readiness import Unready
+from eso_operator.controllers.fanout.kinds import FanOut, Parent
+from eso_operator.controllers.fanout.snapshot import Gaps
+from eso_operator.controllers.fanout.status import Unready
 from eso_operator.controllers.malformed import MALFORMED
-from eso_operator.controllers.providerclass import outcome as of_class
+from eso_operator.controllers.providerclass import status as of_class
 from eso_operator.controllers.pushsecret import outcome as of_push_secret
 from eso_operator.controllers.pushsecret.places import Place
 from eso_operator.controllers.pushsecret.rivals import Clash
-from eso_operator.controllers.secretstore import outcome as of_store
-from eso_operator.controllers.secretstore import verdict
+from eso_operator.controllers.secretstore import status as of_store
+from eso_operator.controllers.secretstore import sync as verdict
 from eso_operator.controllers.secretstore.kinds import STORE_KINDS, Generation
 from eso_operator.report.steps import DELETED, MISSING, SYNCED, Step
 from eso_operator.sources.results import Failure

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from eso_api.pushsecret import PushSecret
+from eso_operator.controllers.secretstore.controller import STORES_INDEX, held_stores, holders, stores_of
 from eso_operator.controllers.secretstore.kinds import CLUSTER_STORE, STORE
-from eso_operator.controllers.secretstore.triggers import STORES_INDEX, held_stores, holders, stores_of
 from eso_operator.dependencies.dependencies import (
     ANY_PROVIDER,
     Dependant,

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from eso_operator.controllers.generatorstate.cleaner import CLEANING
+from eso_operator.controllers.generatorstate.sync import CLEANING
 from eso_operator.generators.stored import StoredObjects, stored_generator, view_of
 from eso_operator.stores.credentials import bind
 from eso_operator.stores.inputs import ClusterView, Scope

@@ -13,29 +13,35 @@ from eso_operator.controllers.externalsecret import controller as external_secre
 from eso_operator.controllers.externalsecret.controller import ExternalSecretReconciler
 from eso_operator.controllers.externalsecret.snapshot import Gatherer, Rules, controller_classes
 from eso_operator.controllers.externalsecret.status import SUBJECT as EXTERNAL_SECRET_SUBJECT
-from eso_operator.controllers.externalsecret.sync import Cleanup, TargetWriter, repair_allowance
-from eso_operator.controllers.externalsecret.sync import Deps as ExternalSecretDeps
-from eso_operator.controllers.fanout import triggers as fanout_triggers
-from eso_operator.controllers.fanout.description import FanOut
-from eso_operator.controllers.fanout.outcome import subject_of as fanout_subject
-from eso_operator.controllers.fanout.reconciler import Caches, FanOutReconciler
-from eso_operator.controllers.fanout.reconciler import Outside as FanOutOutside
-from eso_operator.controllers.generatorstate.cleaner import Cleaner
-from eso_operator.controllers.generatorstate.reconciler import GeneratorStateReconciler
-from eso_operator.controllers.generatorstate.reconciler import Outside as StateOutside
+from eso_operator.controllers.externalsecret.sync import Cleanup, ExternalSecretDeps, TargetWriter, repair_allowance
+from eso_operator.controllers.fanout import controller as fan_out_changes
+from eso_operator.controllers.fanout.controller import Caches, FanOutDeps, FanOutReconciler
+from eso_operator.controllers.fanout.kinds import FanOut
+from eso_operator.controllers.fanout.status import subject_of as fanout_subject
+from eso_operator.controllers.generatorstate.controller import GeneratorStateReconciler, StateDeps
+from eso_operator.controllers.generatorstate.sync import Cleaner
 from eso_operator.controllers.malformed import MalformedObjects
-from eso_operator.controllers.providerclass.facts import CertificateEnds, Endpoints
-from eso_operator.controllers.providerclass.outcome import subject_of as class_subject
-from eso_operator.controllers.providerclass.reconciler import ClassKindInfo, ClassOutside, ClassReconciler
+from eso_operator.controllers.providerclass.controller import (
+    CertificateEnds,
+    ClassDeps,
+    ClassKindInfo,
+    ClassReconciler,
+    Endpoints,
+)
 from eso_operator.controllers.providerclass.services import ServiceClasses
-from eso_operator.controllers.secretstore.holding import StoreHolder
+from eso_operator.controllers.providerclass.status import subject_of as class_subject
+from eso_operator.controllers.secretstore.controller import (
+    StoreDeps,
+    StoreReconciler,
+    StoreSettings,
+    held_stores,
+    holders,
+    own_changes,
+)
+from eso_operator.controllers.secretstore.finalizer import Release, StoreHolder
 from eso_operator.controllers.secretstore.kinds import NAMESPACED_KINDS, STORE_KINDS, Generation
-from eso_operator.controllers.secretstore.outcome import subject_of as store_subject
-from eso_operator.controllers.secretstore.reconciler import Outside as StoreOutside
-from eso_operator.controllers.secretstore.reconciler import StoreReconciler, StoreSettings
-from eso_operator.controllers.secretstore.release import Release
-from eso_operator.controllers.secretstore.triggers import held_stores, holders, own_changes
-from eso_operator.controllers.secretstore.validation import Validator
+from eso_operator.controllers.secretstore.status import subject_of as store_subject
+from eso_operator.controllers.secretstore.sync import Validator
 from eso_operator.dependencies.wakes import service_changed
 from eso_operator.generators.source import GeneratorSource
 from eso_operator.process.informers import fan_outs
@@ -134,7 +140,7 @@ def _targets(parts: Parts) -> Callable[[ExternalSecret], Target]:
 
 
 def store_controllers(parts: Parts) -> Controllers:
-    outside = StoreOutside(
+    deps = StoreDeps(
         clock=parts.clock,
         validator=Validator(parts.resolver, parts.bind, parts.gateway),
         dependencies=parts.dependencies,
@@ -147,7 +153,7 @@ def store_controllers(parts: Parts) -> Controllers:
             continue
         reporter = parts.reporter(kind.component, store_subject(kind))
         memory = parts.memories.by_controller[kind.subsystem]
-        reconciler = StoreReconciler(kind, informer.cache, outside, reporter=reporter, memory=memory, settings=settings)
+        reconciler = StoreReconciler(kind, informer.cache, deps, reporter=reporter, memory=memory, settings=settings)
         controller = parts.controller(kind.controller, reconciler.reconcile)
         controller.watch(informer, own_changes, own=True)
         controllers[kind.subsystem] = controller
@@ -198,7 +204,7 @@ _CLASS_KINDS: Final = {
 
 
 def class_controllers(parts: Parts, ends: CertificateEnds) -> Controllers:
-    outside = ClassOutside(
+    deps = ClassDeps(
         clock=parts.clock,
         resolver=parts.resolver,
         directory=parts.directory,
@@ -212,7 +218,7 @@ def class_controllers(parts: Parts, ends: CertificateEnds) -> Controllers:
         informer = parts.informers.classes[kind_id]
         reporter = parts.reporter("provider-class", class_subject(kind.custom.kind(), kind.subsystem))
         memory = parts.memories.by_controller[kind.subsystem]
-        reconciler = ClassReconciler(kind, informer.cache, outside, reporter=reporter, memory=memory)
+        reconciler = ClassReconciler(kind, informer.cache, deps, reporter=reporter, memory=memory)
         controller = parts.controller(kind.subsystem.value, reconciler.reconcile)
         controller.watch(informer, own_changes)
         made[kind.subsystem] = controller
@@ -243,14 +249,14 @@ class FanOutWatches:
 
 
 def fan_out_controller(
-    fan_out: FanOut, watches: FanOutWatches, outside: FanOutOutside, *, make: Callable[[str, Reconcile], Controller]
+    fan_out: FanOut, watches: FanOutWatches, deps: FanOutDeps, *, make: Callable[[str, Reconcile], Controller]
 ) -> Controller:
     """Make the controller of one parent kind. `make` builds a controller from a name and a reconcile function."""
     caches = Caches(watches.parents.cache, watches.children.cache, watches.namespaces.cache)
-    made = make(fan_out.subsystem.value, FanOutReconciler(fan_out, caches, outside).reconcile)
-    made.watch(watches.parents, fanout_triggers.own_changes(fan_out))
-    made.watch(watches.children, fanout_triggers.child_changes(fan_out, caches.parents))
-    made.watch(watches.namespaces, fanout_triggers.namespace_changes(fan_out, caches.parents))
+    made = make(fan_out.subsystem.value, FanOutReconciler(fan_out, caches, deps).reconcile)
+    made.watch(watches.parents, fan_out_changes.own_changes(fan_out))
+    made.watch(watches.children, fan_out_changes.child_changes(fan_out, caches.parents))
+    made.watch(watches.namespaces, fan_out_changes.namespace_changes(fan_out, caches.parents))
     return made
 
 
@@ -265,8 +271,8 @@ def fan_out_controllers(parts: Parts) -> Controllers:
         kind = fan_out.subsystem
         watches = FanOutWatches(informers.parents[kind], children[kind], informers.namespaces)
         reporter = parts.reporter(fan_out.component, fanout_subject(fan_out))
-        outside = FanOutOutside(parts.client, parts.clock, reporter, parts.memories.parents(kind))
-        controllers[kind] = fan_out_controller(fan_out, watches, outside, make=parts.controller)
+        deps = FanOutDeps(parts.client, parts.clock, reporter, parts.memories.parents(kind))
+        controllers[kind] = fan_out_controller(fan_out, watches, deps, make=parts.controller)
     return controllers
 
 
@@ -285,7 +291,7 @@ def generator_state_controllers(parts: Parts) -> Controllers:
     )
     terminating = TerminatingNamespaces(parts.informers.namespaces.cache)
     publisher = parts.publisher("generator-state", terminating)
-    outside = StateOutside(
+    deps = StateDeps(
         parts.client,
         parts.clock,
         cleaner,
@@ -295,7 +301,7 @@ def generator_state_controllers(parts: Parts) -> Controllers:
         terminating,
         is_off=cleaner.is_off,
     )
-    controller = parts.controller("generatorstate", GeneratorStateReconciler(states.cache, outside).reconcile)
+    controller = parts.controller("generatorstate", GeneratorStateReconciler(states.cache, deps).reconcile)
     controller.watch(states, _STATE_CHANGES)
     return {Subsystem.GENERATOR_STATE: controller}
 

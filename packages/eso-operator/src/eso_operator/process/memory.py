@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from eso_operator.controllers.externalsecret.record import ExternalSecretRecord
-from eso_operator.controllers.fanout.parents import ParentRecord
-from eso_operator.controllers.generatorstate.reconciler import StateRecord
+from eso_operator.controllers.fanout.controller import ParentRecord
+from eso_operator.controllers.generatorstate.controller import StateRecord
 from eso_operator.controllers.memory import Record
 from eso_operator.controllers.pushsecret.memory import PushSecretRecord
 from eso_operator.memory import Memory

@@ -12,7 +12,7 @@ from eso_operator.controllers.pushsecret.outcome import SUBJECT
 from eso_operator.controllers.pushsecret.patience import Patience, RemovalLimits
 from eso_operator.controllers.pushsecret.pending import PendingPushes
 from eso_operator.controllers.pushsecret.push import Pusher
-from eso_operator.controllers.pushsecret.reconciler import Outside, PushSecretReconciler
+from eso_operator.controllers.pushsecret.reconciler import PushSecretDeps, PushSecretReconciler
 from eso_operator.controllers.pushsecret.removal import Remover
 from eso_operator.controllers.pushsecret.settlement import Settlement
 from eso_operator.controllers.pushsecret.sources import SourceReader
@@ -60,7 +60,7 @@ def _reconciler(parts: Parts, pushes: Pushes) -> PushSecretReconciler:
     patience = Patience(clock, RemovalLimits(), memory, terminating)
     pusher = Pusher(resolver, parts.bind, gateway, pushes.rivals, follow=parts.follow)
     remover = Remover(resolver, parts.bind, gateway, chooser=chooser, claims=claims, patience=patience)
-    outside = Outside(
+    deps = PushSecretDeps(
         client=client,
         templates=parts.templates,
         clock=clock,
@@ -85,4 +85,4 @@ def _reconciler(parts: Parts, pushes: Pushes) -> PushSecretReconciler:
         version_of=parts.informers.version_of,
         shortest_interval=sync.shortest_interval,
     )
-    return PushSecretReconciler(gatherer, outside)
+    return PushSecretReconciler(gatherer, deps)

@@ -15,7 +15,7 @@ from eso_operator.controllers.fanout.clusterpushsecret import CLUSTER_PUSH_SECRE
 from eso_operator.controllers.malformed import TypedKind
 from eso_operator.controllers.pushsecret.outcome import ERRORED
 from eso_operator.controllers.secretstore.kinds import Generation
-from eso_operator.controllers.secretstore.outcome import INVALID_PROVIDER_CONFIG
+from eso_operator.controllers.secretstore.status import INVALID_PROVIDER_CONFIG
 from eso_operator.process.informers import Informers
 from eso_operator.report.steps import FAILED
 from eso_operator.stores.inputs import CLASS, CLUSTER_CLASS

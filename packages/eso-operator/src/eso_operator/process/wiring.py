@@ -21,7 +21,7 @@ from eso_operator.changes.followers import Followers
 from eso_operator.changes.pace import Pace
 from eso_operator.changes.resumetokens import NoTokens, ResumeTokens
 from eso_operator.changes.subscriptions import Subscriptions
-from eso_operator.controllers.providerclass.facts import CertificateEnds
+from eso_operator.controllers.providerclass.controller import CertificateEnds
 from eso_operator.dependencies.dependencies import Dependencies
 from eso_operator.dependencies.wakes import Wakes
 from eso_operator.process.build import this_build

@@ -18,7 +18,7 @@ from eso_operator.controllers.externalsecret.loops import Loops
 from eso_operator.controllers.externalsecret.refresh import current_version
 from eso_operator.controllers.externalsecret.snapshot import Gatherer, Rules
 from eso_operator.controllers.externalsecret.status import SUBJECT
-from eso_operator.controllers.externalsecret.sync import Cleanup, Deps, TargetWriter, repair_allowance
+from eso_operator.controllers.externalsecret.sync import Cleanup, ExternalSecretDeps, TargetWriter, repair_allowance
 from eso_operator.dependencies.dependencies import Dependencies, OnObject
 from eso_operator.generators.values import Kept, Made, StateOwner
 from eso_operator.process.memory import Memories
@@ -170,7 +170,7 @@ class World:
         memory = memories.external_secrets
         publisher = EventPublisher(EventRecorder(client, clock, component="test"))
         cleanup = Cleanup(client, Rules(generic_targets=True), self)
-        deps = Deps(
+        deps = ExternalSecretDeps(
             clock=clock,
             gatherer=Gatherer(
                 objects,

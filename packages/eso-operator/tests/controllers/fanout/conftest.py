@@ -12,10 +12,15 @@ from typing import Any
 import pytest
 
 from eso_operator.controllers.fanout.clusterexternalsecret import CLUSTER_EXTERNAL_SECRETS
-from eso_operator.controllers.fanout.description import FanOut
-from eso_operator.controllers.fanout.outcome import subject_of
-from eso_operator.controllers.fanout.reconciler import Outside
-from eso_operator.controllers.fanout.triggers import CHILD_NAME_INDEX, PARENT_INDEX, by_child_name, by_parent
+from eso_operator.controllers.fanout.controller import (
+    CHILD_NAME_INDEX,
+    PARENT_INDEX,
+    FanOutDeps,
+    by_child_name,
+    by_parent,
+)
+from eso_operator.controllers.fanout.kinds import FanOut
+from eso_operator.controllers.fanout.status import subject_of
 from eso_operator.process.controllers import FanOutWatches, fan_out_controller
 from eso_operator.process.memory import Memories
 from eso_operator.report.reporter import Channels, EventPublisher, Reporter
@@ -143,7 +148,7 @@ class Fleet:
         manager = Manager(clock=clock)
         manager.add_service("events", recorder.run)
         manager.add_controller(
-            fan_out_controller(fan_out, watches, Outside(client, clock, reporter, memory), make=make)
+            fan_out_controller(fan_out, watches, FanOutDeps(client, clock, reporter, memory), make=make)
         )
         try:
             async with asyncio.TaskGroup() as group:

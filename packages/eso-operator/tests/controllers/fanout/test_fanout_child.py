@@ -6,7 +6,14 @@ import msgspec
 import pytest
 
 from eso_api.externalsecret import ExternalSecret
-from eso_operator.controllers.fanout.child import (
+from eso_operator.controllers.fanout.clusterexternalsecret import (
+    CLUSTER_EXTERNAL_SECRETS,
+    FORCE_SYNC,
+    StoredClusterExternalSecret,
+    comparable,
+)
+from eso_operator.controllers.fanout.clusterpushsecret import CLUSTER_PUSH_SECRETS, StoredClusterPushSecret
+from eso_operator.controllers.fanout.sync import (
     Create,
     Desired,
     Keep,
@@ -18,13 +25,6 @@ from eso_operator.controllers.fanout.child import (
     desired_of,
     step,
 )
-from eso_operator.controllers.fanout.clusterexternalsecret import (
-    CLUSTER_EXTERNAL_SECRETS,
-    FORCE_SYNC,
-    StoredClusterExternalSecret,
-    comparable,
-)
-from eso_operator.controllers.fanout.clusterpushsecret import CLUSTER_PUSH_SECRETS, StoredClusterPushSecret
 from kubebase.meta import JsonObject, Malformed, ObjectKey, ObjectMeta, OwnerReference
 
 KEY = ObjectKey("team-a", "db")

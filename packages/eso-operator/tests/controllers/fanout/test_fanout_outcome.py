@@ -8,8 +8,8 @@ import pytest
 
 from eso_operator.controllers.fanout.clusterexternalsecret import CLUSTER_EXTERNAL_SECRETS, StoredClusterExternalSecret
 from eso_operator.controllers.fanout.clusterpushsecret import CLUSTER_PUSH_SECRETS, StoredClusterPushSecret
-from eso_operator.controllers.fanout.namespaces import Gaps
-from eso_operator.controllers.fanout.outcome import (
+from eso_operator.controllers.fanout.snapshot import Gaps
+from eso_operator.controllers.fanout.status import (
     ChildResult,
     Failed,
     Left,
@@ -17,9 +17,9 @@ from eso_operator.controllers.fanout.outcome import (
     Refused,
     Spread,
     Unreadable,
+    Unready,
     report_of,
 )
-from eso_operator.controllers.fanout.readiness import Unready
 from eso_operator.report.messages import Event
 from eso_operator.report.reporter import Report
 from kubebase.clock import rfc3339

@@ -9,9 +9,8 @@ import pytest
 
 from eso_api.externalsecret import ExternalSecret
 from eso_operator.controllers.fanout.clusterexternalsecret import CLUSTER_EXTERNAL_SECRETS, StoredClusterExternalSecret
-from eso_operator.controllers.fanout.outcome import subject_of
-from eso_operator.controllers.fanout.reconciler import Caches, FanOutReconciler, Outside
-from eso_operator.controllers.fanout.triggers import PARENT_INDEX, by_parent
+from eso_operator.controllers.fanout.controller import PARENT_INDEX, Caches, FanOutDeps, FanOutReconciler, by_parent
+from eso_operator.controllers.fanout.status import subject_of
 from eso_operator.process.memory import Memories
 from eso_operator.report.reporter import Channels, EventPublisher, Reporter
 from eso_operator.telemetry.metrics import ObjectSeries
@@ -79,7 +78,7 @@ def reconciler(server: Agreeable, parent: JsonObject | None) -> FanOutReconciler
     return FanOutReconciler(
         CLUSTER_EXTERNAL_SECRETS,
         Caches(parents, children, namespaces),
-        Outside(client, clock, Reporter(subject_of(CLUSTER_EXTERNAL_SECRETS), channels, memory), memory),
+        FanOutDeps(client, clock, Reporter(subject_of(CLUSTER_EXTERNAL_SECRETS), channels, memory), memory),
     )
 
 

@@ -7,9 +7,10 @@ import pytest
 
 from eso_api.externalsecret import ExternalSecret
 from eso_operator.controllers.fanout.clusterexternalsecret import CLUSTER_EXTERNAL_SECRETS, StoredClusterExternalSecret
-from eso_operator.controllers.fanout.parents import ParentRecord, Parents
-from eso_operator.controllers.fanout.triggers import (
+from eso_operator.controllers.fanout.controller import (
     CHILD_NAME_INDEX,
+    ParentRecord,
+    Parents,
     by_child_name,
     by_parent,
     child_changes,

@@ -8,10 +8,9 @@ import pytest
 
 from eso_api.externalsecret import ExternalSecret
 from eso_operator.controllers.contention import BURST
-from eso_operator.controllers.fanout.child import Desired, desired_of
 from eso_operator.controllers.fanout.clusterexternalsecret import CLUSTER_EXTERNAL_SECRETS, StoredClusterExternalSecret
-from eso_operator.controllers.fanout.outcome import Failed, Left, Reached, Refused
-from eso_operator.controllers.fanout.writing import ChildWriter
+from eso_operator.controllers.fanout.status import Failed, Left, Reached, Refused
+from eso_operator.controllers.fanout.sync import ChildWriter, Desired, desired_of
 from eso_operator.testing.operators import eventually
 from kubebase.clock import SystemClock
 from kubebase.meta import ObjectKey, ObjectMeta

@@ -7,7 +7,7 @@ import pytest
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.generators.generatorstate import GENERATOR_STATE
 from eso_api.v2.generator import GENERATOR
-from eso_operator.controllers.generatorstate.decide import CleanupLimits
+from eso_operator.controllers.generatorstate.checks import CleanupLimits
 from eso_operator.generators.ledger import FINALIZER
 from eso_operator.process.settings import FeatureGate
 from eso_operator.testing.makingprovider import making

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from eso_api.generators.generatorstate import GeneratorState
-from eso_operator.controllers.generatorstate.decide import (
+from eso_operator.controllers.generatorstate.checks import (
     CleanUp,
     CleanupLimits,
     Decision,

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from eso_api.generators.generatorstate import GeneratorState
-from eso_operator.controllers.generatorstate.cleaner import WentBy
-from eso_operator.controllers.generatorstate.decide import CleanupLimits, Trouble
-from eso_operator.controllers.generatorstate.reconciler import GeneratorStateReconciler, Outside
+from eso_operator.controllers.generatorstate.checks import CleanupLimits, Trouble
+from eso_operator.controllers.generatorstate.controller import GeneratorStateReconciler, StateDeps
+from eso_operator.controllers.generatorstate.sync import WentBy
 from eso_operator.controllers.patience import Limit
 from eso_operator.dependencies.dependencies import Dependencies
 from eso_operator.generators.ledger import FINALIZER
@@ -111,7 +111,7 @@ class Desk:
         terminating = TerminatingNamespaces(self.namespaces)
         self.forgotten: list[Connection] = []
         self.dependencies.listen(self.forgotten.append)
-        outside = Outside(
+        deps = StateDeps(
             client,
             self.clock,
             self.cleaner,
@@ -122,7 +122,7 @@ class Desk:
             CleanupLimits(hopeless=Limit(2, 10.0), failing=Limit(3, 100.0)),
             is_off=lambda _: self.off,
         )
-        self.reconciler = GeneratorStateReconciler(self.states, outside)
+        self.reconciler = GeneratorStateReconciler(self.states, deps)
 
     def at(self, seconds: float) -> str:
         return rfc3339(self.clock.now() + timedelta(seconds=seconds))

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from eso_api.v2.providerclass import ProviderClassSpec, ProviderClassStatus, ServedKind
-from eso_operator.controllers.providerclass.outcome import Answered, CheckResult, Unanswered, report_of
 from eso_operator.controllers.providerclass.services import class_of
+from eso_operator.controllers.providerclass.status import Answered, CheckResult, Unanswered, report_of
 from eso_operator.stores.inputs import ResolverSettings
 from eso_operator.stores.resolved import ServiceKey
 from eso_operator.testing.clusters import SETTINGS, provider_service, serving

@@ -97,13 +97,13 @@ async def test_a_store_brings_the_certificate_that_its_provider_asks_for(bench: 
     """R84, R104: Secrets as cert-manager writes them. Without one of its own, a store shows that of its class."""
     accepted, other = TestAuthority(SystemClock().now()), TestAuthority(SystemClock().now())
     address = f"127.0.0.1:{bench.port}"
-    outside = replace(bench.settings, providers=ProviderSettings(allowed_addresses=(address,)))
+    deps = replace(bench.settings, providers=ProviderSettings(allowed_addresses=(address,)))
     tls = {"mode": "SecretRef", "secretRef": {"name": "theirs"}, "serverName": SERVER_NAME}
     chosen = {**REF, "classRef": {"kind": "ProviderClass", "name": "outside"}}
     await put_certificates(bench, "own", accepted.client())
     await put_certificates(bench, "theirs", other.client(accepted.credential.certificate))
     await bench.listen(scripted(), accepted.server())
-    async with bench.operator(outside):
+    async with bench.operator(deps):
         await bench.create(CLASSES, "outside", spec={"address": f"grpc://{address}", "tls": tls})
         await bench.create(BACKENDS, "one", spec={"url": "https://backend"})
         await bench.create(STORES_V2, "with", spec={"providerConfig": {**chosen, "auth": OWN}})

@@ -10,11 +10,10 @@ from typing import Any
 import msgspec
 
 from eso_api.secretstore import SecretStore
+from eso_operator.controllers.secretstore.controller import StoreDeps, StoreReconciler, StoreSettings
 from eso_operator.controllers.secretstore.kinds import STORE
-from eso_operator.controllers.secretstore.outcome import subject_of
-from eso_operator.controllers.secretstore.reconciler import Outside, StoreReconciler, StoreSettings
-from eso_operator.controllers.secretstore.validation import Finding
-from eso_operator.controllers.secretstore.verdict import Broken
+from eso_operator.controllers.secretstore.status import subject_of
+from eso_operator.controllers.secretstore.sync import Broken, Finding
 from eso_operator.dependencies.dependencies import Dependant, Dependencies, OnObject
 from eso_operator.process.memory import Memories
 from eso_operator.report.reporter import Channels, EventPublisher, Reporter
@@ -68,7 +67,7 @@ async def test_a_store_that_replaced_another_of_its_name_is_woken_by_what_it_dep
     reconciler = StoreReconciler(
         STORE,
         stores,
-        Outside(clock, validator, dependencies),
+        StoreDeps(clock, validator, dependencies),
         reporter=Reporter(subject_of(STORE), Channels(client, clock, ObjectSeries(), publisher), memory),
         memory=memory,
         settings=StoreSettings("", 300.0),

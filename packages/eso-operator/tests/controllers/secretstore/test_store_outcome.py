@@ -10,8 +10,8 @@ from eso_api.conditions import StoreStatus
 from eso_api.policies import NamespaceCondition
 from eso_api.v2.policy import ProviderStatus
 from eso_operator.controllers.secretstore.kinds import CLUSTER_STORE, CLUSTER_STORE_V2, STORE, STORE_V2, StoreKind
-from eso_operator.controllers.secretstore.outcome import Before, report_of, unanchored_regexes
-from eso_operator.controllers.secretstore.verdict import (
+from eso_operator.controllers.secretstore.status import Before, report_of, unanchored_regexes
+from eso_operator.controllers.secretstore.sync import (
     Answer,
     Broken,
     Referent,

@@ -14,7 +14,14 @@ from eso_api.externalsecret import ExternalSecret
 from eso_operator.controllers.externalsecret.checks import first_stop
 from eso_operator.controllers.externalsecret.snapshot import Snapshot, unread
 from eso_operator.controllers.externalsecret.status import Failed, Ignored, Outcome, Synced, report_of
-from eso_operator.controllers.externalsecret.sync import Deps, SyncError, gathered, maintain, refused, sync
+from eso_operator.controllers.externalsecret.sync import (
+    ExternalSecretDeps,
+    SyncError,
+    gathered,
+    maintain,
+    refused,
+    sync,
+)
 from eso_operator.dependencies.wakes import said_changed
 from eso_operator.report.steps import Step
 from eso_operator.targets.metadata import TARGET_INDEX, target_name
@@ -30,7 +37,7 @@ from kuberun.workqueue import ReconcileRequest
 class ExternalSecretReconciler:
     """One reconcile brings one ExternalSecret and its target up to date."""
 
-    def __init__(self, deps: Deps) -> None:
+    def __init__(self, deps: ExternalSecretDeps) -> None:
         self._deps = deps
 
     async def reconcile(self, key: ObjectKey) -> Result:

@@ -135,7 +135,7 @@ class Changes(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Deps:
+class ExternalSecretDeps:
     """What a reconcile of an ExternalSecret needs."""
 
     clock: Clock
@@ -169,7 +169,7 @@ class SyncError(Exception):
         self.outcome = outcome
 
 
-async def sync(deps: Deps, snapshot: Snapshot) -> SyncResult:
+async def sync(deps: ExternalSecretDeps, snapshot: Snapshot) -> SyncResult:
     """Read the values and write the target. Assumes that no check stopped."""
     try:
         if _generates(snapshot.es):
@@ -191,7 +191,7 @@ async def sync(deps: Deps, snapshot: Snapshot) -> SyncResult:
     return SyncResult(snapshot, outcome)
 
 
-async def maintain(deps: Deps, snapshot: Snapshot, stop: Outcome) -> SyncResult:
+async def maintain(deps: ExternalSecretDeps, snapshot: Snapshot, stop: Outcome) -> SyncResult:
     """Finish what an earlier reconcile, or another process, left undone, if a check found that nothing must be read."""
     _unfollow_unless_needed(deps, snapshot.es, stop)
     if not isinstance(stop, NotDue | Intact):
@@ -216,7 +216,7 @@ async def maintain(deps: Deps, snapshot: Snapshot, stop: Outcome) -> SyncResult:
     return SyncResult(snapshot, outcome)
 
 
-async def gathered(deps: Deps, es: ExternalSecret, first: Snapshot) -> Snapshot:
+async def gathered(deps: ExternalSecretDeps, es: ExternalSecret, first: Snapshot) -> Snapshot:
     """Return the snapshot of the object. Raises SyncError if the target cannot be read.
 
     The record is reset if it belongs to a former object of that name, whose dependencies must not stay. The sources are
@@ -243,7 +243,7 @@ def _generates(es: ExternalSecret) -> bool:
     return es.spec.target.creation_policy != NONE and any(isinstance(want, Generate) for want in entries_of(es.spec))
 
 
-def _limit_repairs(deps: Deps, snapshot: Snapshot) -> None:
+def _limit_repairs(deps: ExternalSecretDeps, snapshot: Snapshot) -> None:
     """Limit how often drift is repaired while another writer keeps causing it."""
     es = snapshot.es
     known = deps.memory.known(es.key, es.metadata.uid) if repairs_drift(snapshot) else None
@@ -251,7 +251,7 @@ def _limit_repairs(deps: Deps, snapshot: Snapshot) -> None:
         raise SyncError(Failed(Step.WRITE, _CONTENDED, TARGET_CONTENDED))
 
 
-async def _record_target(deps: Deps, snapshot: Snapshot) -> Snapshot:
+async def _record_target(deps: ExternalSecretDeps, snapshot: Snapshot) -> Snapshot:
     """Record the target if it could not be found again once the spec names another one.
 
     If the process is stopped between record and write, a record without a target is left, which is harmless.
@@ -268,7 +268,7 @@ async def _record_target(deps: Deps, snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, es=es)
 
 
-async def _fetch(deps: Deps, snapshot: Snapshot) -> Fetched:
+async def _fetch(deps: ExternalSecretDeps, snapshot: Snapshot) -> Fetched:
     """Return the values of all entries, and record their dependencies."""
     es = snapshot.es
     fetched = await deps.fetcher.fetch(es, notified_at=snapshot.notified_at)
@@ -280,14 +280,14 @@ async def _fetch(deps: Deps, snapshot: Snapshot) -> Fetched:
     raise SyncError(Waiting(fetched.failures) if waits else Failed(Step.FETCH, failures=fetched.failures))
 
 
-async def _record_generated(deps: Deps, es: ExternalSecret, fetched: Fetched) -> Kept:
+async def _record_generated(deps: ExternalSecretDeps, es: ExternalSecret, fetched: Fetched) -> Kept:
     try:
         return await deps.ledger.keep(_state_owner(es), fetched.made)
     except ApiError as problem:
         raise SyncError(Failed(Step.FETCH, f"state of a generator not stored: {refused(problem)}")) from None
 
 
-async def _write_target(deps: Deps, snapshot: Snapshot, fetched: Fetched, kept: Kept) -> Outcome:
+async def _write_target(deps: ExternalSecretDeps, snapshot: Snapshot, fetched: Fetched, kept: Kept) -> Outcome:
     es, mark = snapshot.es, _mark(snapshot, fetched, kept)
     outcome = await deps.writer.write(es, deps.target_of(es), fetched, mark)
     if mark is not None and (isinstance(outcome, Synced) or _is_target_written(outcome)):
@@ -302,7 +302,7 @@ async def _write_target(deps: Deps, snapshot: Snapshot, fetched: Fetched, kept: 
     return outcome
 
 
-async def _retire_generated(deps: Deps, kept: Kept, outcome: Outcome) -> None:
+async def _retire_generated(deps: ExternalSecretDeps, kept: Kept, outcome: Outcome) -> None:
     """Set the deadlines of generator states: of the older ones if the new values are in use, else of the new ones."""
     match outcome:
         case Synced():
@@ -313,7 +313,7 @@ async def _retire_generated(deps: Deps, kept: Kept, outcome: Outcome) -> None:
             await deps.ledger.discard(kept)
 
 
-def _unfollow_unless_needed(deps: Deps, es: ExternalSecret, outcome: Outcome) -> None:
+def _unfollow_unless_needed(deps: ExternalSecretDeps, es: ExternalSecret, outcome: Outcome) -> None:
     if isinstance(outcome, Ignored | Stalled) or not watches_changes(es):
         deps.changes.unsubscribe(es.key)
 
@@ -335,7 +335,7 @@ def _is_target_written(outcome: Outcome) -> TypeGuard[Failed | Conflicted]:
     return isinstance(outcome, Failed | Conflicted) and outcome.target_written
 
 
-def _has_its_target(deps: Deps, snapshot: Snapshot) -> bool:
+def _has_its_target(deps: ExternalSecretDeps, snapshot: Snapshot) -> bool:
     """Return whether the target exists and belongs to it. The status from before our last write does not say so yet."""
     es, found = snapshot.es, snapshot.look
     return (
@@ -345,7 +345,7 @@ def _has_its_target(deps: Deps, snapshot: Snapshot) -> bool:
     )
 
 
-async def _follow_unread(deps: Deps, snapshot: Snapshot) -> None:
+async def _follow_unread(deps: ExternalSecretDeps, snapshot: Snapshot) -> None:
     """Follow the sources of an object that another process has refreshed, once its providers are known.
 
     Repeated whenever a store begins to announce changes, or stops.
@@ -361,14 +361,14 @@ async def _follow_unread(deps: Deps, snapshot: Snapshot) -> None:
         _depend(deps, es, known - {ANY_PROVIDER})
 
 
-def _watches_what_it_can(deps: Deps, es: ExternalSecret) -> bool:
+def _watches_what_it_can(deps: ExternalSecretDeps, es: ExternalSecret) -> bool:
     try:
         return deps.fetcher.watchable_stores(es) == deps.changes.stores_of(es.key)
     except ResolutionError:
         return True  # while that is unknown, nothing changes
 
 
-def _depend(deps: Deps, es: ExternalSecret, on: Iterable[Dependency]) -> None:
+def _depend(deps: ExternalSecretDeps, es: ExternalSecret, on: Iterable[Dependency]) -> None:
     deps.dependencies.record(_dependant(es), on)
 
 

@@ -19,8 +19,8 @@ from eso_api.conditions import FailedNamespace
 from eso_api.externalsecret import DEFAULT_INTERVAL, EXTERNAL_SECRET, ExternalSecretSpec, SyncWindows
 from eso_api.references import LabelSelector
 from eso_api.shapes import JsonMap
-from eso_operator.controllers.fanout.description import Contents, FanOut, Texts
-from eso_operator.controllers.fanout.namespaces import Choice
+from eso_operator.controllers.fanout.kinds import Contents, FanOut, Texts
+from eso_operator.controllers.fanout.snapshot import Choice
 from eso_operator.sources.entries import source_names
 from eso_operator.telemetry.subsystems import Subsystem
 from kubebase.meta import Condition, JsonObject, Kind, Object

@@ -13,8 +13,8 @@ from eso_api.conditions import FailedNamespace
 from eso_api.pushsecret import PUSH_SECRET, PushSecretSpec
 from eso_api.shapes import JsonMap
 from eso_operator.controllers.fanout.clusterexternalsecret import selectors_in, spelled_out
-from eso_operator.controllers.fanout.description import Contents, FanOut, Texts
-from eso_operator.controllers.fanout.namespaces import Choice
+from eso_operator.controllers.fanout.kinds import Contents, FanOut, Texts
+from eso_operator.controllers.fanout.snapshot import Choice
 from eso_operator.telemetry.subsystems import Subsystem
 from kubebase.meta import Condition, JsonObject, Kind, Object
 

@@ -71,7 +71,7 @@ _SOON: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
+class PushSecretDeps:
     """The dependencies of the reconciler."""
 
     client: Client
@@ -97,9 +97,9 @@ class Outside:
 class PushSecretReconciler:
     """Makes backends hold the values that PushSecrets select."""
 
-    def __init__(self, gatherer: Gatherer, outside: Outside) -> None:
+    def __init__(self, gatherer: Gatherer, deps: PushSecretDeps) -> None:
         self._gatherer = gatherer
-        self._outside = outside
+        self._deps = deps
 
     async def reconcile(self, key: ObjectKey) -> Result:
         """Push the values of the source to the stores of one PushSecret."""
@@ -109,16 +109,16 @@ class PushSecretReconciler:
         try:
             # The status lists our values and whether the last push failed. An older status would miss values that we
             # pushed, or cancel a retry that was announced.
-            push = await self._outside.reporter.latest(push)
+            push = await self._deps.reporter.latest(push)
         except ApiError as problem:
-            return self._outside.reporter.ended_by(problem, _UNREADABLE)
-        self._outside.memory.of(key, push.metadata.uid)
-        if (waiting := await self._outside.finalizer.prepare(push)) is not None:
+            return self._deps.reporter.ended_by(problem, _UNREADABLE)
+        self._deps.memory.of(key, push.metadata.uid)
+        if (waiting := await self._deps.finalizer.prepare(push)) is not None:
             return waiting
         if push.metadata.deletion_timestamp is not None:
             return await self._finish(push)
-        with self._outside.reporter.timed(push.metadata):
-            snapshot = await self._gatherer.gather(push, self._outside.clock.now())
+        with self._deps.reporter.timed(push.metadata):
+            snapshot = await self._gatherer.gather(push, self._deps.clock.now())
             if (then := await self._finish_interrupted(snapshot)) is not None:
                 return then
             outcome = first_stop(snapshot, BEFORE_SOURCE)
@@ -130,11 +130,11 @@ class PushSecretReconciler:
 
     async def _finish_interrupted(self, snapshot: PushSnapshot) -> Result | None:
         """Report a push of generated values that succeeded and was not reported; None if there is none."""
-        push, ended = snapshot.push, await self._outside.pending.finish(snapshot)
+        push, ended = snapshot.push, await self._deps.pending.finish(snapshot)
         match ended:
             case Finished(outcome, at, states):
                 if states is not None:
-                    await self._outside.ledger.retire_all_but(_state_owner(push), states)
+                    await self._deps.ledger.retire_all_but(_state_owner(push), states)
                 then = await self._say(push, outcome, at)
                 # Time has passed since, and the object may have changed: whether a push is due is decided next.
                 return then if isinstance(then, Backoff) else Requeue(_SOON, "an interrupted push was finished")
@@ -154,7 +154,7 @@ class PushSecretReconciler:
             self._depend(push)
             return snapshot, stop  # no value is generated if it cannot be pushed
         try:
-            sources = await self._outside.sources.read(push)
+            sources = await self._deps.sources.read(push)
         except SourceGoneError as error:
             return snapshot, await self._without_source(push, error)
         except SourceError as error:
@@ -173,12 +173,12 @@ class PushSecretReconciler:
 
         The state of generated values is recorded before the first push, and until every store has the next ones.
         """
-        push, ledger = snapshot.push, self._outside.ledger
+        push, ledger = snapshot.push, self._deps.ledger
         kept = await ledger.keep(_state_owner(push), sources.made)
         try:
             planned = first_stop(snapshot, BEFORE_PUSH) or await self._planned(snapshot, sources)
             if isinstance(planned, Planned):
-                pending = await self._outside.pending.begin(snapshot, sources, planned, kept)
+                pending = await self._deps.pending.begin(snapshot, sources, planned, kept)
                 announced = await self._announced(push, planned, pending)
                 snapshot = replace(snapshot, push=self._gatherer.paced(announced), version=current_version(push))
         except ApiError:
@@ -188,7 +188,7 @@ class PushSecretReconciler:
             await ledger.discard(kept)
             self._depend(push, sources.depends_on)
             return snapshot, planned
-        settled = await self._outside.settlement.push(snapshot, sources, planned)
+        settled = await self._deps.settlement.push(snapshot, sources, planned)
         self._depend(push, sources.depends_on, settled.depends_on)
         if not any(result.landed or result.unsure for result in settled.results):
             await ledger.discard(kept)
@@ -198,7 +198,7 @@ class PushSecretReconciler:
 
     async def _announced(self, push: PushSecret, planned: Planned, pending: PendingPush | None) -> PushSecret:
         """Return the object after its status records all that will be pushed and later deleted, or is generated."""
-        new = self._outside.settlement.publish_events(push, planned, pending=pending is not None)
+        new = self._deps.settlement.publish_events(push, planned, pending=pending is not None)
         if not new and pending is None:
             return push
         entries, versions = recorded(union(new, planned.ours))
@@ -209,9 +209,9 @@ class PushSecretReconciler:
             )
 
         try:
-            return await self._outside.reporter.write_again(push, announcing)
+            return await self._deps.reporter.write_again(push, announcing)
         except Conflict:
-            self._outside.settlement.withdraw(push)
+            self._deps.settlement.withdraw(push)
             raise
 
     async def _planned(self, snapshot: PushSnapshot, sources: Sources) -> Planned | Outcome:
@@ -219,10 +219,10 @@ class PushSecretReconciler:
         push = snapshot.push
         stores = () if isinstance(snapshot.stores, NoChoice) else snapshot.stores
         try:
-            templates = await self._outside.templates.read(push.spec.template, push.metadata.namespace)
+            templates = await self._deps.templates.read(push.spec.template, push.metadata.namespace)
             rendered = await self._rendered(push, sources.found, templates.objects)
             wanted = await self._wanted(snapshot, stores, rendered)
-            return await self._outside.settlement.plan(push, wanted, templates.versions)
+            return await self._deps.settlement.plan(push, wanted, templates.versions)
         except EntryError as problem:
             return _failed(problem.path, "InvalidSpec", str(problem), problem.remote_key)
         except (TemplateMissingError, RenderError) as problem:
@@ -236,7 +236,7 @@ class PushSecretReconciler:
         if template is None:
             return tuple(sources)
         work = partial(render_pushes, template, [source.values for source in sources], objects=objects)
-        made = await self._outside.rendering.run(work, push.metadata.namespace)
+        made = await self._deps.rendering.run(work, push.metadata.namespace)
         return tuple(map(templated, sources, made))
 
     async def _wanted(
@@ -245,7 +245,7 @@ class PushSecretReconciler:
         """Return the deliveries of each store. Raises EntryError."""
         push = snapshot.push
         work = partial(select_all, selections(push, stores, sources))
-        selected = await self._outside.selecting.run(work, push.metadata.namespace)
+        selected = await self._deps.selecting.run(work, push.metadata.namespace)
         return tuple(deliveries(push, stores, sources=sources, known=self._known(snapshot), selected=selected))
 
     def _known(self, snapshot: PushSnapshot) -> Mapping[Place, Known]:
@@ -256,14 +256,14 @@ class PushSecretReconciler:
         push, last = snapshot.push, snapshot.remembered
         pushed_before = not changed(push) or (last is not None and last.version == current_version(push))
         replaces = push.spec.update_policy != IF_NOT_EXISTS
-        return self._outside.pushes.values(push) if pushed_before or not replaces else NOTHING_KNOWN
+        return self._deps.pushes.values(push) if pushed_before or not replaces else NOTHING_KNOWN
 
     async def _without_source(self, push: PushSecret, error: SourceGoneError) -> Outcome:
         """Return the outcome for a missing source.
 
         A selector that matches nothing is not an error; a missing named Secret is one.
         """
-        if (settled := await self._outside.settlement.without_source(push)) is not None:
+        if (settled := await self._deps.settlement.without_source(push)) is not None:
             outcome, removal = settled
             self._depend(push, removal.depends_on)
             return outcome
@@ -278,23 +278,23 @@ class PushSecretReconciler:
 
     async def _finish(self, push: PushSecret) -> Result:
         """Finish a PushSecret that is being deleted: remove its values, then its finalizer."""
-        known = self._outside.memory.known(push.key, push.metadata.uid)
+        known = self._deps.memory.known(push.key, push.metadata.uid)
         if known is None or not known.emptied:
-            failed, removal = await self._outside.settlement.finish(push)
+            failed, removal = await self._deps.settlement.finish(push)
             self._depend(push, removal.depends_on)
             if failed is not None:
-                return await self._say(push, failed, self._outside.clock.now())
-            self._outside.reporter.publish_events(push.metadata, *events_of(removal))
+                return await self._say(push, failed, self._deps.clock.now())
+            self._deps.reporter.publish_events(push.metadata, *events_of(removal))
             # From now on, values in its places belong to other PushSecrets.
-            self._outside.memory.of(push.key, push.metadata.uid).emptied = True
-        return await self._outside.finalizer.release(push)
+            self._deps.memory.of(push.key, push.metadata.uid).emptied = True
+        return await self._deps.finalizer.release(push)
 
     async def _gone(self, key: ObjectKey) -> Result:
         """Clean up after a deleted object, including values that were pushed and never recorded."""
-        if (push := self._outside.settlement.astray(key)) is not None:
+        if (push := self._deps.settlement.astray(key)) is not None:
             try:
                 # An object of the same name would own the same values.
-                await self._outside.client.get(_KIND, key)
+                await self._deps.client.get(_KIND, key)
             except NotServed:
                 return Backoff(f"{_UNREADABLE}: {_NOT_SERVED}")
             except NotFound:
@@ -302,13 +302,13 @@ class PushSecretReconciler:
                     return then
             except ApiError as problem:
                 return Backoff(f"{_UNREADABLE}: {api_error_text(problem)}")
-        self._outside.memory.forget(key)
+        self._deps.memory.forget(key)
         return Done()
 
     async def _undo(self, push: PushSecret) -> Result:
         """Delete values of an object that another operator deleted while we were pushing."""
-        removal = await self._outside.settlement.undo(push)
-        self._outside.reporter.publish_events(push.metadata, *events_of(removal))
+        removal = await self._deps.settlement.undo(push)
+        self._deps.reporter.publish_events(push.metadata, *events_of(removal))
         return Backoff(Step.DELETE_PUSHED.summary) if removal.failures else Done()
 
     # --- telling ------------------------------------------------------------------------------------------------------
@@ -320,11 +320,11 @@ class PushSecretReconciler:
 
     async def _say(self, push: PushSecret, outcome: Outcome, now: datetime) -> Result:
         """Report the outcome once."""
-        if isinstance(outcome, Failed) and outcome.records is None and self._outside.pushes.unrecorded(push):
-            outcome = replace(outcome, records=self._outside.settlement.ours(push))
-        within, clashes = longest_wait(interval_of(push)), self._outside.settlement.clashes(push, outcome)
-        fed_by = self._outside.fed_by(push.key)
-        told = await self._outside.reporter.publish(
+        if isinstance(outcome, Failed) and outcome.records is None and self._deps.pushes.unrecorded(push):
+            outcome = replace(outcome, records=self._deps.settlement.ours(push))
+        within, clashes = longest_wait(interval_of(push)), self._deps.settlement.clashes(push, outcome)
+        fed_by = self._deps.fed_by(push.key)
+        told = await self._deps.reporter.publish(
             push, lambda push: report_of(push, outcome, now, retry_within=within, clashes=clashes, fed_by=fed_by)
         )
         if isinstance(told.problem, NotServed):
@@ -332,9 +332,9 @@ class PushSecretReconciler:
         if isinstance(told.problem, NotFound):
             return await self._undo(push)
         if told.problem is not None and isinstance(outcome, Synced):
-            self._outside.pending.not_reported(push, outcome)
+            self._deps.pending.not_reported(push, outcome)
         if told.problem is None:
-            self._outside.pending.reported(push)
+            self._deps.pending.reported(push)
             self._on_record(push, outcome)
         return told.then
 
@@ -342,11 +342,11 @@ class PushSecretReconciler:
         """Update the memory after the status was written: facts of a lost write must be reported again."""
         match outcome:
             case Synced(learned=learned):
-                self._outside.pushes.recorded(push, learned)
+                self._deps.pushes.recorded(push, learned)
             case Failed():
-                self._outside.pushes.recorded(push, None)
+                self._deps.pushes.recorded(push, None)
             case SourceDeleted():
-                self._outside.pushes.clear(push)
+                self._deps.pushes.clear(push)
             case _:
                 pass
 
@@ -354,7 +354,7 @@ class PushSecretReconciler:
         """Record the dependencies of the PushSecret; a change of one wakes it."""
         found = {dependency for each in on for dependency in each}
         found |= set(named_stores(push)) | set(template_sources(push.spec.template, push.metadata.namespace))
-        self._outside.dependencies.record(Dependant(Subsystem.PUSH_SECRET, push.key), found)
+        self._deps.dependencies.record(Dependant(Subsystem.PUSH_SECRET, push.key), found)
 
 
 def _state_owner(push: PushSecret) -> StateOwner:

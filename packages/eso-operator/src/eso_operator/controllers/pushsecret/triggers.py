@@ -14,8 +14,8 @@ from typing import Any, Final
 from eso_api.pushsecret import PushSecret
 from eso_api.references import CORE_GROUP, SelectorError
 from eso_operator.controllers.pushsecret.claims import PLACES_INDEX, places_of
+from eso_operator.controllers.secretstore.controller import holders
 from eso_operator.controllers.secretstore.kinds import StoreKind
-from eso_operator.controllers.secretstore.triggers import holders
 from eso_operator.dependencies.dependencies import Dependency, OnObject
 from eso_operator.dependencies.wakes import said_changed
 from kubebase.meta import Object, ObjectKey, meta_of

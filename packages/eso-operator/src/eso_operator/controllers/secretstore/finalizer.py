@@ -7,14 +7,28 @@ from a namespace that it permits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import Any, Final
+
+import structlog
 
 from eso_api.pushsecret import PushSecret, PushStoreRef
 from eso_api.references import SelectorError
 from eso_operator.controllers.secretstore.kinds import StoreKind
-from kubebase.meta import JsonObject, ObjectKey, ObjectMeta
+from eso_operator.report.messages import outcome_of
+from eso_operator.stores.access import check_namespace
+from eso_operator.stores.inputs import ClusterView, Objects
+from eso_operator.stores.loading import identity
+from eso_operator.stores.resolved import ResolutionError
+from eso_wire.values import KindId
+from kubebase.meta import JsonObject, Malformed, ObjectKey, ObjectMeta
+from kuberun.cache import Cache
+from kuberun.client import Client
+from kuberun.controller import Done, Requeue, Result
+from kuberun.errors import ApiError, Forbidden, NotFound
 from kuberun.ownership import finalizer_added, finalizer_removed
+from kuberun.requests import Selection
+from kuberun.workqueue import ReconcileRequest
 
 DELETE: Final = "Delete"
 FINALIZER: Final = "secretstore.externalsecrets.io/finalizer"
@@ -79,3 +93,105 @@ def _matches(ref: PushStoreRef, store: ObjectMeta) -> bool:
 def _same_kind(kind: StoreKind, ref: PushStoreRef) -> bool:
     group = ref.api_version.rpartition("/")[0] if ref.api_version else "external-secrets.io"
     return (ref.kind or "SecretStore") == kind.resource.kind and group == kind.resource.group
+
+
+PushSecrets = Callable[[StoreKind, ObjectKey], Sequence[PushSecret]]
+"""The PushSecrets that may hold a store."""
+
+_LOOK_AGAIN: Final = 30.0
+"""Seconds, while a deletion waits: labels of namespaces, which may decide, are not waited for."""
+
+
+class StoreHolder:
+    """Reconciles the finalizers of the stores of one kind."""
+
+    def __init__(
+        self,
+        kind: StoreKind,
+        stores: Cache[Any],
+        *,
+        client: Client,
+        push_secrets: PushSecrets,
+        objects: Objects,
+        controller_class: str,
+    ) -> None:
+        self._kind = kind
+        self._stores = stores
+        self._client = client
+        self._push_secrets = push_secrets
+        self._objects = objects
+        self._controller_class = controller_class
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        store = self._stores.get(key)
+        if store is None or isinstance(store, Malformed) or store.spec.controller not in ("", self._controller_class):
+            return Done()
+        holding = held(self._kind, store.metadata, self._push_secrets(self._kind, key), self._permits(store))
+        patch = finalizer_patch(store.metadata, holding=holding)
+        try:
+            if patch is not None:
+                await self._client.merge_patch(self._kind.kind, key, patch)
+        except ApiError as problem:
+            return outcome_of(problem, "store", "finalizer not written")
+        waits = holding and store.metadata.deletion_timestamp is not None
+        return Requeue(_LOOK_AGAIN, "a deletion waits") if waits else Done()
+
+    def _permits(self, store: Any) -> Callable[[str], bool]:
+        """Return whether the conditions of a cluster-scoped store permit a namespace to use it."""
+        resource = self._kind.resource
+        ref = identity(KindId(resource.group, resource.version, resource.kind), store)
+
+        def permits(namespace: str) -> bool:
+            try:
+                check_namespace(getattr(store.spec, "conditions", ()), namespace, ref, ClusterView(self._objects))
+            except ResolutionError:
+                return False
+            return True
+
+        return permits
+
+
+_PAGE = 500
+
+_log = structlog.get_logger(__name__)
+
+
+class Release:
+    """Reconciles kinds: a key names one. `namespace` is empty for an operator of the whole cluster."""
+
+    def __init__(self, kinds: Iterable[StoreKind], *, client: Client, namespace: str, controller_class: str) -> None:
+        self._kinds = {ObjectKey("", str(kind.resource)): kind for kind in kinds}
+        self._client = client
+        self._namespace = namespace
+        self._controller_class = controller_class
+
+    @property
+    def requests(self) -> tuple[ReconcileRequest, ...]:
+        return tuple(ReconcileRequest(key, "the kind is turned off") for key in self._kinds)
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        kind, released = self._kinds[key], 0
+        try:
+            async for store in self._stores(kind):
+                patch = finalizer_patch(store.metadata, holding=False)
+                if patch is not None and store.spec.controller in ("", self._controller_class):
+                    await self._client.merge_patch(kind.kind, store.metadata.key, patch)
+                    released += 1
+        except (NotFound, Forbidden):
+            return Done()  # the kind is not installed, or not for this operator
+        except ApiError as problem:
+            return outcome_of(problem, "store", "finalizer not removed")
+        _log.info("finalizers of a kind that is off are removed", kind=str(kind.resource), stores=released)
+        return Done()
+
+    async def _stores(self, kind: StoreKind) -> AsyncIterator[Any]:
+        home = self._namespace if kind.resource.namespaced else ""
+        source, token = self._client.source(kind.kind, Selection(home)), ""
+        while True:
+            page = await source.list_page(limit=_PAGE, continue_token=token, resource_version="")
+            for store in page.items:
+                if not isinstance(store, Malformed):
+                    yield store
+            token = page.continue_token
+            if not token:
+                return

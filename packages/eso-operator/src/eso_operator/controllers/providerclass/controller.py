@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
+
+from prometheus_client import CollectorRegistry, Gauge
 
 from eso_api.crd import CustomKind
+from eso_operator.certificates.issuer import Report
 from eso_operator.controllers.memory import Record
-from eso_operator.controllers.providerclass.outcome import Answered, CheckResult, Unanswered, report_of
+from eso_operator.controllers.providerclass.status import Answered, CheckResult, Unanswered, report_of
 from eso_operator.dependencies.dependencies import (
     Dependant,
     Dependencies,
@@ -28,10 +31,66 @@ from eso_operator.telemetry.subsystems import Subsystem
 from eso_wire.errors import ProviderError
 from eso_wire.values import Handshake, KindId, ObjectRef
 from kubebase.clock import Clock
-from kubebase.meta import Malformed, ObjectKey
+from kubebase.meta import JsonObject, Malformed, ObjectKey, Resource, raw
 from kuberun.cache import Cache
+from kuberun.client import Client
 from kuberun.controller import Done, Result
 from kuberun.errors import ApiError
+from kuberun.requests import Selection
+
+_SLICES: Final = raw(Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice"))
+
+
+class CertificateEnds:
+    """Listens to the issuer and reports changed expiry times; bounded by the Services that have certificates."""
+
+    def __init__(self, registry: CollectorRegistry, changed: Callable[[ServiceKey], None]) -> None:
+        self._ends: dict[ServiceKey, datetime] = {}
+        self._changed = changed
+        self._gauge = Gauge(
+            "eso_provider_certificate_expiry_timestamp_seconds",
+            "When the first certificate of a provider ends",
+            ("service",),
+            registry=registry,
+        )
+
+    def heard(self, report: Report) -> None:
+        if report.expires_at == self._ends.get(report.service):
+            return
+        if report.expires_at is not None:
+            self._ends[report.service] = report.expires_at
+            self._gauge.labels(str(report.service)).set(report.expires_at.timestamp())
+        else:
+            del self._ends[report.service]
+            self._gauge.remove(str(report.service))
+        self._changed(report.service)
+
+    def of(self, service: ServiceKey) -> datetime | None:
+        return self._ends.get(service)
+
+
+class Endpoints:
+    """Counts the ready addresses behind a Service; none where that cannot be read."""
+
+    def __init__(self, client: Client, trusted: Callable[[ServiceKey], bool]) -> None:
+        self._client = client
+        self._trusted = trusted
+
+    async def of(self, service: ServiceKey) -> int:
+        if self._trusted(service):
+            return 1
+        selection = Selection(service.namespace, label_selector=f"kubernetes.io/service-name={service.name}")
+        try:
+            page = await self._client.list(_SLICES, selection)
+        except ApiError:
+            return 0
+        return sum(_ready(entry) for entry in page.items if isinstance(entry, dict))
+
+
+def _ready(found: JsonObject) -> int:
+    endpoints = [entry for entry in found.get("endpoints") or () if isinstance(entry, dict)]
+    ready = [entry for entry in endpoints if (entry.get("conditions") or {}).get("ready") is not False]
+    return sum(len(entry.get("addresses") or ()) for entry in ready)
 
 
 class Handshakes(Protocol):
@@ -53,7 +112,7 @@ class ClassKindInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class ClassOutside:
+class ClassDeps:
     """The dependencies of both class reconcilers.
 
     `certificate_end` and `endpoints` return known facts about a Service.
@@ -75,14 +134,14 @@ class ClassReconciler:
         self,
         kind: ClassKindInfo,
         classes: Cache[Any],
-        outside: ClassOutside,
+        deps: ClassDeps,
         *,
         reporter: Reporter[Any],
         memory: Memory[Record],
     ) -> None:
         self._kind = kind
         self._classes = classes
-        self._outside = outside
+        self._deps = deps
         self._reporter = reporter
         self._memory = memory
 
@@ -99,29 +158,29 @@ class ClassReconciler:
         self._memory.of(key, found.metadata.uid)
         with self._reporter.timed(found.metadata):
             result = await self._ask(found)
-            now, interval = self._outside.clock.now(), self._outside.interval
+            now, interval = self._deps.clock.now(), self._deps.interval
             told = await self._reporter.publish(
                 found, lambda found: report_of(found.spec, found.status, result, now=now, interval=interval)
             )
         return told.then
 
     async def _ask(self, found: Any) -> CheckResult:
-        outside, resource = self._outside, self._kind.custom.resource()
+        deps, resource = self._deps, self._kind.custom.resource()
         kind = KindId(resource.group, resource.version, resource.kind)
         try:
-            connection = class_connection(kind, found, settings=outside.resolver.settings, view=outside.resolver.view)
+            connection = class_connection(kind, found, settings=deps.resolver.settings, view=deps.resolver.view)
         except ResolutionError as error:
             self._depend(found.metadata.key, None)
             return Unanswered(error.reason.value, error.message)
         self._depend(found.metadata.key, connection)
         try:
-            handshake = await outside.directory.refresh(connection)
+            handshake = await deps.directory.refresh(connection)
         except ProviderError as error:
-            return Unanswered(cause_of(error), error.message, outside.directory.starting(connection))
+            return Unanswered(cause_of(error), error.message, deps.directory.starting(connection))
         service = connection.endpoint.service
         if service is None:
             return Answered(handshake)
-        return Answered(handshake, outside.certificate_end(service), await outside.endpoints(service))
+        return Answered(handshake, deps.certificate_end(service), await deps.endpoints(service))
 
     def _depend(self, key: ObjectKey, connection: Connection | None) -> None:
         """Reconcile again when the provider or its Service changes; release a connection that is no longer used."""
@@ -131,4 +190,4 @@ class ClassReconciler:
             if (service := connection.endpoint.service) is not None:
                 named = ObjectRef(api_version="v1", kind="Service", namespace=service.namespace, name=service.name)
                 on = [*on, OnLabel(str(service)), on_object(named)]
-        self._outside.dependencies.record(Dependant(self._kind.subsystem, key), on)
+        self._deps.dependencies.record(Dependant(self._kind.subsystem, key), on)

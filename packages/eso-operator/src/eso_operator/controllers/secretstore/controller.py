@@ -7,24 +7,29 @@ to its provider per interval and no writes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from eso_api import durations
+from eso_api.pushsecret import PushSecret
 from eso_operator.controllers.floor import SHORTEST_INTERVAL
 from eso_operator.controllers.memory import Record
-from eso_operator.controllers.secretstore.kinds import StoreKind
-from eso_operator.controllers.secretstore.outcome import Before, report_of, unanchored_regexes
-from eso_operator.controllers.secretstore.validation import Validator
+from eso_operator.controllers.secretstore.finalizer import DELETE, selects_by_label, stores_named
+from eso_operator.controllers.secretstore.kinds import STORE_KINDS, StoreKind
+from eso_operator.controllers.secretstore.status import Before, report_of, unanchored_regexes
+from eso_operator.controllers.secretstore.sync import Validator
 from eso_operator.dependencies.dependencies import Dependant, Dependencies, OnObject
 from eso_operator.memory import Memory
 from eso_operator.report.reporter import Report, Reporter
+from eso_wire.values import KindRole
 from kubebase.clock import Clock
 from kubebase.meta import Malformed, ObjectKey
-from kuberun.cache import Cache
+from kuberun import triggers
+from kuberun.cache import Cache, Change
 from kuberun.controller import Done, Result
 from kuberun.errors import ApiError
+from kuberun.workqueue import ReconcileRequest
 
 StreamTrouble = Callable[[OnObject], str | None]
 """Returns why change events of a store do not arrive; None if they do, or if no object follows it."""
@@ -42,7 +47,7 @@ class StoreSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
+class StoreDeps:
     """The dependencies that all store reconcilers share."""
 
     clock: Clock
@@ -67,7 +72,7 @@ class StoreReconciler:
         self,
         kind: StoreKind,
         stores: Cache[Any],
-        outside: Outside,
+        deps: StoreDeps,
         *,
         reporter: Reporter[Any],
         memory: Memory[Record],
@@ -75,7 +80,7 @@ class StoreReconciler:
     ) -> None:
         self._kind = kind
         self._stores = stores
-        self._outside = outside
+        self._deps = deps
         self._reporter = reporter
         self._memory = memory
         self._settings = settings
@@ -106,10 +111,10 @@ class StoreReconciler:
         return store
 
     async def _validate(self, store: Any) -> Result:
-        finding = await self._outside.validator.find_out(self._kind, store.metadata)
-        self._outside.dependencies.record(self._dependant(store.metadata.key), finding.depends_on)
-        trouble = self._outside.stream_trouble(self._as_dependency(store.metadata.key))
-        now = self._outside.clock.now()
+        finding = await self._deps.validator.find_out(self._kind, store.metadata)
+        self._deps.dependencies.record(self._dependant(store.metadata.key), finding.depends_on)
+        trouble = self._deps.stream_trouble(self._as_dependency(store.metadata.key))
+        now = self._deps.clock.now()
 
         def report(store: Any) -> Report:
             interval = interval_of(store.spec, self._settings.interval)
@@ -131,3 +136,62 @@ class StoreReconciler:
 
     def _dependant(self, key: ObjectKey) -> Dependant:
         return Dependant(self._kind.subsystem, key)
+
+
+STORES_INDEX = "stores"
+_BY_LABEL = "selected by label"
+
+own_changes = triggers.when(
+    triggers.any_of(
+        triggers.generation_changed,
+        triggers.labels_changed,
+        triggers.annotations_changed,
+        triggers.deletion_started,
+        triggers.resynced,
+    ),
+    triggers.itself(),
+)
+
+# --- PushSecrets ------------------------------------------------------------------------------------------------------
+
+
+def stores_of(push: PushSecret) -> Iterable[Hashable]:
+    """Index function of PushSecrets: every store one may hold, and the kinds it selects from by label."""
+    for kind in STORE_KINDS:
+        if kind.role is KindRole.STORE:
+            yield from ((kind.subsystem, key) for key in stores_named(kind, push))
+            if selects_by_label(kind, push):
+                yield (kind.subsystem, _BY_LABEL)
+
+
+def holders(push_secrets: Cache[PushSecret]) -> Callable[[StoreKind, ObjectKey], Sequence[PushSecret]]:
+    """Return the PushSecrets that may hold a store, through the index."""
+
+    def found(kind: StoreKind, key: ObjectKey) -> Sequence[PushSecret]:
+        named = push_secrets.find(STORES_INDEX, (kind.subsystem, key))
+        return [*named, *push_secrets.find(STORES_INDEX, (kind.subsystem, _BY_LABEL))]
+
+    return found
+
+
+def held_stores(kind: StoreKind, stores: Cache[Any]) -> triggers.EventHandler[PushSecret]:
+    """Return the stores whose finalizer a change of a PushSecret concerns."""
+
+    def requests(change: Change[PushSecret]) -> Iterable[ReconcileRequest]:
+        if _holds(change.old) == _holds(change.new):
+            return []
+        states = [state for state in (change.old, change.new) if state is not None and not isinstance(state, Malformed)]
+        keys = {key for state in states for key in stores_named(kind, state)}
+        # A selector holds no store of another namespace, see `finalizer.py`.
+        if kind.resource.namespaced and any(selects_by_label(kind, state) for state in states):
+            keys |= {key for key in stores.keys() if key.namespace == change.key.namespace}  # noqa: SIM118 - a Cache cannot be iterated
+        return [ReconcileRequest(key, f"PushSecret {change.key} changed") for key in sorted(keys) if key in stores]
+
+    return requests
+
+
+def _holds(push: PushSecret | Malformed | None) -> object:
+    """Return everything that determines which stores it holds; None if it holds none."""
+    if push is None or isinstance(push, Malformed) or push.spec.deletion_policy != DELETE:
+        return None
+    return push.spec.secret_store_refs, push.status.synced_push_secrets.keys(), push.metadata.uid

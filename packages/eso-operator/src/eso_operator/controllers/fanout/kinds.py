@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from eso_api.conditions import FailedNamespace
-from eso_operator.controllers.fanout.namespaces import Choice
+from eso_operator.controllers.fanout.snapshot import Choice
 from eso_operator.telemetry.subsystems import Subsystem
 from kubebase.meta import Condition, JsonObject, Kind, ObjectMeta
 

@@ -14,8 +14,7 @@ from typing import Final, Protocol, assert_never
 import structlog
 
 from eso_api.generators.generatorstate import GENERATOR_STATE, GeneratorState
-from eso_operator.controllers.generatorstate.cleaner import WentBy
-from eso_operator.controllers.generatorstate.decide import (
+from eso_operator.controllers.generatorstate.checks import (
     CleanUp,
     CleanupLimits,
     Delete,
@@ -28,7 +27,8 @@ from eso_operator.controllers.generatorstate.decide import (
     has_no_cleanup,
     is_over,
 )
-from eso_operator.controllers.generatorstate.outcome import generator_of, not_cleaned, orphaned
+from eso_operator.controllers.generatorstate.status import generator_of, not_cleaned, orphaned
+from eso_operator.controllers.generatorstate.sync import WentBy
 from eso_operator.controllers.memory import Record
 from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependant, Dependencies, Dependency, on_object
 from eso_operator.generators.ledger import FINALIZER
@@ -66,7 +66,7 @@ class CleansStates(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
+class StateDeps:
     """The dependencies of the reconciler."""
 
     client: Client
@@ -84,9 +84,9 @@ class Outside:
 class GeneratorStateReconciler:
     """Reconciles GeneratorStates. The process has one."""
 
-    def __init__(self, states: Cache[GeneratorState], outside: Outside) -> None:
+    def __init__(self, states: Cache[GeneratorState], deps: StateDeps) -> None:
         self._states = states
-        self._outside = outside
+        self._deps = deps
 
     async def reconcile(self, key: ObjectKey) -> Result:
         state = self._states.get(key)
@@ -94,7 +94,7 @@ class GeneratorStateReconciler:
             return Done()  # `controllers.malformed` reports it
         if state is None:
             return self._finished(key)
-        self._outside.memory.of(key, state.metadata.uid)
+        self._deps.memory.of(key, state.metadata.uid)
         try:
             return await self._act(state)
         except NotFound:
@@ -103,12 +103,12 @@ class GeneratorStateReconciler:
             return outcome_of(problem, "GeneratorState")
 
     async def _act(self, state: GeneratorState) -> Result:
-        client, meta = self._outside.client, state.metadata
-        match decide(state, self._outside.clock.now()):
+        client, meta = self._deps.client, state.metadata
+        match decide(state, self._deps.clock.now()):
             case Keep(seconds=seconds):
                 await add_finalizer(client, _KIND, meta, FINALIZER)
                 return Done() if seconds is None else Requeue(seconds, "deadline")
-            case Delete() if self._outside.is_off(state):
+            case Delete() if self._deps.is_off(state):
                 return Done()
             case Delete():
                 held = await add_finalizer(client, _KIND, meta, FINALIZER)
@@ -126,7 +126,7 @@ class GeneratorStateReconciler:
 
     async def _clean_up(self, state: GeneratorState, waited: float) -> Result:
         try:
-            await self._outside.cleaner.clean(state, lambda on: self._depend(state.metadata.key, on))
+            await self._deps.cleaner.clean(state, lambda on: self._depend(state.metadata.key, on))
         except (ResolutionError, ProviderError) as error:
             return await self._failed(state, error, waited)
         return await self._let_go(state)
@@ -139,14 +139,14 @@ class GeneratorStateReconciler:
         if has_no_cleanup(error):
             _log.info("generator has no clean-up, its state is let go", state=str(key), generator=what)
             return await self._let_go(state)
-        home = Home.STAYS if self._outside.terminating.ending(key.namespace) is None else Home.ENDS
+        home = Home.STAYS if self._deps.terminating.ending(key.namespace) is None else Home.ENDS
         if isinstance(error, ResolutionError) and error.waits > 0 and home is Home.STAYS:
             self._depend(key, frozenset({ANY_PROVIDER, on_object(error.subject)}))
             return Requeue(max(error.waits, 1.0), "the provider has had its time to start")
-        record = self._outside.memory.of(key, state.metadata.uid)
+        record = self._deps.memory.of(key, state.metadata.uid)
         record.attempts += 1
         attempts = record.attempts
-        if is_over(error, Tried(attempts, waited, home), self._outside.limits):
+        if is_over(error, Tried(attempts, waited, home), self._deps.limits):
             self._tell(state, orphaned(state, error))
             _log.warning("generated state is let go", state=str(key), generator=what, why=error.reason)
             return await self._let_go(state)
@@ -159,15 +159,15 @@ class GeneratorStateReconciler:
         )
 
     async def _let_go(self, state: GeneratorState) -> Result:
-        await remove_finalizer(self._outside.client, _KIND, state.metadata, FINALIZER)
+        await remove_finalizer(self._deps.client, _KIND, state.metadata, FINALIZER)
         return self._finished(state.metadata.key)
 
     def _tell(self, state: GeneratorState, events: Event) -> None:
-        self._outside.publisher.publish_events(_RESOURCE, state.metadata, events)
+        self._deps.publisher.publish_events(_RESOURCE, state.metadata, events)
 
     def _depend(self, key: ObjectKey, on: frozenset[Dependency]) -> None:
-        self._outside.dependencies.record(Dependant(Subsystem.GENERATOR_STATE, key), on)
+        self._deps.dependencies.record(Dependant(Subsystem.GENERATOR_STATE, key), on)
 
     def _finished(self, key: ObjectKey) -> Result:
-        self._outside.memory.forget(key)
+        self._deps.memory.forget(key)
         return Done()

@@ -26,9 +26,8 @@ from typing import Any, Final, assert_never
 import msgspec
 
 from eso_api import conditions
-from eso_operator.controllers.secretstore.capabilities import capabilities_of, spelled
 from eso_operator.controllers.secretstore.kinds import Generation, StoreKind
-from eso_operator.controllers.secretstore.verdict import (
+from eso_operator.controllers.secretstore.sync import (
     Answer,
     Broken,
     Referent,
@@ -37,6 +36,8 @@ from eso_operator.controllers.secretstore.verdict import (
     Valid,
     Verdict,
     Waiting,
+    capabilities_of,
+    spelled,
 )
 from eso_operator.report.messages import READY, Event
 from eso_operator.report.reporter import Report, Subject
