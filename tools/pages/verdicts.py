@@ -30,7 +30,7 @@ from eso_operator.controllers.pushsecret import outcome as of_push_secret
 from eso_operator.controllers.pushsecret.places import Place
 from eso_operator.controllers.pushsecret.rivals import Clash
 from eso_operator.controllers.secretstore import status as of_store
-from eso_operator.controllers.secretstore import sync as verdict
+from eso_operator.controllers.secretstore import status as verdict
 from eso_operator.controllers.secretstore.kinds import STORE_KINDS, Generation
 from eso_operator.report.steps import DELETED, MISSING, SYNCED, Step
 from eso_operator.sources.results import Failure

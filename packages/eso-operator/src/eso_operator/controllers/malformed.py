@@ -56,14 +56,14 @@ class MalformedObjects:
     def __init__(self, client: Client, clock: Clock, publisher: EventPublisher) -> None:
         self._client = client
         self._clock = clock
-        self._announcer = publisher
-        self._seen: dict[ObjectKey, set[TypedKind]] = {}
+        self._publisher = publisher
+        self._kinds: dict[ObjectKey, set[TypedKind]] = {}
 
     def changes(self, kind: TypedKind) -> EventHandler[Any]:
         def requests(change: Change[Any]) -> Iterable[ReconcileRequest]:
             if not isinstance(change.new, Malformed):
                 return ()
-            self._seen.setdefault(change.key, set()).add(kind)
+            self._kinds.setdefault(change.key, set()).add(kind)
             return (ReconcileRequest(change.key, f"{kind.resource.kind} does not fit its type"),)
 
         return requests
@@ -71,7 +71,7 @@ class MalformedObjects:
     async def reconcile(self, key: ObjectKey) -> Result:
         """Tell about every object of that name that cannot be read."""
         outcome: Result = Done()
-        for kind in self._seen.pop(key, set()):
+        for kind in self._kinds.pop(key, set()):
             found = kind.store.get(key)
             if not isinstance(found, Malformed):
                 continue
@@ -80,7 +80,7 @@ class MalformedObjects:
             except NotFound:
                 continue
             except ApiError as problem:
-                self._seen.setdefault(key, set()).add(kind)
+                self._kinds.setdefault(key, set()).add(kind)
                 outcome = Backoff(api_error_text(problem))
         return outcome
 
@@ -99,7 +99,7 @@ class MalformedObjects:
         # A kind may have no status, or a broken one: then the event must suffice.
         with suppress(NotFound, Forbidden, Invalid):
             await self._client.merge_patch(raw(kind.resource), found.key, patch, subresource="status")
-        self._announcer.publish_events(kind.resource, metadata, Event(EventType.WARNING, MALFORMED, message))
+        self._publisher.publish_events(kind.resource, metadata, Event(EventType.WARNING, MALFORMED, message))
         _log.warning("object does not fit its type", kind=kind.resource.kind, key=str(found.key), problem=found.error)
 
 

@@ -77,14 +77,14 @@ def test_the_same_name_in_two_remote_namespaces_is_two_places() -> None:
 
 def test_an_announced_value_is_not_a_settled_claim() -> None:
     known = claims(OLD, NEW)
-    known.publish_events(NEW, [PLACE])
+    known.announce(NEW, [PLACE])
 
     assert known.other(OLD, PLACE) == Claim(NEW.key, settled=False)
 
 
 def test_a_pushed_value_is_a_claim() -> None:
     known = claims(OLD, NEW)
-    known.publish_events(NEW, [PLACE])
+    known.announce(NEW, [PLACE])
     known.pushed(NEW, [PLACE])
 
     assert known.other(OLD, PLACE) == Claim(NEW.key, settled=True)
@@ -92,7 +92,7 @@ def test_a_pushed_value_is_a_claim() -> None:
 
 def test_a_rejected_value_is_not_a_claim_even_if_the_status_lists_it() -> None:
     known = claims(OLD, NEW)
-    known.publish_events(NEW, [PLACE])
+    known.announce(NEW, [PLACE])
     known.pushed(NEW, [])
 
     assert known.other(OLD, PLACE) is None
@@ -102,7 +102,7 @@ def test_only_what_was_announced_can_be_refused() -> None:
     memory = Memory(PushSecretRecord)
     known = claims(OLD, memory=memory)
     other = Place("SecretStore/store", "other", "")
-    known.publish_events(OLD, [other])
+    known.announce(OLD, [other])
     known.pushed(OLD, [])
 
     assert known.refused(OLD) == {"SecretStore/store": [Spot("other", "")]}
@@ -113,9 +113,9 @@ def test_only_what_was_announced_can_be_refused() -> None:
 def test_an_interrupted_push_may_have_landed_although_the_next_push_is_refused() -> None:
     """A reconcile that took too long: its result was lost, and it is on record."""
     known = claims(OLD, NEW)
-    known.publish_events(NEW, [PLACE])
+    known.announce(NEW, [PLACE])
     known.sent(NEW)
-    known.publish_events(NEW, [])
+    known.announce(NEW, [])
     known.pushed(NEW, [])
 
     assert known.refused(NEW) == {}
@@ -125,8 +125,8 @@ def test_an_interrupted_push_may_have_landed_although_the_next_push_is_refused()
 def test_an_announced_value_that_was_never_sent_counts_as_rejected() -> None:
     """The API server took the announcement, and its answer was lost."""
     known = claims(OLD, NEW)
-    known.publish_events(NEW, [PLACE])
-    known.publish_events(NEW, [])
+    known.announce(NEW, [PLACE])
+    known.announce(NEW, [])
     known.sent(NEW)
     known.pushed(NEW, [])
 
@@ -136,7 +136,7 @@ def test_an_announced_value_that_was_never_sent_counts_as_rejected() -> None:
 def test_an_announcement_that_somebody_elses_write_came_before_is_none() -> None:
     """Another operator that pushed it recorded it nevertheless: not ours to remove."""
     known = claims(OLD, NEW)
-    known.publish_events(NEW, [PLACE])
+    known.announce(NEW, [PLACE])
     known.withdraw(NEW)
     known.pushed(NEW, [])
 
@@ -146,8 +146,8 @@ def test_an_announcement_that_somebody_elses_write_came_before_is_none() -> None
 
 def test_a_refused_value_that_is_announced_again_is_open_again() -> None:
     known = claims(OLD, NEW)
-    known.publish_events(NEW, [PLACE])
+    known.announce(NEW, [PLACE])
     known.pushed(NEW, [])
-    known.publish_events(NEW, [PLACE])
+    known.announce(NEW, [PLACE])
 
     assert known.other(OLD, PLACE) == Claim(NEW.key, settled=False)

@@ -12,8 +12,8 @@ import msgspec
 from eso_api.secretstore import SecretStore
 from eso_operator.controllers.secretstore.controller import StoreDeps, StoreReconciler, StoreSettings
 from eso_operator.controllers.secretstore.kinds import STORE
-from eso_operator.controllers.secretstore.status import subject_of
-from eso_operator.controllers.secretstore.sync import Broken, Finding
+from eso_operator.controllers.secretstore.status import Broken, subject_of
+from eso_operator.controllers.secretstore.sync import Finding
 from eso_operator.dependencies.dependencies import Dependant, Dependencies, OnObject
 from eso_operator.process.memory import Memories
 from eso_operator.report.reporter import Channels, EventPublisher, Reporter

@@ -10,9 +10,9 @@ from eso_api.conditions import StoreStatus
 from eso_api.policies import NamespaceCondition
 from eso_api.v2.policy import ProviderStatus
 from eso_operator.controllers.secretstore.kinds import CLUSTER_STORE, CLUSTER_STORE_V2, STORE, STORE_V2, StoreKind
-from eso_operator.controllers.secretstore.status import Before, report_of, unanchored_regexes
-from eso_operator.controllers.secretstore.sync import (
+from eso_operator.controllers.secretstore.status import (
     Answer,
+    Before,
     Broken,
     Referent,
     Throttled,
@@ -20,6 +20,8 @@ from eso_operator.controllers.secretstore.sync import (
     Valid,
     Verdict,
     Waiting,
+    report_of,
+    unanchored_regexes,
 )
 from eso_operator.report.messages import Event
 from eso_operator.report.reporter import Report

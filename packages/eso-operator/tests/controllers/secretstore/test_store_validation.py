@@ -9,18 +9,17 @@ import pytest
 from eso_api.references import StoreRef
 from eso_operator.certificates.problems import CertificateError, Problem, ProblemName
 from eso_operator.controllers.secretstore.kinds import CLUSTER_STORE_V2, STORE, STORE_V2
-from eso_operator.controllers.secretstore.sync import (
+from eso_operator.controllers.secretstore.status import (
     Answer,
     Broken,
     Referent,
     Throttled,
     Unverified,
     Valid,
-    Validator,
     Verdict,
     Waiting,
-    verdict_of_error,
 )
+from eso_operator.controllers.secretstore.sync import Validator, verdict_of_error
 from eso_operator.dependencies.dependencies import ANY_PROVIDER, OnConnection, OnObject
 from eso_operator.providers.errors import NoAnswerError, cause_of
 from eso_operator.stores.credentials import bind

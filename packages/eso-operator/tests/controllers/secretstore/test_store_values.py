@@ -10,7 +10,7 @@ from eso_api.v2.policy import Policy
 from eso_operator.controllers.secretstore.controller import interval_of
 from eso_operator.controllers.secretstore.finalizer import FINALIZER, finalizer_patch, held, stores_named
 from eso_operator.controllers.secretstore.kinds import CLUSTER_STORE, STORE, STORE_V2, StoreKind
-from eso_operator.controllers.secretstore.sync import capabilities_of
+from eso_operator.controllers.secretstore.status import capabilities_of
 from eso_operator.dependencies.dependencies import (
     ANY_PROVIDER,
     Dependant,

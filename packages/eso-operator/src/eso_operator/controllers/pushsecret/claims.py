@@ -91,7 +91,7 @@ class Claims:
         self._objects = objects
         self._memory = memory
 
-    def publish_events(self, push: PushSecret, places: Iterable[Place]) -> None:
+    def announce(self, push: PushSecret, places: Iterable[Place]) -> None:
         """Announce values that are recorded now and pushed next.
 
         Values of an earlier push that was interrupted count as pushed.

@@ -63,7 +63,7 @@ class Patience:
         self._clock = clock
         self._limits = limits
         self._memory = memory
-        self._homes = terminating
+        self._terminating = terminating
 
     def is_over(self, push: ObjectMeta, store: str, trial: Trial) -> bool:
         """Count one more failure. Return whether the values are abandoned now.
@@ -74,7 +74,7 @@ class Patience:
         now, record = self._clock.monotonic(), self._memory.of(push.key, push.uid)
         count, since = record.tried.get(store, Attempts(0, now))
         record.tried = {**record.tried, store: Attempts(count + 1, since)}
-        if trial is Trial.STALE or (trial is Trial.OFF and self._homes.ending(push.namespace) is None):
+        if trial is Trial.STALE or (trial is Trial.OFF and self._terminating.ending(push.namespace) is None):
             return False
         limit = self._limits.gone if trial is Trial.GONE else self._limits.failing
         return limit.is_over(count + 1, now - since)

@@ -198,7 +198,7 @@ class PushSecretReconciler:
 
     async def _announced(self, push: PushSecret, planned: Planned, pending: PendingPush | None) -> PushSecret:
         """Return the object after its status records all that will be pushed and later deleted, or is generated."""
-        new = self._deps.settlement.publish_events(push, planned, pending=pending is not None)
+        new = self._deps.settlement.announce(push, planned, pending=pending is not None)
         if not new and pending is None:
             return push
         entries, versions = recorded(union(new, planned.ours))

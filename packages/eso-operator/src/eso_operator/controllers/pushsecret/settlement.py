@@ -99,7 +99,7 @@ class Settlement:
             tasks = [group.create_task(self._pusher.bind(delivery)) for delivery in deliveries]
         return tuple(task.result() for task in tasks)
 
-    def publish_events(self, push: PushSecret, planned: Planned, *, pending: bool = False) -> Records:
+    def announce(self, push: PushSecret, planned: Planned, *, pending: bool = False) -> Records:
         """Return unrecorded entries that must be deleted at some time. They must be recorded before they are pushed.
 
         So must those of a pending push (`pending.py`).
@@ -115,7 +115,7 @@ class Settlement:
                 records.Pushed(one.data) for one in delivery.entries if records.spot_of(one.data) not in known
             ]:
                 new[delivery.store.key] = fresh
-        self._claims.publish_events(push, _places(new))
+        self._claims.announce(push, _places(new))
         return new
 
     def withdraw(self, push: PushSecret) -> None:

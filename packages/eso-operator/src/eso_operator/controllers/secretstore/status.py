@@ -27,26 +27,104 @@ import msgspec
 
 from eso_api import conditions
 from eso_operator.controllers.secretstore.kinds import Generation, StoreKind
-from eso_operator.controllers.secretstore.sync import (
-    Answer,
-    Broken,
-    Referent,
-    Throttled,
-    Unverified,
-    Valid,
-    Verdict,
-    Waiting,
-    capabilities_of,
-    spelled,
-)
 from eso_operator.report.messages import READY, Event
 from eso_operator.report.reporter import Report, Subject
-from eso_wire.values import ConditionReport
+from eso_wire.values import ConditionReport, Operation
 from kubebase.meta import Condition, ObjectMeta
 from kuberun.conditions import ConditionStatus, find_condition, remove_condition, same_verdict, set_condition
 from kuberun.controller import Backoff, Requeue, Result
 from kuberun.events import EventType
 from kuberun.redaction import bounded
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The known facts about the provider of a store that was reached."""
+
+    operations: frozenset[Operation]
+    maintenance: str = ""
+    conditions: tuple[ConditionReport, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Valid:
+    """The provider accepted the configuration."""
+
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Referent:
+    """A cluster-scoped store with the credentials of its caller: it can only be validated when it is used."""
+
+    answer: Answer
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unverified:
+    """The provider cannot determine whether the configuration works, and gives the reason."""
+
+    answer: Answer
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """The store cannot be used. `cause` is the machine-readable reason, `message` says what, where and what to do."""
+
+    cause: str
+    message: str
+    retry_after: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Throttled:
+    """The backend throttles calls; the verdict about the store is unknown."""
+
+    message: str
+    retry_after: float
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The provider is starting, so nothing is known about the store yet. It is broken if that takes `seconds`."""
+
+    cause: str
+    message: str
+    seconds: float
+
+
+Verdict = Valid | Referent | Unverified | Broken | Throttled | Waiting
+
+
+READ_ONLY, WRITE_ONLY, READ_WRITE = "ReadOnly", "WriteOnly", "ReadWrite"
+
+_READS: Final = frozenset(
+    {Operation.GET, Operation.GET_MAP, Operation.FIND_BY_NAME, Operation.FIND_BY_TAGS, Operation.FIND_BY_PATH}
+)
+_WRITES: Final = frozenset({Operation.PUSH, Operation.PUSH_WHOLE_SECRET})
+
+
+def capabilities_of(operations: Iterable[Operation]) -> str:
+    """Return ReadOnly, WriteOnly or ReadWrite; empty if it neither reads nor writes, such as a generator."""
+    known = frozenset(operations)
+    match (bool(known & _READS), bool(known & _WRITES)):
+        case (True, True):
+            return READ_WRITE
+        case (True, False):
+            return READ_ONLY
+        case (False, True):
+            return WRITE_ONLY
+        case _:
+            return ""
+
+
+def spelled(operations: Iterable[Operation]) -> Sequence[str]:
+    """Return the operations for `status.operations`, sorted, so that equal sets are equal lists."""
+    return sorted(operation.value for operation in operations)
+
 
 THROTTLED: Final = "Throttled"
 PUSH_REFRESH_DEGRADED: Final = "PushRefreshDegraded"

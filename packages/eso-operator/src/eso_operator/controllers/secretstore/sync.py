@@ -7,13 +7,23 @@ Any failure on the way is a verdict too, with its cause. The dependencies of the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol, assert_never
 
 from eso_api.references import GeneratorRef, StoreRef
 from eso_operator.controllers.secretstore.kinds import StoreKind
-from eso_operator.controllers.secretstore.status import INVALID_PROVIDER_CONFIG
+from eso_operator.controllers.secretstore.status import (
+    INVALID_PROVIDER_CONFIG,
+    Answer,
+    Broken,
+    Referent,
+    Throttled,
+    Unverified,
+    Valid,
+    Verdict,
+    Waiting,
+)
 from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependency, OnLabel, on_connection, on_object
 from eso_operator.providers.errors import StoreHealth, cause_of, effect_of, is_infrastructure
 from eso_operator.stores.inputs import VALIDATION
@@ -28,97 +38,8 @@ from eso_operator.stores.resolved import (
 )
 from eso_operator.stores.resolver import Resolver
 from eso_wire.errors import ProviderError
-from eso_wire.values import ConditionReport, KindRole, ObjectRef, Operation, Validation, ValidationState
+from eso_wire.values import KindRole, ObjectRef, Validation, ValidationState
 from kubebase.meta import ObjectMeta
-
-READ_ONLY, WRITE_ONLY, READ_WRITE = "ReadOnly", "WriteOnly", "ReadWrite"
-
-_READS: Final = frozenset(
-    {Operation.GET, Operation.GET_MAP, Operation.FIND_BY_NAME, Operation.FIND_BY_TAGS, Operation.FIND_BY_PATH}
-)
-_WRITES: Final = frozenset({Operation.PUSH, Operation.PUSH_WHOLE_SECRET})
-
-
-def capabilities_of(operations: Iterable[Operation]) -> str:
-    """Return ReadOnly, WriteOnly or ReadWrite; empty if it neither reads nor writes, such as a generator."""
-    known = frozenset(operations)
-    match (bool(known & _READS), bool(known & _WRITES)):
-        case (True, True):
-            return READ_WRITE
-        case (True, False):
-            return READ_ONLY
-        case (False, True):
-            return WRITE_ONLY
-        case _:
-            return ""
-
-
-def spelled(operations: Iterable[Operation]) -> Sequence[str]:
-    """Return the operations for `status.operations`, sorted, so that equal sets are equal lists."""
-    return sorted(operation.value for operation in operations)
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The known facts about the provider of a store that was reached."""
-
-    operations: frozenset[Operation]
-    maintenance: str = ""
-    conditions: tuple[ConditionReport, ...] = ()
-    warnings: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Valid:
-    """The provider accepted the configuration."""
-
-    answer: Answer
-
-
-@dataclass(frozen=True, slots=True)
-class Referent:
-    """A cluster-scoped store with the credentials of its caller: it can only be validated when it is used."""
-
-    answer: Answer
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class Unverified:
-    """The provider cannot determine whether the configuration works, and gives the reason."""
-
-    answer: Answer
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class Broken:
-    """The store cannot be used. `cause` is the machine-readable reason, `message` says what, where and what to do."""
-
-    cause: str
-    message: str
-    retry_after: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Throttled:
-    """The backend throttles calls; the verdict about the store is unknown."""
-
-    message: str
-    retry_after: float
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """The provider is starting, so nothing is known about the store yet. It is broken if that takes `seconds`."""
-
-    cause: str
-    message: str
-    seconds: float
-
-
-Verdict = Valid | Referent | Unverified | Broken | Throttled | Waiting
-
 
 _THROTTLE_SECONDS: Final = 30.0
 
