@@ -164,7 +164,7 @@ async def recorded(site: Any) -> None:
     await site.bench.ready(ES, "db", lambda condition: condition.status == "True")
 
     async def idle() -> bool:
-        return site.operator.changes.told_at(ObjectKey(site.namespace, "db")) is None
+        return site.operator.changes.notified_at(ObjectKey(site.namespace, "db")) is None
 
     await eventually(idle, "what was read is not on record")
 

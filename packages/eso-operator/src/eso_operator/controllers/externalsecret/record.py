@@ -9,7 +9,7 @@
     repairs                           limits repairs against another writer        the limit starts again
     judged, overwrites, rounds        loops are found (`loops.py`)                 counting restarts
     loop, held_until                  an object in a loop refreshes slowly         at its interval, until found again
-    follows, hears_all, told_at       push refresh (`changes/followers.py`)     polled until it is read again
+    follows, watches_all, notified_at push refresh (`changes/followers.py`)     polled until it is read again
     target                            an unchanged target is not read              it is read once
     share                             lost keys of a shared target are found       found at the next refresh
     intents                           a retry repeats a generator call             cleaned up and generated again
