@@ -155,6 +155,10 @@ def test_stores_of_a_first_installation_wait_for_the_pods_of_their_providers(
         lambda: len(cluster.conditions("secretstores")) == len(cluster.conditions("externalsecrets")) == len(STORES),
         lambda: f"{cluster.conditions('secretstores')} {operator.log[-3000:]}",
     )
+    cluster.until(
+        lambda: len(cluster.conditions("providerclasses", NAMESPACE)) == len(PROVIDERS),
+        lambda: f"{cluster.conditions('providerclasses', NAMESPACE)} {operator.log[-3000:]}",
+    )
     stores, secrets = cluster.conditions("secretstores"), cluster.conditions("externalsecrets")
     classes = cluster.conditions("providerclasses", NAMESPACE)
     warnings = cluster.warnings()
