@@ -234,7 +234,7 @@ class Sockets:
 
     def __init__(
         self,
-        clock: Clock = SystemClock(),  # noqa: B008  stateless
+        clock: Clock = SystemClock(),  # noqa: B008 - stateless
         vet: AddressCheck | None = None,
     ) -> None:
         self._clock = clock

@@ -186,11 +186,11 @@ def test_the_time_of_the_condition_is_that_of_its_status() -> None:
     [
         pytest.param((Reached("a"),), None, Requeue(3600.0), id="an hour unless it says otherwise"),
         pytest.param((Reached("a"),), "90s", Requeue(90.0), id="after refreshTime"),
-        pytest.param((Reached("a"),), "1ms", Requeue(1.0), id="no more often than once a second"),
+        pytest.param((Reached("a"),), "1ms", Requeue(1.0), id="at most once a second"),
         pytest.param((Reached("a"),), "0s", Done(), id="never with refreshTime 0, C17"),
         pytest.param((Reached("a"),), 0, Done(), id="nor with the number"),
         pytest.param((Reached("a"),), "-5m", Done(), id="nor with less"),
-        pytest.param((Reached("a"),), "soon", Requeue(3600.0), id="what is no duration is an hour"),
+        pytest.param((Reached("a"),), "soon", Requeue(3600.0), id="an invalid duration counts as an hour"),
         pytest.param((Refused("a", TAKEN),), "90s", Requeue(90.0), id="what stands in the way is not polled"),
         pytest.param(
             (Refused("b", TAKEN), Failed("a", "no")), "0s", Backoff("namespace a failed"), id="a failure is retried"

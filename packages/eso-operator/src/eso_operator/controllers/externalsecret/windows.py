@@ -130,7 +130,7 @@ def _field(text: str, low: int, high: int, names: dict[str, int]) -> frozenset[i
     for term in text.split(","):
         match = _TERM.fullmatch(term)
         if match is None:
-            raise ScheduleError(f"{term!r} is no part of a schedule")
+            raise ScheduleError(f"{term!r} is not valid in a schedule")
         step = int(match["step"] or 1)
         if match["first"] in "*?":
             first, last = low, high
@@ -148,7 +148,7 @@ def _number(text: str, names: dict[str, int]) -> int:
     if text.isdigit():
         return int(text)
     if text not in names:
-        raise ScheduleError(f"{text!r} is no part of a schedule")
+        raise ScheduleError(f"{text!r} is not valid in a schedule")
     return names[text]
 
 
