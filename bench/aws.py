@@ -19,10 +19,10 @@ from typing import Any
 from report import Row, shown
 from stage import ES, NAMESPACES, SECRETS, STORES_OF_NAMESPACE, is_ready, parallel, until
 
-from eso_cli.testing.upprocess import UpProcess, up_running
 from eso_provider_aws.testing.front import Front
 from eso_provider_aws.testing.sessions import KEYS, REGION, admin
 from eso_provider_aws.testing.threads import environment_of, moto_in_thread
+from eso_testkit.cli.upprocess import UpProcess, up_running
 from kubebase.meta import JsonObject, Kind, ObjectKey, raw
 from kuberun import config
 from kuberun.client import Client

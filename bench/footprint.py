@@ -22,7 +22,7 @@ from samples import external_secret
 from shared_providers import running
 from stage import ES, STORES, Served, Stage, operator, operator_is_ready, until
 
-from eso_cli.testing.providerprocess import local_certificates
+from eso_testkit.cli.providerprocess import local_certificates
 from kubebase.meta import key_of
 from kuberun.testing.localserver import LocalServer
 

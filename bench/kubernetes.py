@@ -21,7 +21,7 @@ from typing import Any
 from report import Row, shown
 from stage import ES, NAMESPACES, SECRETS, STORES_OF_NAMESPACE, is_ready, parallel, read, until
 
-from eso_cli.testing.upprocess import UpProcess, up_running
+from eso_testkit.cli.upprocess import UpProcess, up_running
 from kubebase.meta import JsonObject, Kind, ObjectKey
 from kuberun import config
 from kuberun.client import Client

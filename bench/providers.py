@@ -19,9 +19,9 @@ from eso_operator.providers.metrics import PrometheusMetrics
 from eso_operator.providers.planner import ReadPlanner
 from eso_operator.providers.settings import PlannerSettings, RuntimeSettings
 from eso_operator.stores.resolved import BoundStore
-from eso_operator.testing.boundstores import bound_store, endpoint, wanted
-from eso_operator.testing.gateways import loopback, wired
-from eso_operator.testing.scriptedprovider import ScriptedProvider
+from eso_testkit.operator.boundstores import bound_store, endpoint, wanted
+from eso_testkit.operator.gateways import loopback, wired
+from eso_testkit.operator.scriptedprovider import ScriptedProvider
 from kubebase.clock import SystemClock
 
 READS = 1000

@@ -16,8 +16,8 @@ from pathlib import Path
 from report import Row, ratio, shown
 
 from eso_cli.providers import CLIENT_IDENTITY
-from eso_cli.testing.providerprocess import local_certificates
 from eso_sdk.installed import installed
+from eso_testkit.cli.providerprocess import local_certificates
 from kubebase.testing.servers import Child
 
 SECONDS = 120.0

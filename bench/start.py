@@ -20,8 +20,8 @@ from footprint import cpu_seconds
 from report import Row
 from shared_providers import running
 
-from eso_cli.testing.providerprocess import local_certificates
-from eso_cli.testing.upprocess import UpProcess
+from eso_testkit.cli.providerprocess import local_certificates
+from eso_testkit.cli.upprocess import UpProcess
 from kubebase.clock import SystemClock
 
 COMMANDS = Path(sys.executable).parent

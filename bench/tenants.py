@@ -25,7 +25,7 @@ from apart import apart
 from report import Row, ratio, shown
 from stage import ES, NAMESPACES, PATIENCE, STORES, STORES_OF_NAMESPACE, is_ready, parallel, read
 
-from eso_cli.testing.upprocess import UpProcess, up_running
+from eso_testkit.cli.upprocess import UpProcess, up_running
 from kubebase.clock import SystemClock
 from kubebase.meta import JsonObject, Kind, ObjectKey, Resource, raw
 from kuberun import config

@@ -19,8 +19,8 @@ from report import Row, shown
 
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.secretstore import SECRET_STORE
-from eso_cli.testing.upprocess import up_running
 from eso_provider_vault.testing.openbao import AuditedRequests, OpenBao
+from eso_testkit.cli.upprocess import up_running
 from kubebase.meta import JsonObject, Resource
 from kuberun.testing.builders import CONFIG_MAPS, NAMESPACES, SECRETS
 from kuberun.testing.rawapi import RawApi, raw_api

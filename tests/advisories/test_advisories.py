@@ -23,12 +23,12 @@ from eso_api.externalsecret import BOOTSTRAP_TOKEN, EXTERNAL_SECRET, SERVICE_ACC
 from eso_api.generators.webhook import WEBHOOK
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
-from eso_cli.testing.upprocess import UpProcess, up_running
-from eso_operator.testing.operators import Bench
 from eso_render.functions import functions
 from eso_sdk.addresses import AddressPolicy, ForbiddenAddressError
 from eso_sdk.http import HttpClient, HttpRequest, HttpSettings
 from eso_sdk.processidentity import ProcessIdentity, ProcessIdentityPolicy
+from eso_testkit.cli.upprocess import UpProcess, up_running
+from eso_testkit.operator.operators import Bench
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import ObjectRef
 from gotmpl.errors import TemplateError

@@ -62,7 +62,7 @@ def kit_imports(source: str) -> Iterator[str]:
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             names = [f"{node.module or ''}.{alias.name}" for alias in node.names]
-        yield from (name for name in names if "testing" in name.split("."))
+        yield from (name for name in names if {"testing", "eso_testkit"} & set(name.split(".")))
 
 
 def test_no_wheel_for_production_has_a_test_kit(wheels: dict[str, Path]) -> None:
@@ -89,9 +89,10 @@ def test_code_for_production_imports_no_test_kit(name: str) -> None:
     [
         "import kubebase.testing.clock",
         "from eso_sdk import testing",
+        "from eso_testkit.operator.operators import running",
         "def late():\n  from eso_sdk.testing import Client",
     ],
-    ids=["a module by its name", "a package from its parent", "inside a function"],
+    ids=["a module by its name", "a package from its parent", "the kit of this repository", "inside a function"],
 )
 def test_every_form_of_import_is_noticed(source: str) -> None:
     assert list(kit_imports(source))

@@ -16,13 +16,13 @@ import grpc
 import pytest
 from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]  # the wheel carries no type information
 
-from eso_cli.testing.providerprocess import ProviderProcess, local_certificates, serve_command
 from eso_conformance import CASES, Case, CaseResult, Profile, Target, Verdict, read_identity
 from eso_conformance import fixture as fixtures
 from eso_conformance.runner import attempt, fixture_of, greet, kinds_for
 from eso_conformance.subject import Subject, channel_to
-from eso_conformance.testing.proxy import Failure, Liar, lying
 from eso_operator.certificates.local import LocalCertificates
+from eso_testkit.cli.providerprocess import ProviderProcess, local_certificates, serve_command
+from eso_testkit.conformance.proxy import Failure, Liar, lying
 from eso_wire._generated import provider_pb2 as pb
 from eso_wire.tls import load_material
 from eso_wire.versions import CURRENT

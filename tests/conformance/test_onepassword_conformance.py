@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from eso_cli.testing.conformance import BINARY, IF_ABSENT, OWNERSHIP, Candidate, judged
-from eso_cli.testing.providerprocess import serve_command
 from eso_provider_onepassword.conformance import connect_kinds, sdk_kinds
 from eso_provider_onepassword.testing.connect import TOKEN, ConnectServer
 from eso_provider_onepassword.testing.core import TOKEN as ACCOUNT_TOKEN
 from eso_provider_onepassword.testing.core import environment_with
+from eso_testkit.cli.conformance import BINARY, IF_ABSENT, OWNERSHIP, Candidate, judged
+from eso_testkit.cli.providerprocess import serve_command
 
 LOGIN = {"user": "anna", "password": "first"}
 KNOWN: dict[str, Any] = {

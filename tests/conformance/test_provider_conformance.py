@@ -18,7 +18,19 @@ from typing import Any, ClassVar
 
 import pytest
 
-from eso_cli.testing.conformance import (
+from eso_provider_aws.conformance import fixture as aws_fixture
+from eso_provider_aws.testing.sessions import KEYS, REGION, admin
+from eso_provider_aws.testing.threads import environment_of, moto_in_thread
+from eso_provider_azure.conformance import Principal
+from eso_provider_azure.conformance import fixture as azure_fixture
+from eso_provider_azure.testing.server import CLIENT, SECRET, TENANT, AzureServer
+from eso_provider_gcp.conformance import fixture as gcp_fixture
+from eso_provider_gcp.testing.google import PROJECT, Google
+from eso_provider_gcp.testing.pubsub import SUBSCRIPTION
+from eso_provider_vault.conformance import fixture as vault_fixture
+from eso_provider_vault.testing.openbao import OpenBao
+from eso_provider_webhook.conformance import fixture_at
+from eso_testkit.cli.conformance import (
     BINARY,
     EXISTS,
     FIND,
@@ -32,19 +44,7 @@ from eso_cli.testing.conformance import (
     VERSIONS,
     Candidate,
 )
-from eso_cli.testing.providerprocess import serve_command
-from eso_provider_aws.conformance import fixture as aws_fixture
-from eso_provider_aws.testing.sessions import KEYS, REGION, admin
-from eso_provider_aws.testing.threads import environment_of, moto_in_thread
-from eso_provider_azure.conformance import Principal
-from eso_provider_azure.conformance import fixture as azure_fixture
-from eso_provider_azure.testing.server import CLIENT, SECRET, TENANT, AzureServer
-from eso_provider_gcp.conformance import fixture as gcp_fixture
-from eso_provider_gcp.testing.google import PROJECT, Google
-from eso_provider_gcp.testing.pubsub import SUBSCRIPTION
-from eso_provider_vault.conformance import fixture as vault_fixture
-from eso_provider_vault.testing.openbao import OpenBao
-from eso_provider_webhook.conformance import fixture_at
+from eso_testkit.cli.providerprocess import serve_command
 from kubebase.testing.servers import ApiServer
 from kuberun.testing.rawapi import RawApi
 

@@ -10,15 +10,6 @@ from typing import Any
 
 import pytest
 
-from eso_cli.testing.conformance import (
-    BINARY,
-    EXISTS,
-    IF_ABSENT,
-    OWNERSHIP,
-    VERSIONS,
-    Candidate,
-)
-from eso_cli.testing.providerprocess import serve_command
 from eso_provider_akeyless.conformance import fixture as akeyless_fixture
 from eso_provider_akeyless.testing.server import ACCESS_ID, ACCESS_KEY, AkeylessServer
 from eso_provider_bitwarden.conformance import fixture as bitwarden_fixture
@@ -33,6 +24,15 @@ from eso_provider_infisical.conformance import fixture as infisical_fixture
 from eso_provider_infisical.testing.server import CLIENT_ID, CLIENT_SECRET, MAIN, InfisicalServer
 from eso_provider_tokens import conformance as tokens
 from eso_provider_tokens.testing.servers import BeyondtrustServer, CloudsmithServer, GrafanaServer, QuayServer
+from eso_testkit.cli.conformance import (
+    BINARY,
+    EXISTS,
+    IF_ABSENT,
+    OWNERSHIP,
+    VERSIONS,
+    Candidate,
+)
+from eso_testkit.cli.providerprocess import serve_command
 
 LOOPBACK = ("--allow-address", "loopback")
 LOGIN = '{"user":"anna","realm":"test"}'

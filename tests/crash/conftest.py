@@ -18,10 +18,10 @@ from typing import Any, TypeVar
 import pytest
 
 from eso_api.values import SecretBytes
-from eso_operator.testing.crashing import CRASH_AT, CRASH_IN
-from eso_operator.testing.operators import LABEL, PORT, SERVICE, SERVICES, Bench, free_port, install_crds, scripted
-from eso_operator.testing.providerhost import ProviderHost
-from eso_operator.testing.scriptedprovider import ScriptedProvider
+from eso_testkit.operator.crashing import CRASH_AT, CRASH_IN
+from eso_testkit.operator.operators import LABEL, PORT, SERVICE, SERVICES, Bench, free_port, install_crds, scripted
+from eso_testkit.operator.providerhost import ProviderHost
+from eso_testkit.operator.scriptedprovider import ScriptedProvider
 from eso_wire.tls import TlsMaterial
 from kubebase.clock import SystemClock
 from kubebase.meta import JsonObject, Resource
@@ -43,7 +43,7 @@ class Nursery:
         self._folder = folder
         self._flags = list(flags)
         self._lives = 0
-        command = [sys.executable, "-m", "eso_operator.testing.crashing"]
+        command = [sys.executable, "-m", "eso_testkit.operator.crashing"]
         environment = {**os.environ, "GRPC_VERBOSITY": "ERROR", "PYTHONUNBUFFERED": "1"}
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment

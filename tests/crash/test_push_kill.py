@@ -20,8 +20,8 @@ import pytest
 
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
-from eso_operator.testing.keepingprovider import KeepingProvider, keeping
-from eso_operator.testing.pushsecrets import entry
+from eso_testkit.operator.keepingprovider import KeepingProvider, keeping
+from eso_testkit.operator.pushsecrets import entry
 from kubebase.meta import JsonObject, Resource
 from kuberun.testing.builders import NAMESPACES, SECRETS, document
 

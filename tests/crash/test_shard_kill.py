@@ -13,7 +13,7 @@ import pytest
 
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.secretstore import SECRET_STORE
-from eso_operator.testing.operators import eventually
+from eso_testkit.operator.operators import eventually
 from kubebase.meta import JsonObject, Resource
 from kuberun.sharding import shard_of
 from kuberun.testing.builders import NAMESPACES, SECRETS

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from eso_operator.testing.promql import PromqlError, parse
+from eso_testkit.operator.promql import PromqlError, parse
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 RULES: Final = yaml.safe_load((ROOT / "deploy" / "monitoring" / "rules.yaml").read_text())

@@ -14,7 +14,6 @@ from typing import Any, Protocol
 import pytest
 import yaml
 
-from eso_cli.testing.upprocess import UpProcess
 from eso_operator.controllers.secretstore.kinds import (
     CLUSTER_PROVIDER_KIND,
     CLUSTER_STORE,
@@ -28,6 +27,7 @@ from eso_operator.process.flags import parse
 from eso_operator.process.settings import DEFAULT_GATES, FeatureGate, Reconcilers, Settings
 from eso_operator.stores.resolved import ServiceKey
 from eso_sdk.installed import load
+from eso_testkit.cli.upprocess import UpProcess
 from eso_tools.providers import service_object
 from kubebase.meta import JsonObject
 

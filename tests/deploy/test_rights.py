@@ -25,9 +25,9 @@ from eso_operator.process.flags import parse
 from eso_operator.process.settings import ProviderSettings
 from eso_operator.stores.resolved import ServiceKey
 from eso_operator.telemetry.settings import Listener, MetricsSettings
-from eso_operator.testing.accounts import HOME, Asked, Noting, as_account
-from eso_operator.testing.keepingprovider import keeping
-from eso_operator.testing.operators import MAKER, SERVICE, Bench, free_port, install_crds
+from eso_testkit.operator.accounts import HOME, Asked, Noting, as_account
+from eso_testkit.operator.keepingprovider import keeping
+from eso_testkit.operator.operators import MAKER, SERVICE, Bench, free_port, install_crds
 from kubebase.meta import JsonObject
 from kubebase.testing.servers import ApiServer
 from kuberun.testing.rawapi import RawApi

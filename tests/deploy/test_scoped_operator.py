@@ -32,9 +32,9 @@ from eso_operator.process.wiring import Operator
 from eso_operator.stores.inputs import SERVICE as SERVICE_KIND
 from eso_operator.stores.resolved import ServiceKey
 from eso_operator.telemetry.settings import Listener, MetricsSettings
-from eso_operator.testing.keepingprovider import KeepingProvider, keeping
-from eso_operator.testing.operators import MAKER, SERVICE, Bench, eventually, free_port, install_crds
-from eso_operator.testing.transports import Between
+from eso_testkit.operator.keepingprovider import KeepingProvider, keeping
+from eso_testkit.operator.operators import MAKER, SERVICE, Bench, eventually, free_port, install_crds
+from eso_testkit.operator.transports import Between
 from kubebase.meta import JsonObject, ObjectKey
 from kubebase.testing.servers import ApiServer
 from kuberun.errors import Forbidden

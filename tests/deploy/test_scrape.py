@@ -18,8 +18,8 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from eso_operator.testing.promql import parse
 from eso_provider_vault.testing.openbao import OpenBao
+from eso_testkit.operator.promql import parse
 from kubebase.clock import SystemClock
 from kubebase.meta import JsonObject
 from kubebase.testing.servers import Child, find_program, free_ports

@@ -21,9 +21,9 @@ import pytest
 import yaml
 
 from eso_api.kinds import installed_kinds
-from eso_cli.testing.upprocess import UpProcess, up_running
-from eso_operator.testing.operators import eventually
 from eso_provider_doppler.testing.server import DopplerServer
+from eso_testkit.cli.upprocess import UpProcess, up_running
+from eso_testkit.operator.operators import eventually
 from kubebase.meta import JsonObject, Resource
 from kuberun.testing.builders import CONFIG_MAPS, NAMESPACES, SECRETS, SERVICE_ACCOUNTS
 from kuberun.testing.rawapi import RawApi, raw_api

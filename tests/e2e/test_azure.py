@@ -15,11 +15,11 @@ from eso_api.clustersecretstore import CLUSTER_SECRET_STORE
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
-from eso_cli.testing.upprocess import UpProcess, up_running
 from eso_provider_azure.testing.certificates import self_signed
 from eso_provider_azure.testing.entra import Application
 from eso_provider_azure.testing.server import CLIENT, TENANT, AzureServer
 from eso_provider_azure.testing.sessions import OWNED, account_token
+from eso_testkit.cli.upprocess import UpProcess, up_running
 from kubebase.meta import JsonObject
 
 pytestmark = pytest.mark.slow

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from eso_cli.testing.upprocess import UpProcess, up_running
+from eso_testkit.cli.upprocess import UpProcess, up_running
 from kuberun.testing.kubectl import Kubectl
 
 ROOT = Path(__file__).resolve().parents[2]

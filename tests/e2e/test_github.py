@@ -11,8 +11,8 @@ import pytest
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
-from eso_cli.testing.upprocess import UpProcess
 from eso_provider_github.testing.server import KEY, REPOSITORY, GitHubServer
+from eso_testkit.cli.upprocess import UpProcess
 
 pytestmark = pytest.mark.slow
 

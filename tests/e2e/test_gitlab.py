@@ -9,8 +9,8 @@ import pytest
 
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.secretstore import SECRET_STORE
-from eso_cli.testing.upprocess import UpProcess
 from eso_provider_gitlab.testing.server import GUEST, TOKEN, GitLabServer
+from eso_testkit.cli.upprocess import UpProcess
 
 pytestmark = pytest.mark.slow
 

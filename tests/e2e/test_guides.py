@@ -22,8 +22,8 @@ from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
 from eso_api.v2.clustergenerator import CLUSTER_GENERATOR_V2
 from eso_api.v2.generator import GENERATOR
-from eso_cli.testing.upprocess import ESO, up_running
 from eso_sdk.installed import load
+from eso_testkit.cli.upprocess import ESO, up_running
 from eso_wire.values import KindRole
 from kubebase.meta import JsonObject, Resource
 from kubebase.testing.servers import free_ports

@@ -9,9 +9,9 @@ import pytest
 
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
-from eso_cli.testing.upprocess import UpProcess
 from eso_provider_infisical.testing.model import Identity
 from eso_provider_infisical.testing.server import MAIN, InfisicalServer
+from eso_testkit.cli.upprocess import UpProcess
 
 pytestmark = pytest.mark.slow
 

@@ -12,10 +12,10 @@ import yaml
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
-from eso_cli.testing.upprocess import UpProcess, up_running
 from eso_provider_onepassword.testing.connect import ConnectServer
 from eso_provider_onepassword.testing.core import TOKEN as ACCOUNT_TOKEN
 from eso_provider_onepassword.testing.core import environment_with
+from eso_testkit.cli.upprocess import UpProcess, up_running
 from kubebase.meta import JsonObject
 
 pytestmark = pytest.mark.slow

@@ -15,7 +15,6 @@ import pytest
 
 from eso_api.references import StoreRef
 from eso_api.v2.secretstore import SECRET_STORE_V2
-from eso_cli.testing.providerprocess import ProviderProcess, local_certificates
 from eso_operator.certificates.local import LocalCertificates, replace_set
 from eso_operator.process.settings import ProviderSettings, Settings, Tempo
 from eso_operator.process.wiring import Operator
@@ -24,8 +23,9 @@ from eso_operator.providers.settings import BreakerSettings, DirectorySettings, 
 from eso_operator.stores.credentials import bind
 from eso_operator.stores.inputs import VALIDATION
 from eso_operator.stores.resolved import BoundStore, ServiceKey
-from eso_operator.testing.clusters import NotedReads
-from eso_operator.testing.operators import LABEL, SERVICES, Bench, install_crds
+from eso_testkit.cli.providerprocess import ProviderProcess, local_certificates
+from eso_testkit.operator.clusters import NotedReads
+from eso_testkit.operator.operators import LABEL, SERVICES, Bench, install_crds
 from eso_wire.tls import client_id
 from eso_wire.values import ObjectRef
 from kubebase.backoff import ExponentialBackoff

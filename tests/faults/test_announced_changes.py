@@ -17,7 +17,7 @@ from eso_api.values import SecretBytes
 from eso_operator.changes.pace import PaceSettings
 from eso_operator.process.wiring import Operator
 from eso_operator.providers.settings import SubscriptionSettings
-from eso_operator.testing.operators import eventually
+from eso_testkit.operator.operators import eventually
 from eso_wire.values import PushBatch, PushItem, RemoteRef
 from kubebase.backoff import ExponentialBackoff
 from kubebase.meta import ObjectKey

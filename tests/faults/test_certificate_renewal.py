@@ -18,7 +18,7 @@ from eso_operator.certificates.bundle import Lifetimes
 from eso_operator.process.settings import CertificateSettings
 from eso_operator.providers.gateway import Gateway
 from eso_operator.stores.resolved import BoundStore
-from eso_operator.testing.operators import eventually
+from eso_testkit.operator.operators import eventually
 from eso_wire.errors import ProviderError
 from eso_wire.values import GetItem, RemoteRef
 

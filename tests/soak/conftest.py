@@ -17,7 +17,7 @@ from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.secretstore import SECRET_STORE
 from eso_operator.process.wiring import Operator, wire
 from eso_operator.targets.metadata import MANAGED_LABEL
-from eso_operator.testing.operators import Bench, free_port, install_crds, scripted
+from eso_testkit.operator.operators import Bench, free_port, install_crds, scripted
 from kubebase.clock import SystemClock
 from kubebase.meta import JsonObject, Resource
 from kubebase.testing.servers import ApiServer

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from eso_cli.testing.upprocess import UpProcess, up_running
-from eso_operator.testing.operators import eventually
 from eso_sdk.testing.standin import StandIn, StandinRequest, StandinResponse
+from eso_testkit.cli.upprocess import UpProcess, up_running
+from eso_testkit.operator.operators import eventually
 from kubebase.meta import JsonObject, Resource
 from kuberun.testing.builders import NAMESPACES, SECRETS, SERVICE_ACCOUNTS
 from kuberun.testing.rawapi import RawApi, raw_api

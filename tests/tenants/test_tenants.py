@@ -15,7 +15,7 @@ from eso_api.generators.gcraccesstoken import GCR_ACCESS_TOKEN
 from eso_api.generators.stssessiontoken import STS_SESSION_TOKEN
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
-from eso_cli.testing.upprocess import UpProcess
+from eso_testkit.cli.upprocess import UpProcess
 from kubebase.meta import JsonObject, Resource
 from kuberun.testing.builders import NAMESPACES, SECRETS, SERVICE_ACCOUNTS
 from kuberun.testing.rawapi import MERGE_PATCH, RawApi

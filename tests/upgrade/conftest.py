@@ -20,8 +20,8 @@ from google.protobuf.message import Message
 
 from eso_api.values import SecretBytes
 from eso_operator.providers import transport as methods
-from eso_operator.testing.keepingprovider import KeepingProvider
-from eso_operator.testing.operators import BACKEND, MAKER, SERVICE, Bench, eventually
+from eso_testkit.operator.keepingprovider import KeepingProvider
+from eso_testkit.operator.operators import BACKEND, MAKER, SERVICE, Bench, eventually
 from eso_wire import codec
 from eso_wire._generated import provider_pb2 as pb
 from eso_wire.values import CleanupOutcome, Generated

@@ -21,7 +21,7 @@ from eso_api.secretstore import SECRET_STORE
 from eso_api.v2.generator import GENERATOR
 from eso_api.v2.providerclass import PROVIDER_CLASS
 from eso_api.v2.secretstore import SECRET_STORE_V2
-from eso_operator.testing.operators import BACKEND, MAKER, SERVICE, Bench, eventually
+from eso_testkit.operator.operators import BACKEND, MAKER, SERVICE, Bench, eventually
 from kubebase.meta import Condition, JsonObject, Resource
 from kuberun.testing.builders import SECRETS
 

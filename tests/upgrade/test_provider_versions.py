@@ -18,9 +18,9 @@ from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
 from eso_api.v2.providerclass import PROVIDER_CLASS
 from eso_api.v2.secretstore import SECRET_STORE_V2
-from eso_cli.testing.providerprocess import ProviderProcess
 from eso_operator.certificates.local import replace_set
-from eso_operator.testing.operators import LABEL, PORT, SERVICE, SERVICES, Bench, eventually
+from eso_testkit.cli.providerprocess import ProviderProcess
+from eso_testkit.operator.operators import LABEL, PORT, SERVICE, SERVICES, Bench, eventually
 from eso_wire.tls import client_id
 from kubebase.meta import Condition, JsonObject
 from kuberun.testing.builders import SECRETS

@@ -36,9 +36,9 @@ from eso_operator.report.steps import DELETED, MISSING, SYNCED, Step
 from eso_operator.sources.results import Failure
 from eso_operator.stores.resolved import Reason
 from eso_operator.targets.target import WriteKind
-from eso_operator.testing.clusters import serving
-from eso_operator.testing.externalsecrets import external_secret, snapshot
-from eso_operator.testing.pushsecrets import push_secret
+from eso_testkit.operator.clusters import serving
+from eso_testkit.operator.externalsecrets import external_secret, snapshot
+from eso_testkit.operator.pushsecrets import push_secret
 from eso_wire.values import ConditionReport, KindId
 from kubebase.meta import ObjectKey, ObjectMeta
 from kubebase.testing.clock import START

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from eso_api.kinds import installed_kinds
-from eso_cli.testing.upprocess import up_running
+from eso_testkit.cli.upprocess import up_running
 
 ESO = Path(sys.executable).parent / "eso"
 SECONDS = 60.0

@@ -24,14 +24,14 @@ from eso_api.secretstore import SECRET_STORE
 from eso_api.v2.secretstore import SECRET_STORE_V2
 from eso_cli.main import migrate
 from eso_cli.migrate import DONE, LEFT, Options, run
-from eso_cli.testing.upprocess import UpProcess, up_running
-from eso_operator.testing.operators import eventually
+from eso_testkit.cli.upprocess import UpProcess, up_running
+from eso_testkit.operator.operators import eventually
+from eso_testkit.tools.migrations import obj
 from eso_tools.migrate import probes
 from eso_tools.migrate.bridges import installed_bridges
 from eso_tools.migrate.cluster import Cluster
 from eso_tools.migrate.convert import LABEL, MADE_BY
 from eso_tools.migrate.plan import plan_forth
-from eso_tools.testing.migrations import obj
 from kubebase.clock import SystemClock
 from kubebase.meta import JsonObject, ObjectKey, Resource, raw
 from kuberun import config

@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from eso_cli.migrate import Options, run
+from eso_testkit.tools.migrations import TO_S, forth, from_generator, password, pusher, reader, store
 from eso_tools.migrate import probes
 from eso_tools.migrate.inventory import Id, Inventory, id_of
-from eso_tools.testing.migrations import TO_S, forth, from_generator, password, pusher, reader, store
 
 # --- verification -----------------------------------------------------------------------------------------------------
 

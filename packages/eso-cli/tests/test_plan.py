@@ -25,7 +25,7 @@ from eso_api.secretstore import SECRET_STORE
 from eso_cli.main import commands
 from eso_cli.plan import CHANGES, FAILS, NOTHING_CHANGES, UNCHECKED, UNUSABLE, Options, code_of, lines, planned
 from eso_cli.plan import run as run_plan
-from eso_cli.testing.upprocess import ESO, SECONDS, UpProcess, up_running
+from eso_testkit.cli.upprocess import ESO, SECONDS, UpProcess, up_running
 from eso_tools.manifests import InputError
 from eso_tools.plan.differences import Change, KeyChange
 from eso_tools.plan.plan import FROM_RECORDING, Plan, PushPlan, TargetPlan, Unchecked

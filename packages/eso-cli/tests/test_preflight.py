@@ -20,7 +20,7 @@ from eso_api.kinds import KINDS, AnyKind, provider_kinds
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
 from eso_cli.preflight import BLOCKED, READY, UNUSABLE, Options, run
-from eso_operator.testing.operators import eventually, install_crds
+from eso_testkit.operator.operators import eventually, install_crds
 from eso_tools.preflight.findings import Level
 from eso_tools.preflight.gathering import ROLES, Gatherer
 from eso_tools.preflight.helmcheck import helm_ownership

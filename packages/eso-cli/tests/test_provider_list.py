@@ -14,9 +14,9 @@ import yaml
 from eso_api.generators.password import PASSWORD
 from eso_api.secretstore import SECRET_STORE
 from eso_cli.providerlist import rows_of
-from eso_cli.testing.upprocess import up_running
 from eso_sdk.installed import installed, load
 from eso_sdk.provider import Maturity
+from eso_testkit.cli.upprocess import up_running
 from eso_tools.preflight.providercheck import needs_of
 from eso_tools.preflight.snapshot import Stored
 from kuberun.testing.kubectl import Kubectl

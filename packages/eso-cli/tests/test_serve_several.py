@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from eso_cli.serving import several_trial_flags
-from eso_cli.testing.providerprocess import START_SECONDS
+from eso_testkit.cli.providerprocess import START_SECONDS
 from eso_wire.tls import load_material
 from kubebase.testing.servers import Child
 

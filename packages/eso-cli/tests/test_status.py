@@ -25,7 +25,7 @@ from eso_cli.statuspage import MAX_CAUSES, MAX_JSON_MESSAGES, MAX_MESSAGES, Scen
 from eso_operator.insight.causes import causes_of
 from eso_operator.insight.overview import OVERVIEW_KINDS, Gap, Health, Missing, ObjectId, Overview, Row
 from eso_operator.insight.times import distance, time_of_day
-from eso_operator.testing.operators import eventually, install_crds
+from eso_testkit.operator.operators import eventually, install_crds
 from kubebase.clock import rfc3339
 from kubebase.meta import ObjectKey
 from kubebase.testing.clock import START as NOW

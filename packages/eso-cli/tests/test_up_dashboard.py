@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from eso_cli.testing.upprocess import up_running
+from eso_testkit.cli.upprocess import up_running
 
 
 def test_a_flag_of_the_operator_switches_it_off(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ import yaml
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.generators.password import PASSWORD
 from eso_api.secretstore import SECRET_STORE
-from eso_cli.testing.upprocess import UpProcess, up_running
-from eso_operator.testing.operators import Bench
+from eso_testkit.cli.upprocess import UpProcess, up_running
+from eso_testkit.operator.operators import Bench
 from kubebase.meta import Condition
 from kuberun.testing.kubectl import Kubectl
 from kuberun.testing.rawapi import raw_api

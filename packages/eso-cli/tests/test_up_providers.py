@@ -15,8 +15,8 @@ import yaml
 from eso_api.secretstore import SECRET_STORE
 from eso_api.v2.provider import PROVIDER
 from eso_api.v2.secretstore import SECRET_STORE_V2
-from eso_cli.testing.upprocess import UpProcess, up_running
-from eso_operator.testing.operators import Bench
+from eso_testkit.cli.upprocess import UpProcess, up_running
+from eso_testkit.operator.operators import Bench
 from kubebase.meta import Condition, Resource
 from kubebase.testing.servers import free_ports
 from kuberun.testing.rawapi import raw_api

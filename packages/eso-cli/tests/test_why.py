@@ -27,7 +27,7 @@ from eso_operator.insight.kinds import AnyKind, kinds_named, named_among
 from eso_operator.insight.objects import ObjectSummary, ReadState
 from eso_operator.insight.path import ProviderPath
 from eso_operator.targets.metadata import HASH_ANNOTATION, MANAGED_LABEL
-from eso_operator.testing.operators import install_crds
+from eso_testkit.operator.operators import install_crds
 from kubebase.clock import rfc3339
 from kubebase.meta import Condition, ObjectKey, ObjectMeta
 from kubebase.testing.clock import START as NOW

@@ -6,8 +6,8 @@ import pytest
 
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.pushsecret import PUSH_SECRET
-from eso_operator.testing.gateways import LoopbackGateway, WiredGateway, loopback, wired
-from eso_operator.testing.operators import Bench, free_port, install_crds
+from eso_testkit.operator.gateways import LoopbackGateway, WiredGateway, loopback, wired
+from eso_testkit.operator.operators import Bench, free_port, install_crds
 from kubebase.testing.servers import ApiServer
 from kuberun.testing.rawapi import RawApi
 

@@ -15,8 +15,8 @@ from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependant, Depe
 from eso_operator.memory import Memory
 from eso_operator.process.memory import LOOK_AGAIN_SECONDS, Memories, look_again
 from eso_operator.telemetry.subsystems import Subsystem
-from eso_operator.testing.boundstores import bound_store
-from eso_operator.testing.pushsecrets import push_secret
+from eso_testkit.operator.boundstores import bound_store
+from eso_testkit.operator.pushsecrets import push_secret
 from eso_wire.values import RemoteRef
 from kubebase.meta import ObjectKey
 from kubebase.testing.clock import VirtualClock

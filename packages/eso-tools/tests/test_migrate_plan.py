@@ -9,13 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from eso_tools.migrate.bridges import Bridges
-from eso_tools.migrate.convert import LABEL, MADE_BY, ORIGIN
-from eso_tools.migrate.inventory import USERS, Inventory, id_of
-from eso_tools.migrate.plan import Plan, plan_forth
-from eso_tools.migrate.references import generates, sites
-from eso_tools.migrate.rollback import plan_back, still_needed
-from eso_tools.testing.migrations import (
+from eso_testkit.tools.migrations import (
     FAKE,
     GENERATORS,
     TO_C,
@@ -34,6 +28,12 @@ from eso_tools.testing.migrations import (
     template,
     why,
 )
+from eso_tools.migrate.bridges import Bridges
+from eso_tools.migrate.convert import LABEL, MADE_BY, ORIGIN
+from eso_tools.migrate.inventory import USERS, Inventory, id_of
+from eso_tools.migrate.plan import Plan, plan_forth
+from eso_tools.migrate.references import generates, sites
+from eso_tools.migrate.rollback import plan_back, still_needed
 from kubebase.meta import JsonObject
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"

@@ -22,7 +22,8 @@ from eso_api.values import SecretBytes
 from eso_operator.stores.credentials import bind
 from eso_operator.stores.resolve import resolve
 from eso_operator.stores.resolved import BoundStore, ResolutionError, same_backend
-from eso_operator.testing.clusters import (
+from eso_sdk.installed import installed, load
+from eso_testkit.operator.clusters import (
     ANYTHING,
     CORE,
     SETTINGS,
@@ -33,11 +34,10 @@ from eso_operator.testing.clusters import (
     provider_service,
     ready,
 )
-from eso_sdk.installed import installed, load
+from eso_testkit.tools.migrations import bridges
 from eso_tools.migrate.bridges import Bridge
 from eso_tools.migrate.convert import Converted, convert_generator, convert_store
 from eso_tools.migrate.inventory import V1_GENERATORS, V1_STORES, id_of
-from eso_tools.testing.migrations import bridges
 from eso_wire.values import CredentialKind, Handshake
 from eso_wire.versions import CURRENT, SUPPORTED
 from kubebase.meta import JsonObject

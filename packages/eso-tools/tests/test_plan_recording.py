@@ -9,9 +9,9 @@ import pytest
 
 from eso_api.values import SecretBytes
 from eso_operator.providers.transport import CallOptions
-from eso_operator.testing.boundstores import bound_store, endpoint, wanted
-from eso_operator.testing.gateways import LoopbackGateway
-from eso_operator.testing.scriptedprovider import LoopbackTransport, ScriptedProvider
+from eso_testkit.operator.boundstores import bound_store, endpoint, wanted
+from eso_testkit.operator.gateways import LoopbackGateway
+from eso_testkit.operator.scriptedprovider import LoopbackTransport, ScriptedProvider
 from eso_tools.plan import recording
 from eso_tools.plan.answers import Recorder, RecordingTransport, Replay, ReplayingTransport
 from eso_tools.plan.objects import masked

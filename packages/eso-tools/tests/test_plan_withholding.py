@@ -11,9 +11,9 @@ from eso_api.references import GENERATORS_GROUP
 from eso_api.values import SecretBytes
 from eso_operator.providers.gateway import Gateway
 from eso_operator.stores.resolved import BoundStore
-from eso_operator.testing.boundstores import bound_store, endpoint, wanted
-from eso_operator.testing.gateways import LoopbackGateway
-from eso_operator.testing.scriptedprovider import ScriptedProvider
+from eso_testkit.operator.boundstores import bound_store, endpoint, wanted
+from eso_testkit.operator.gateways import LoopbackGateway
+from eso_testkit.operator.scriptedprovider import ScriptedProvider
 from eso_tools.plan.withholding import NOT_CALLED, Unread, Withheld, WithholdingTransport, WouldDelete, WouldPush
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import (

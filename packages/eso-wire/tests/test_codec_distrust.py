@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eso_api.values import SecretBytes
+from eso_testkit.wire.samples import Sample, context, samples
 from eso_wire import bounds, codec, values
 from eso_wire._generated import provider_pb2 as pb
 from eso_wire.errors import ErrorReason, ProviderError
-from eso_wire.testing.samples import Sample, context, samples
 
 CANARY = "CANARY-d41d8cd9"
 SAMPLES = {sample.name: sample for sample in samples(CANARY.encode())}

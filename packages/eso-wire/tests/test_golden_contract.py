@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from eso_wire.testing.contract import Shape, broken, describe
-from eso_wire.testing.samples import Sample, samples
+from eso_testkit.wire.contract import Shape, broken, describe
+from eso_testkit.wire.samples import Sample, samples
 
 GOLDEN = Path(__file__).parent / "golden"
 SAMPLES = {sample.name: sample for sample in samples()}

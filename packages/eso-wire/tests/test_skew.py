@@ -8,10 +8,10 @@ import pytest
 from google.protobuf.message import Message
 
 from eso_api.values import SecretBytes
+from eso_testkit.wire.samples import Sample, context, samples
 from eso_wire import codec
 from eso_wire._generated import provider_pb2 as pb
 from eso_wire.errors import ErrorReason, ProviderError, RetryClass
-from eso_wire.testing.samples import Sample, context, samples
 from eso_wire.values import KindRole, NotModified, Operation, Validation, ValidationState
 from eso_wire.versions import ProtocolVersion, select, spelled
 

@@ -6,7 +6,7 @@ import pytest
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from eso_wire.testing.samples import Sample, samples
+from eso_testkit.wire.samples import Sample, samples
 
 UNKNOWN = bytes.fromhex("c0bb0101" + "cabb0103616263")
 """Field 3000 with the number 1, and field 3001 with three bytes: no message has them."""

@@ -21,7 +21,7 @@ from eso_operator.certificates.reviewing import issuer_of, leaf_of
 from eso_operator.certificates.settings import CertificateSettings, identity_of
 from eso_operator.certificates.values import Credential
 from eso_operator.stores.resolved import ManagedTls, ServiceKey
-from eso_operator.testing.certificates import (
+from eso_testkit.operator.certificates import (
     NotaryHere,
     Operator,
     ShiftedClock,

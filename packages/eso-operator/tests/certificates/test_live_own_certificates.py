@@ -11,7 +11,7 @@ from eso_operator.certificates.authority import issue_authority, issue_client
 from eso_operator.certificates.problems import CertificateError, ProblemName
 from eso_operator.certificates.values import window
 from eso_operator.stores.resolved import SecretTls
-from eso_operator.testing.certificates import operator
+from eso_testkit.operator.certificates import operator
 from kubebase.clock import SystemClock
 from kuberun.client import Client
 from kuberun.testing.rawapi import RawApi

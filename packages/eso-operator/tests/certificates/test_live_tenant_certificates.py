@@ -6,7 +6,7 @@ import pytest
 
 from eso_operator.certificates.problems import CertificateError, ProblemName
 from eso_operator.stores.resolved import ManagedTls, ServiceKey
-from eso_operator.testing.certificates import create_service, eventually, label, operator, secret
+from eso_testkit.operator.certificates import create_service, eventually, label, operator, secret
 from kubebase.meta import ObjectKey
 from kuberun.client import Client
 from kuberun.testing.rawapi import RawApi

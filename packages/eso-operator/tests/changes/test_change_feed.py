@@ -11,9 +11,9 @@ from eso_operator.changes.feed import SAVE_SECONDS
 from eso_operator.changes.watchedkeys import ReadState, WatchedKey, topic_of
 from eso_operator.dependencies.dependencies import OnObject
 from eso_operator.providers.settings import SubscriptionSettings
-from eso_operator.testing.boundstores import bound_store
-from eso_operator.testing.changefeeds import Stage, running, watched
-from eso_operator.testing.leases import MemoryLeases
+from eso_testkit.operator.boundstores import bound_store
+from eso_testkit.operator.changefeeds import Stage, running, watched
+from eso_testkit.operator.leases import MemoryLeases
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import ChangeEvent, ChangeType, Heartbeat, RemoteRef
 from kubebase.meta import ObjectKey

@@ -15,8 +15,8 @@ from eso_operator.changes.subscriptions import StreamKey, StreamState, Subscript
 from eso_operator.providers.metrics import PrometheusMetrics
 from eso_operator.providers.settings import CallSettings, SubscriptionSettings
 from eso_operator.stores.resolved import BoundStore, CallPolicy
-from eso_operator.testing.boundstores import bound_store, endpoint
-from eso_operator.testing.gateways import LoopbackGateway, WiredGateway
+from eso_testkit.operator.boundstores import bound_store, endpoint
+from eso_testkit.operator.gateways import LoopbackGateway, WiredGateway
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import ChangeEvent, ChangeType, Heartbeat, ObjectRef, RemoteRef, WatchItem
 from kubebase.clock import SystemClock

@@ -11,9 +11,9 @@ import pytest
 from eso_api.clusterexternalsecret import CLUSTER_EXTERNAL_SECRET
 from eso_api.pushsecret import PUSH_SECRET
 from eso_operator.targets.metadata import FINALIZER
-from eso_operator.testing.operators import Bench, eventually
-from eso_operator.testing.scenes import ES, STORES
-from eso_operator.testing.transports import Between
+from eso_testkit.operator.operators import Bench, eventually
+from eso_testkit.operator.scenes import ES, STORES
+from eso_testkit.operator.transports import Between
 from kubebase.meta import JsonObject, Resource
 from kuberun.requests import Request
 

@@ -23,8 +23,8 @@ from selenium.webdriver.support.ui import WebDriverWait
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.secretstore import SECRET_STORE
 from eso_operator.dashboard.pages import COOKIE
-from eso_operator.testing.dashboards import CANARY, Site, dashboard_running
-from eso_operator.testing.operators import Bench
+from eso_testkit.operator.dashboards import CANARY, Site, dashboard_running
+from eso_testkit.operator.operators import Bench
 from kubebase.testing.servers import ApiServer
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")

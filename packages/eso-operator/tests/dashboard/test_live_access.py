@@ -10,8 +10,8 @@ import pytest
 
 from eso_api.secretstore import SECRET_STORE
 from eso_operator.dashboard.pages import COOKIE
-from eso_operator.testing.dashboards import Site, dashboard_running
-from eso_operator.testing.operators import Bench
+from eso_testkit.operator.dashboards import Site, dashboard_running
+from eso_testkit.operator.operators import Bench
 from kubebase.testing.servers import ApiServer
 
 pytestmark = pytest.mark.live

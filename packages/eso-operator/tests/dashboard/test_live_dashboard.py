@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from eso_api.secretstore import SECRET_STORE
-from eso_operator.testing.dashboards import CANARY, HOSTILE, Site, dashboard_running
-from eso_operator.testing.operators import Bench
+from eso_testkit.operator.dashboards import CANARY, HOSTILE, Site, dashboard_running
+from eso_testkit.operator.operators import Bench
 
 pytestmark = pytest.mark.live
 

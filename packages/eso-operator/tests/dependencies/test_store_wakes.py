@@ -27,7 +27,7 @@ from eso_operator.providers.directory import Change as ProviderChange
 from eso_operator.stores.inputs import CLASS, SERVICE, Scope
 from eso_operator.stores.resolved import Connection, Endpoint, EndpointSource, ManagedTls, ServiceKey
 from eso_operator.telemetry.subsystems import Subsystem
-from eso_operator.testing.operators import BACKEND, BACKEND_ID, Bench, eventually
+from eso_testkit.operator.operators import BACKEND, BACKEND_ID, Bench, eventually
 from eso_wire.values import KindId
 from kubebase.clock import SystemClock
 from kubebase.meta import Object, ObjectKey

@@ -26,9 +26,9 @@ from eso_operator.generators.seals import Sealed
 from eso_operator.generators.values import Kept, Made, StateOwner
 from eso_operator.process.memory import Memories
 from eso_operator.stores.resolved import BoundStore
-from eso_operator.testing.boundstores import bound_store
-from eso_operator.testing.externalsecrets import external_secret
-from eso_operator.testing.pushsecrets import push_secret
+from eso_testkit.operator.boundstores import bound_store
+from eso_testkit.operator.externalsecrets import external_secret
+from eso_testkit.operator.pushsecrets import push_secret
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import CleanupOutcome, CleanupRequest, Operation
 from kubebase.clock import rfc3339

@@ -18,11 +18,11 @@ from eso_operator.providers.protection.weights import MIB, Weights
 from eso_operator.sources.fetch import Fetcher
 from eso_operator.stores.inputs import Need
 from eso_operator.stores.resolved import BoundStore, ResolvedStore
-from eso_operator.testing.boundstores import bound_store
-from eso_operator.testing.externalsecrets import external_secret
-from eso_operator.testing.gateways import LoopbackGateway
 from eso_render.rendering import rendering_of_keys
 from eso_render.workers import Workers
+from eso_testkit.operator.boundstores import bound_store
+from eso_testkit.operator.externalsecrets import external_secret
+from eso_testkit.operator.gateways import LoopbackGateway
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import ObjectRef
 

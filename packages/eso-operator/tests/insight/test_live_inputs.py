@@ -18,7 +18,7 @@ from eso_operator.insight.explanation import explanation_of
 from eso_operator.insight.findings import Mark
 from eso_operator.insight.inputs import Inputs, gather
 from eso_operator.insight.objects import ReadState
-from eso_operator.testing.operators import BACKEND, Bench
+from eso_testkit.operator.operators import BACKEND, Bench
 from kubebase.meta import ObjectKey
 from kubebase.testing.clock import START as NOW
 from kuberun import config

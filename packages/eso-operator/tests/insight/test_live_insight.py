@@ -21,7 +21,7 @@ from eso_api.v2.secretstore import SECRET_STORE_V2
 from eso_operator.insight.explanation import explanation_of
 from eso_operator.insight.findings import Explanation, Mark
 from eso_operator.insight.inputs import gather
-from eso_operator.testing.operators import BACKEND_ID, LABEL, MAKER_ID, SERVICE, SERVICES, Bench, scripted
+from eso_testkit.operator.operators import BACKEND_ID, LABEL, MAKER_ID, SERVICE, SERVICES, Bench, scripted
 from kubebase.clock import SystemClock
 from kubebase.meta import Condition, ObjectKey
 from kuberun import config

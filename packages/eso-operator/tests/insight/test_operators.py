@@ -20,7 +20,7 @@ from eso_operator.insight.operators import (
 )
 from eso_operator.process.election import Heartbeat, election_of
 from eso_operator.process.settings import LeaderSettings, Settings
-from eso_operator.testing.operators import Bench, eventually
+from eso_testkit.operator.operators import Bench, eventually
 from kubebase.clock import SystemClock, rfc3339
 from kubebase.meta import ObjectKey
 from kubebase.testing.clock import START as NOW

@@ -28,7 +28,7 @@ from eso_operator.insight.overview import (
     gap_of,
     gather,
 )
-from eso_operator.testing.operators import install_crds
+from eso_testkit.operator.operators import install_crds
 from kubebase.testing.servers import ApiServer
 from kuberun import config
 from kuberun.cache import Cache

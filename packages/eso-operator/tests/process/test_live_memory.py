@@ -10,9 +10,9 @@ import pytest
 from eso_api.pushsecret import PUSH_SECRET
 from eso_operator.memory import Memory
 from eso_operator.process import memory as process_memory
-from eso_operator.testing.holders import holders_of
-from eso_operator.testing.operators import READS, Bench, eventually
-from eso_operator.testing.scenes import ES, FAKE_STORE, STORE, STORES, Scene, running, scripted_with
+from eso_testkit.operator.holders import holders_of
+from eso_testkit.operator.operators import READS, Bench, eventually
+from eso_testkit.operator.scenes import ES, FAKE_STORE, STORE, STORES, Scene, running, scripted_with
 from eso_wire.values import ChangeEvent, ChangeType, Operation
 from kubebase.meta import ObjectKey
 

@@ -15,7 +15,7 @@ import aiohttp
 import pytest
 
 from eso_api.secretstore import SECRET_STORE
-from eso_operator.testing.operators import SERVICE, Bench, eventually, free_port, scripted
+from eso_testkit.operator.operators import SERVICE, Bench, eventually, free_port, scripted
 
 STORES = SECRET_STORE.resource()
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"

@@ -14,10 +14,10 @@ from eso_api.clustersecretstore import CLUSTER_SECRET_STORE
 from eso_api.pushsecret import PUSH_SECRET
 from eso_operator.process.settings import LeaderSettings, Settings
 from eso_operator.process.wiring import Operator
-from eso_operator.testing.keepingprovider import KeepingProvider, keeping
-from eso_operator.testing.operators import Bench, eventually
-from eso_operator.testing.scenes import ES, FAKE_STORE, STORES, CountedTransport, decoded
-from eso_operator.testing.scriptedprovider import ScriptedProvider
+from eso_testkit.operator.keepingprovider import KeepingProvider, keeping
+from eso_testkit.operator.operators import Bench, eventually
+from eso_testkit.operator.scenes import ES, FAKE_STORE, STORES, CountedTransport, decoded
+from eso_testkit.operator.scriptedprovider import ScriptedProvider
 from kubebase.meta import Condition, Resource
 from kuberun.sharding import shard_of
 from kuberun.testing.builders import SECRETS

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from eso_operator.providers.planner import ReadPlanner
-from eso_operator.testing.operators import Bench
-from eso_operator.testing.scenes import scene
+from eso_testkit.operator.operators import Bench
+from eso_testkit.operator.scenes import scene
 
 pytestmark = pytest.mark.live
 

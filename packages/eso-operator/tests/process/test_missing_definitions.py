@@ -13,8 +13,8 @@ from structlog.testing import capture_logs
 from eso_operator.process.definitions import Definitions
 from eso_operator.process.reach import Reach
 from eso_operator.process.settings import Reconcilers
-from eso_operator.testing.operators import Bench, eventually
-from eso_operator.testing.transports import UnservedGroup, UnservedKinds
+from eso_testkit.operator.operators import Bench, eventually
+from eso_testkit.operator.transports import UnservedGroup, UnservedKinds
 from kubebase.meta import Resource
 from kubebase.testing.clock import VirtualClock
 from kuberun.client import Client

@@ -19,7 +19,7 @@ from eso_operator.process.watched import WatchedKinds
 from eso_operator.stores.inputs import ClusterView, Scope
 from eso_operator.stores.resolve import resolve
 from eso_operator.stores.resolved import Reason, ResolutionError
-from eso_operator.testing.clusters import ANYTHING, SETTINGS, caller
+from eso_testkit.operator.clusters import ANYTHING, SETTINGS, caller
 from eso_wire.values import KindId
 from kubebase.meta import JsonObject, ObjectKey, Resource, raw
 from kubebase.testing.clock import VirtualClock

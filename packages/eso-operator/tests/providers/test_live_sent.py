@@ -13,7 +13,7 @@ from grpc import aio
 
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.v2.secretstore import SECRET_STORE_V2
-from eso_operator.testing.operators import (
+from eso_testkit.operator.operators import (
     KIND_INFOS,
     LABEL,
     PORT,
@@ -22,8 +22,8 @@ from eso_operator.testing.operators import (
     Bench,
     eventually,
 )
-from eso_operator.testing.providerhost import ProviderHost
-from eso_operator.testing.scriptedprovider import ScriptedProvider
+from eso_testkit.operator.providerhost import ProviderHost
+from eso_testkit.operator.scriptedprovider import ScriptedProvider
 from eso_wire.values import CredentialKind, CredentialPath
 from kubebase.clock import SystemClock
 from kubebase.meta import Condition

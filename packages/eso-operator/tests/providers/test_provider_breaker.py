@@ -12,8 +12,8 @@ from eso_operator.providers.protection.breaker import MAX_BREAKERS, Breaker, Bre
 from eso_operator.providers.protection.valve import Admission
 from eso_operator.providers.settings import BreakerSettings
 from eso_operator.stores.resolved import CallPolicy, SecretTls
-from eso_operator.testing.boundstores import TLS, bound_store, endpoint, wanted
-from eso_operator.testing.gateways import LoopbackGateway
+from eso_testkit.operator.boundstores import TLS, bound_store, endpoint, wanted
+from eso_testkit.operator.gateways import LoopbackGateway
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.status import TransportError
 from kubebase.backoff import ExponentialBackoff

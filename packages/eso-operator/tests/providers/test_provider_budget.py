@@ -11,9 +11,9 @@ import pytest
 from eso_operator.providers.protection.budget import MAX_ENTRIES, Budgets
 from eso_operator.providers.protection.valve import Admission
 from eso_operator.stores.resolved import CallPolicy
-from eso_operator.testing.boundstores import bound_store, wanted
-from eso_operator.testing.gateways import LoopbackGateway
-from eso_operator.testing.scriptedprovider import Nonsense
+from eso_testkit.operator.boundstores import bound_store, wanted
+from eso_testkit.operator.gateways import LoopbackGateway
+from eso_testkit.operator.scriptedprovider import Nonsense
 from eso_wire import codec
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Validation, ValidationState

@@ -14,8 +14,8 @@ from eso_operator.providers.directory import Change, Directory
 from eso_operator.providers.errors import NoAnswerError, restated
 from eso_operator.providers.settings import START_SECONDS, DirectorySettings
 from eso_operator.stores.resolved import Connection, SecretTls
-from eso_operator.testing.boundstores import KIND, TLS, bound_store, endpoint, wanted
-from eso_operator.testing.gateways import LoopbackGateway
+from eso_testkit.operator.boundstores import KIND, TLS, bound_store, endpoint, wanted
+from eso_testkit.operator.gateways import LoopbackGateway
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.status import TransportError
 from eso_wire.values import Handshake, KindInfo, KindRole, Operation

@@ -19,8 +19,6 @@ from eso_operator.providers.metrics import PrometheusMetrics
 from eso_operator.providers.settings import RuntimeSettings
 from eso_operator.stores.credentials import KubeCredentials
 from eso_operator.stores.resolved import BoundStore, Endpoint, EndpointSource
-from eso_operator.testing.boundstores import SERVICE, bound_store, wanted
-from eso_operator.testing.providerhost import HeldMaterials
 from eso_sdk.accounts import ServiceAccount
 from eso_sdk.callauth import CallAuth
 from eso_sdk.testing import ProviderServer
@@ -28,6 +26,8 @@ from eso_sdk.testing.certificates import SERVER_NAME
 from eso_sdk.testing.scripted import SCRIPTED, Script, Scripted
 from eso_sdk.testing.server import CLIENT_ID
 from eso_sdk.tokenreview import ReviewSettings
+from eso_testkit.operator.boundstores import SERVICE, bound_store, wanted
+from eso_testkit.operator.providerhost import HeldMaterials
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import RemoteRef
 from kubebase.clock import SystemClock

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from eso_operator.providers.protection.slots import InFlight
-from eso_operator.testing.boundstores import bound_store, wanted
-from eso_operator.testing.gateways import LoopbackGateway
+from eso_testkit.operator.boundstores import bound_store, wanted
+from eso_testkit.operator.gateways import LoopbackGateway
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Limits
 from kubebase.testing.clock import VirtualClock

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from eso_api.values import SecretBytes
 from eso_operator.stores.resolved import CallPolicy
-from eso_operator.testing.boundstores import TLS, bound_store, endpoint, wanted
-from eso_operator.testing.gateways import LoopbackGateway, WiredGateway, loopback
+from eso_testkit.operator.boundstores import TLS, bound_store, endpoint, wanted
+from eso_testkit.operator.gateways import LoopbackGateway, WiredGateway, loopback
 from eso_wire import codec
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import (

@@ -9,8 +9,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from eso_operator.providers.metrics import PrometheusMetrics
 from eso_operator.stores.resolved import CallPolicy
-from eso_operator.testing.boundstores import bound_store, endpoint, wanted
-from eso_operator.testing.gateways import LoopbackGateway
+from eso_testkit.operator.boundstores import bound_store, endpoint, wanted
+from eso_testkit.operator.gateways import LoopbackGateway
 from eso_wire.errors import ErrorReason, ProviderError
 
 ONCE = CallPolicy(gated=False, max_retries=0)

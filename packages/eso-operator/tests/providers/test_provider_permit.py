@@ -6,8 +6,8 @@ import pytest
 
 from eso_api.values import SecretBytes
 from eso_operator.stores.resolved import CallPolicy
-from eso_operator.testing.boundstores import bound_store, wanted
-from eso_operator.testing.gateways import LoopbackGateway
+from eso_testkit.operator.boundstores import bound_store, wanted
+from eso_testkit.operator.gateways import LoopbackGateway
 from eso_wire.errors import ProviderError
 from eso_wire.values import GenerateRequest, PushBatch, PushItem, RemoteRef
 from kuberun.permit import work_by

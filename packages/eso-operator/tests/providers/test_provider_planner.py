@@ -19,8 +19,8 @@ from eso_operator.providers.planner import ReadPlanner
 from eso_operator.providers.protection.weights import MIB, Weights
 from eso_operator.providers.settings import PlannerSettings
 from eso_operator.stores.resolved import BoundStore, CallPolicy, SecretTls
-from eso_operator.testing.boundstores import bound_store, endpoint, wanted
-from eso_operator.testing.gateways import LoopbackGateway
+from eso_testkit.operator.boundstores import bound_store, endpoint, wanted
+from eso_testkit.operator.gateways import LoopbackGateway
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import GetItem, GetResult, Limits, MetadataPolicy, RemoteRef, Shape
 from kubebase.testing.clock import VirtualClock

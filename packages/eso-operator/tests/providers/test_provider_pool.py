@@ -12,9 +12,9 @@ from eso_operator.providers.metrics import PrometheusMetrics
 from eso_operator.providers.pool import ChannelPool
 from eso_operator.providers.settings import PoolSettings
 from eso_operator.stores.resolved import Endpoint
-from eso_operator.testing.boundstores import endpoint
-from eso_operator.testing.providerhost import TestAuthority
-from eso_operator.testing.scriptedprovider import LoopbackTransport, ScriptedProvider
+from eso_testkit.operator.boundstores import endpoint
+from eso_testkit.operator.providerhost import TestAuthority
+from eso_testkit.operator.scriptedprovider import LoopbackTransport, ScriptedProvider
 from eso_wire.tls import TlsMaterial
 from kubebase.testing.clock import VirtualClock
 

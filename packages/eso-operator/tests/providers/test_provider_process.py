@@ -20,8 +20,8 @@ from eso_operator.providers.gateway import Gateway
 from eso_operator.providers.metrics import PrometheusMetrics
 from eso_operator.providers.settings import RuntimeSettings
 from eso_operator.stores.resolved import CallPolicy
-from eso_operator.testing.boundstores import bound_store, endpoint, wanted
-from eso_operator.testing.providerhost import HeldMaterials, TestAuthority
+from eso_testkit.operator.boundstores import bound_store, endpoint, wanted
+from eso_testkit.operator.providerhost import HeldMaterials, TestAuthority
 from eso_wire.status import TransportError
 from eso_wire.tls import CA_FILE, CERTIFICATE_FILE, KEY_FILE
 from kubebase.clock import SystemClock
@@ -41,7 +41,7 @@ class Child:
         self.process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            "eso_operator.testing.providerprocess",
+            "eso_testkit.operator.providerprocess",
             str(self.folder),
             str(self.port),
             stdout=asyncio.subprocess.PIPE,

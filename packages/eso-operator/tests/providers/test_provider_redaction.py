@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from eso_api.values import SecretBytes
 from eso_operator.providers.redaction import Veil
 from eso_operator.stores.resolved import CallPolicy
-from eso_operator.testing.boundstores import bound_store, wanted
-from eso_operator.testing.gateways import LoopbackGateway
+from eso_testkit.operator.boundstores import bound_store, wanted
+from eso_testkit.operator.gateways import LoopbackGateway
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import FindQuery, GenerateRequest, PushBatch, PushItem, RemoteRef
 

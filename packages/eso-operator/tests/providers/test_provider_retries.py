@@ -11,8 +11,8 @@ from eso_api.values import SecretBytes
 from eso_operator.providers.errors import NoAnswerError
 from eso_operator.providers.protection.retries import RetryPlan
 from eso_operator.stores.resolved import CallPolicy
-from eso_operator.testing.boundstores import bound_store, wanted
-from eso_operator.testing.gateways import LoopbackGateway
+from eso_testkit.operator.boundstores import bound_store, wanted
+from eso_testkit.operator.gateways import LoopbackGateway
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.status import TransportError
 from eso_wire.values import (

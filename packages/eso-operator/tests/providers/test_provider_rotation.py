@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 
 from eso_operator.providers.settings import PoolSettings, RuntimeSettings
 from eso_operator.stores.resolved import BoundStore, CallPolicy
-from eso_operator.testing.boundstores import TLS, bound_store, endpoint, wanted
-from eso_operator.testing.gateways import WiredGateway, wired
-from eso_operator.testing.providerhost import TestAuthority, renewed
+from eso_testkit.operator.boundstores import TLS, bound_store, endpoint, wanted
+from eso_testkit.operator.gateways import WiredGateway, wired
+from eso_testkit.operator.providerhost import TestAuthority, renewed
 from eso_wire.errors import ProviderError
 from eso_wire.options import SERVER_OPTIONS
 from kubebase.clock import SystemClock

@@ -18,11 +18,11 @@ from eso_operator.providers.errors import NoAnswerError
 from eso_operator.providers.settings import CallSettings, RuntimeSettings
 from eso_operator.providers.transport import CallOptions
 from eso_operator.stores.resolved import BoundStore, CallPolicy
-from eso_operator.testing import gateways
-from eso_operator.testing.boundstores import TLS, bound_store, endpoint, wanted
-from eso_operator.testing.gateways import WiredGateway
-from eso_operator.testing.providerhost import TestAuthority, hosted, renewed
-from eso_operator.testing.scriptedprovider import ScriptedProvider
+from eso_testkit.operator import gateways
+from eso_testkit.operator.boundstores import TLS, bound_store, endpoint, wanted
+from eso_testkit.operator.gateways import WiredGateway
+from eso_testkit.operator.providerhost import TestAuthority, hosted, renewed
+from eso_testkit.operator.scriptedprovider import ScriptedProvider
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.status import TransportError
 from eso_wire.tls import ServerCertificates

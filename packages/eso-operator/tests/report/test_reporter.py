@@ -18,7 +18,7 @@ from eso_operator.report.messages import Event
 from eso_operator.report.reporter import Channels, EventPublisher, Report, Reporter, Subject
 from eso_operator.telemetry.metrics import ObjectSeries
 from eso_operator.telemetry.subsystems import Subsystem
-from eso_operator.testing.samples import samples_of
+from eso_testkit.operator.samples import samples_of
 from kubebase.meta import Condition, ObjectKey
 from kubebase.testing.clock import VirtualClock
 from kuberun.client import Client

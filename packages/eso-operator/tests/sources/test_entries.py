@@ -5,7 +5,7 @@ import pytest
 from eso_api.externalsecret import ExternalSecretSpec
 from eso_operator.sources.entries import Entry, Extract, FindMany, Generate, OneValue, entries_of
 from eso_operator.sources.fetch import remote_ref
-from eso_operator.testing.externalsecrets import entry, external_secret
+from eso_testkit.operator.externalsecrets import entry, external_secret
 from eso_wire.values import MetadataPolicy, Operation
 from kubebase.meta import JsonObject
 

@@ -16,10 +16,10 @@ from eso_operator.sources.fetch import Fetcher
 from eso_operator.sources.results import Fetched
 from eso_operator.stores.inputs import Need
 from eso_operator.stores.resolved import BoundStore, Reason, ResolutionError, ResolvedStore
-from eso_operator.testing.boundstores import bound_store
-from eso_operator.testing.externalsecrets import entry, external_secret, values
 from eso_render.rendering import rendering_of_keys
 from eso_render.workers import Workers
+from eso_testkit.operator.boundstores import bound_store
+from eso_testkit.operator.externalsecrets import entry, external_secret, values
 from eso_wire.errors import ErrorReason, ProviderError, RetryClass
 from eso_wire.values import (
     FindPage,

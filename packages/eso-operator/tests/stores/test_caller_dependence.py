@@ -18,8 +18,8 @@ from eso_operator.providers.settings import PlannerSettings
 from eso_operator.stores.credentials import bind
 from eso_operator.stores.resolve import resolve
 from eso_operator.stores.resolved import BoundStore
-from eso_operator.testing.boundstores import wanted
-from eso_operator.testing.clusters import (
+from eso_testkit.operator.boundstores import wanted
+from eso_testkit.operator.clusters import (
     ANYTHING,
     CORE,
     SETTINGS,

@@ -9,8 +9,8 @@ from eso_operator.controllers.externalsecret.snapshot import controller_classes
 from eso_operator.controllers.pushsecret.stores import StoreChooser
 from eso_operator.stores.resolve import resolve
 from eso_operator.stores.resolved import Reason, ResolutionError
-from eso_operator.testing.clusters import ANYTHING, SETTINGS, caller, cluster, obj
-from eso_operator.testing.pushsecrets import push_secret
+from eso_testkit.operator.clusters import ANYTHING, SETTINGS, caller, cluster, obj
+from eso_testkit.operator.pushsecrets import push_secret
 from kubebase.meta import JsonObject
 
 TEAM = "team-a"

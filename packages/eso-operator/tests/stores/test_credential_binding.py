@@ -11,9 +11,9 @@ import pytest
 from eso_operator.stores.credentialrefs import MAX_CREDENTIALS, reads_of
 from eso_operator.stores.credentials import Content, UnreadableError, bind
 from eso_operator.stores.resolved import CallToken, Reason, ReferenceRule, ResolutionError, ResolvedStore
-from eso_operator.testing.boundstores import bound_store
-from eso_operator.testing.clusters import NotedReads
 from eso_render.clock import busy_seconds
+from eso_testkit.operator.boundstores import bound_store
+from eso_testkit.operator.clusters import NotedReads
 from eso_wire.values import ConfigDelivery, CredentialKind, CredentialPath
 from kubebase.meta import JsonObject, ObjectKey
 

@@ -13,7 +13,7 @@ import yaml
 from eso_api.references import GeneratorRef, StoreRef
 from eso_operator.stores.resolve import resolve
 from eso_operator.stores.resolved import Form, Reason, ResolutionError, ResolvedStore, ServiceKey
-from eso_operator.testing.clusters import (
+from eso_testkit.operator.clusters import (
     ANYTHING,
     CORE,
     SETTINGS,

@@ -22,7 +22,7 @@ from eso_operator.stores.credentials import (
     bind,
 )
 from eso_operator.stores.resolved import Reason, ResolutionError
-from eso_operator.testing.boundstores import bound_store
+from eso_testkit.operator.boundstores import bound_store
 from eso_wire.values import CredentialKind, CredentialPath
 from kubebase.clock import SystemClock, rfc3339
 from kubebase.meta import ObjectKey, raw

@@ -15,8 +15,8 @@ from eso_api.v2.owned import STORE_CONFIG_GROUP
 from eso_operator.stores.credentials import bind
 from eso_operator.stores.resolve import resolve
 from eso_operator.stores.resolved import Reason, ReferenceRule, ResolutionError, ResolvedStore
-from eso_operator.testing.boundstores import bound_store
-from eso_operator.testing.clusters import (
+from eso_testkit.operator.boundstores import bound_store
+from eso_testkit.operator.clusters import (
     ANYTHING,
     CORE,
     SETTINGS,

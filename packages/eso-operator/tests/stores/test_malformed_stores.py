@@ -6,11 +6,11 @@ import pytest
 
 from eso_api.references import StoreRef
 from eso_operator.stores.resolved import Reason, ResolutionError
-from eso_operator.testing.clusters import (
+from eso_testkit.operator.clusters import (
     obj,
     ready,
 )
-from eso_operator.testing.forms import (
+from eso_testkit.operator.forms import (
     ADDRESS,
     CONFIGS,
     CORE_V1,

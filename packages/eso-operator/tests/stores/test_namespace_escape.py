@@ -41,7 +41,7 @@ from eso_api.v2.connection import ChannelServiceAccount, ClassRef, ProviderRef
 from eso_operator.stores.credentials import bind
 from eso_operator.stores.resolve import resolve
 from eso_operator.stores.resolved import Reason, ResolutionError, SecretTls
-from eso_operator.testing.clusters import (
+from eso_testkit.operator.clusters import (
     ANYTHING,
     CORE,
     SETTINGS,

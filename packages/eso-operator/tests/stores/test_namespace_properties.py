@@ -14,7 +14,7 @@ from eso_operator.stores.credentials import bind
 from eso_operator.stores.inputs import ClusterView
 from eso_operator.stores.resolve import explain, resolve
 from eso_operator.stores.resolved import ManagedTls, ResolutionError, ResolvedStore, SecretTls
-from eso_operator.testing.clusters import (
+from eso_testkit.operator.clusters import (
     ANYTHING,
     CORE,
     SETTINGS,

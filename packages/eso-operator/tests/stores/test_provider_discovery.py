@@ -21,7 +21,7 @@ from eso_operator.stores.resolved import (
     SecretTls,
     ServiceKey,
 )
-from eso_operator.testing.clusters import (
+from eso_testkit.operator.clusters import (
     ANYTHING,
     CORE,
     TENANTS_TOO,

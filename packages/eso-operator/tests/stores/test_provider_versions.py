@@ -7,7 +7,7 @@ import pytest
 from eso_api.references import StoreRef
 from eso_operator.stores.resolve import resolve
 from eso_operator.stores.resolved import Reason, ResolutionError, ResolvedStore
-from eso_operator.testing.clusters import ANYTHING, SETTINGS, EveryConnection, caller, cluster, obj, serving
+from eso_testkit.operator.clusters import ANYTHING, SETTINGS, EveryConnection, caller, cluster, obj, serving
 from eso_wire.values import KindId
 from kubebase.meta import JsonObject
 

@@ -9,8 +9,8 @@ import pytest
 
 from eso_operator.stores.credentials import Followed, follow_metadata
 from eso_operator.stores.resolved import Reason, ResolutionError, ResolvedStore
-from eso_operator.testing.boundstores import bound_store
-from eso_operator.testing.clusters import NotedReads, caller
+from eso_testkit.operator.boundstores import bound_store
+from eso_testkit.operator.clusters import NotedReads, caller
 from eso_wire.values import CredentialKind, CredentialPath
 from kubebase.meta import ObjectKey
 

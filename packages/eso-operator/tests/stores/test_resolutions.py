@@ -13,7 +13,7 @@ from eso_operator.stores import resolver as module
 from eso_operator.stores.inputs import Scope
 from eso_operator.stores.resolved import Connection, ResolutionError, ResolvedStore
 from eso_operator.stores.resolver import ResolutionCache, Resolver
-from eso_operator.testing.clusters import (
+from eso_testkit.operator.clusters import (
     ANYTHING,
     CORE,
     SETTINGS,

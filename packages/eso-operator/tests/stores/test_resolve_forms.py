@@ -9,13 +9,13 @@ import pytest
 
 from eso_api.references import GeneratorRef, StoreRef
 from eso_operator.stores.resolved import Form, Reason, ReferenceRule, ResolutionError, ResolvedStore, ServiceKey
-from eso_operator.testing.clusters import (
+from eso_testkit.operator.clusters import (
     CORE,
     obj,
     provider_service,
     ready,
 )
-from eso_operator.testing.forms import (
+from eso_testkit.operator.forms import (
     ADDRESS,
     CONFIG,
     CONFIGS,

@@ -10,7 +10,7 @@ from eso_api.references import StoreRef
 from eso_operator.stores.credentials import bind
 from eso_operator.stores.resolve import resolve
 from eso_operator.stores.resolved import BoundStore, same_backend
-from eso_operator.testing.clusters import (
+from eso_testkit.operator.clusters import (
     ANYTHING,
     CORE,
     SETTINGS,

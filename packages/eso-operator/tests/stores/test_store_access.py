@@ -12,7 +12,7 @@ from eso_operator.stores.credentials import bind
 from eso_operator.stores.inputs import CLUSTER_CLASS, VALIDATION, Gate, Need
 from eso_operator.stores.resolve import resolve
 from eso_operator.stores.resolved import Reason, ResolutionError, ResolvedStore, SecretTls
-from eso_operator.testing.clusters import (
+from eso_testkit.operator.clusters import (
     ANYTHING,
     CORE,
     SETTINGS,

@@ -11,7 +11,7 @@ from eso_operator.stores.credentials import bind
 from eso_operator.stores.inputs import ClusterView, Scope
 from eso_operator.stores.resolve import resolve
 from eso_operator.stores.resolved import BoundStore, Reason, ResolutionError
-from eso_operator.testing.clusters import (
+from eso_testkit.operator.clusters import (
     CORE,
     SETTINGS,
     EveryConnection,

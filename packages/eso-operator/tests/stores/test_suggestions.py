@@ -8,8 +8,8 @@ import pytest
 
 from eso_api.references import GeneratorRef, StoreRef
 from eso_operator.stores.resolved import Reason, ResolutionError
-from eso_operator.testing.clusters import obj
-from eso_operator.testing.forms import CONFIG, CORE_V1, GENERATORS_V1, STORES_V2, resolved
+from eso_testkit.operator.clusters import obj
+from eso_testkit.operator.forms import CONFIG, CORE_V1, GENERATORS_V1, STORES_V2, resolved
 from kubebase.meta import JsonObject
 
 ELSEWHERE = [{"namespaces": ["team-b"]}]

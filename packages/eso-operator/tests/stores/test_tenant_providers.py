@@ -13,8 +13,8 @@ from eso_operator.stores.credentials import bind
 from eso_operator.stores.inputs import ResolverSettings
 from eso_operator.stores.resolve import resolve
 from eso_operator.stores.resolved import Reason, ResolutionError, ResolvedStore, ServiceKey
-from eso_operator.testing.boundstores import bound_store
-from eso_operator.testing.clusters import (
+from eso_testkit.operator.boundstores import bound_store
+from eso_testkit.operator.clusters import (
     ANYTHING,
     API_AUDIENCE,
     CORE,

@@ -11,8 +11,8 @@ import pytest
 from eso_operator.stores.credentialrefs import ConfigMapKey, SecretKey, reads_of
 from eso_operator.stores.credentials import bind
 from eso_operator.stores.resolved import Reason, ResolutionError, ResolvedStore
-from eso_operator.testing.boundstores import bound_store
-from eso_operator.testing.clusters import NotedReads
+from eso_testkit.operator.boundstores import bound_store
+from eso_testkit.operator.clusters import NotedReads
 from eso_wire.values import AudienceRule, AudienceSource, CredentialKind, CredentialPath, ObjectRef, Token
 from kubebase.meta import ObjectKey
 

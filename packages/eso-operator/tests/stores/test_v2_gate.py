@@ -7,7 +7,7 @@ from eso_operator.controllers.pushsecret.patience import Trial
 from eso_operator.controllers.pushsecret.removal import Trouble, Urgency, trial_of
 from eso_operator.stores.reference import check_gate, normalise
 from eso_operator.stores.resolved import Reason, ResolutionError
-from eso_operator.testing.clusters import caller
+from eso_testkit.operator.clusters import caller
 from eso_wire.errors import ErrorReason, ProviderError, RetryClass
 
 STORES = "secretstore.external-secrets.io/v2alpha1"

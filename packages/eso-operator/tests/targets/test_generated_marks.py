@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from eso_api.externalsecret import ExternalSecret
 from eso_operator.targets.change import Create, Keep, LiveSecret, Untouched, Update, choose_change
 from eso_operator.targets.metadata import GENERATED_PREFIX, GeneratedMark, generated_by, marked, with_states
-from eso_operator.testing.externalsecrets import desired, external_secret, written_by
+from eso_testkit.operator.externalsecrets import desired, external_secret, written_by
 
 MARK = GeneratedMark(time="2026-11-18T10:00:00Z", version="1-abc")
 OLDER = GeneratedMark(time="2026-11-17T10:00:00Z", version="1-abc")

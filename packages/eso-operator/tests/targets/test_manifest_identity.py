@@ -16,11 +16,11 @@ from eso_operator.process.memory import Memories
 from eso_operator.targets.discovery import served_in_group, served_resource
 from eso_operator.targets.manifest import ManifestTarget
 from eso_operator.targets.target import UnknownKindError
-from eso_operator.testing.externalsecrets import external_secret
 from eso_render.errors import TargetError
 from eso_render.rendering import Rendering
 from eso_render.sources import TemplateObjects
 from eso_render.workers import Workers
+from eso_testkit.operator.externalsecrets import external_secret
 from kubebase.meta import Resource
 from kuberun.client import Client
 from kuberun.errors import NotFound

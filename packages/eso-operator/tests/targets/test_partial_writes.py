@@ -15,9 +15,9 @@ from eso_operator.sources.results import Fetched
 from eso_operator.sources.templates import TemplateReader
 from eso_operator.targets.former import FormerTargets
 from eso_operator.targets.secret import SecretTarget
-from eso_operator.testing.externalsecrets import NAMESPACE, external_secret
 from eso_render.rendering import Rendering
 from eso_render.workers import Workers
+from eso_testkit.operator.externalsecrets import NAMESPACE, external_secret
 from kubebase.meta import JsonObject, Object, ObjectMeta
 from kuberun.cache import Cache
 from kuberun.client import Client

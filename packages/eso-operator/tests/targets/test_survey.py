@@ -19,10 +19,10 @@ from eso_operator.targets.change import Keep, TargetChange, Untouched, Update
 from eso_operator.targets.metadata import HASH_ANNOTATION, MANAGED, MANAGED_LABEL, data_digest, synced_version
 from eso_operator.targets.secret import ENOUGH, PAGE, SecretTarget
 from eso_operator.targets.target import Present
-from eso_operator.testing.externalsecrets import NAMESPACE, external_secret
 from eso_render.rendering import Rendering
 from eso_render.sources import TemplateObjects
 from eso_render.workers import Workers
+from eso_testkit.operator.externalsecrets import NAMESPACE, external_secret
 from kubebase.meta import JsonObject, Object, ObjectKey
 from kuberun.cache import Cache
 from kuberun.client import Client

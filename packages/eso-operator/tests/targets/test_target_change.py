@@ -19,7 +19,7 @@ from eso_operator.targets.change import (
     wanted_digest,
 )
 from eso_operator.targets.metadata import CREATED_BY_LABEL, HASH_ANNOTATION, MANAGED_LABEL
-from eso_operator.testing.externalsecrets import desired, external_secret, stored, written_by
+from eso_testkit.operator.externalsecrets import desired, external_secret, stored, written_by
 from kubebase.meta import JsonObject
 
 WANTED = {"password": "v1"}

@@ -11,9 +11,9 @@ from eso_operator.process.memory import Memories
 from eso_operator.targets.manifest import ManifestTarget
 from eso_operator.targets.secret import SecretTarget
 from eso_operator.targets.target import Target
-from eso_operator.testing.externalsecrets import NAMESPACE, external_secret
 from eso_render.rendering import Rendering
 from eso_render.workers import Workers
+from eso_testkit.operator.externalsecrets import NAMESPACE, external_secret
 from kubebase.meta import JsonObject, Object, Resource
 from kuberun.cache import Cache
 from kuberun.client import Client

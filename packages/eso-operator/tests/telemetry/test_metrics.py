@@ -8,7 +8,7 @@ import pytest
 from eso_operator.telemetry.metrics import Metrics
 from eso_operator.telemetry.settings import MetricsSettings
 from eso_operator.telemetry.subsystems import Subsystem
-from eso_operator.testing.samples import samples_of
+from eso_testkit.operator.samples import samples_of
 from kubebase.meta import Condition, ObjectKey, ObjectMeta
 from kubebase.testing.clock import VirtualClock
 from kuberun.controller import Backoff, Controller, Done, Requeue, Result

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from eso_operator.testing.operators import KIND_INFOS, Bench, eventually
-from eso_operator.testing.scenes import ES, STORES
-from eso_operator.testing.scriptedprovider import ScriptedProvider
+from eso_testkit.operator.operators import KIND_INFOS, Bench, eventually
+from eso_testkit.operator.scenes import ES, STORES
+from eso_testkit.operator.scriptedprovider import ScriptedProvider
 from eso_wire.values import Limits
 from kubebase.clock import SystemClock
 from kuberun.testing.builders import document

@@ -1,6 +1,6 @@
 """Record golden fixtures: `python packages/eso-wire/tests/golden/record.py`, once for each new protocol minor.
 
-v<major>.<minor>/<sample>.hex     the bytes of each sample of eso_wire.testing.samples, as this version writes them
+v<major>.<minor>/<sample>.hex     the bytes of each sample of eso_testkit.wire.samples, as this version writes them
 v<major>.<minor>/contract.json    every field, enum value and call of the contract
 
 Recordings never change: existing files are kept. The tests decode all of them with the current code, so a change that
@@ -13,8 +13,8 @@ import json
 import textwrap
 from pathlib import Path
 
-from eso_wire.testing.contract import describe
-from eso_wire.testing.samples import samples
+from eso_testkit.wire.contract import describe
+from eso_testkit.wire.samples import samples
 from eso_wire.versions import CURRENT
 
 

@@ -11,8 +11,8 @@ from dataclasses import replace
 import pytest
 import pytest_asyncio
 
-from eso_operator.testing.operators import Bench, free_port, install_crds
-from eso_operator.testing.scenes import FAKE_STORE, STORE, STORES, Scene, generic, running, scripted_with
+from eso_testkit.operator.operators import Bench, free_port, install_crds
+from eso_testkit.operator.scenes import FAKE_STORE, STORE, STORES, Scene, generic, running, scripted_with
 from kubebase.testing.servers import ApiServer
 from kuberun.testing.builders import CUSTOM_RESOURCE_DEFINITIONS, widget_crd
 from kuberun.testing.rawapi import RawApi, raw_api

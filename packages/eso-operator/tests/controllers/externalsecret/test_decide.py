@@ -29,7 +29,7 @@ from eso_operator.report.steps import Step
 from eso_operator.targets.change import Refusal, Refuse
 from eso_operator.targets.metadata import GeneratedMark, controller_reference_of
 from eso_operator.targets.target import TargetState
-from eso_operator.testing.externalsecrets import ABSENT, edited, entry, external_secret, intact, snapshot, synced
+from eso_testkit.operator.externalsecrets import ABSENT, edited, entry, external_secret, intact, snapshot, synced
 from kubebase.clock import rfc3339
 from kubebase.meta import Condition, OwnerReference
 from kubebase.testing.clock import START

@@ -28,7 +28,7 @@ from eso_operator.report.reporter import Report
 from eso_operator.report.steps import DELETED, MISSING, Step
 from eso_operator.sources.results import Failure
 from eso_operator.targets.change import Refusal, Refuse
-from eso_operator.testing.externalsecrets import external_secret, intact, snapshot, synced
+from eso_testkit.operator.externalsecrets import external_secret, intact, snapshot, synced
 from eso_wire.errors import RetryClass
 from kubebase.clock import rfc3339
 from kubebase.meta import Condition, OwnerReference

@@ -29,9 +29,9 @@ from eso_operator.targets.change import Create, TargetChange, Update
 from eso_operator.targets.metadata import TARGET_INDEX, GeneratedMark, controller_reference_of, marked
 from eso_operator.targets.target import Absent, Applied, RemovedTargets, TargetState, WriteKind
 from eso_operator.telemetry.metrics import ObjectSeries
-from eso_operator.testing.externalsecrets import external_secret, intact, synced
 from eso_render.secret import Values
 from eso_render.sources import TemplateObjects
+from eso_testkit.operator.externalsecrets import external_secret, intact, synced
 from kubebase.clock import rfc3339
 from kubebase.meta import ObjectKey
 from kubebase.testing.clock import START, VirtualClock

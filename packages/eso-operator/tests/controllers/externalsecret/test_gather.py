@@ -19,9 +19,9 @@ from eso_operator.sources.templates import TemplateVersion
 from eso_operator.targets.change import Create, TargetChange, Update
 from eso_operator.targets.metadata import GeneratedMark, marked
 from eso_operator.targets.target import Absent, Applied, Present, TargetState
-from eso_operator.testing.externalsecrets import external_secret, intact, synced
 from eso_render.secret import Values
 from eso_render.sources import TemplateObjects
+from eso_testkit.operator.externalsecrets import external_secret, intact, synced
 from kubebase.clock import rfc3339
 from kubebase.meta import ObjectKey, ObjectMeta
 from kubebase.testing.clock import START

@@ -15,9 +15,9 @@ import yaml
 
 from eso_operator.process.settings import Settings, SyncSettings, Tempo
 from eso_operator.providers.settings import RuntimeSettings, SubscriptionSettings
-from eso_operator.testing.operators import READS, Bench, eventually
-from eso_operator.testing.scenes import ES, FAKE_STORE, STORE, STORES, Scene, running, scripted_with
-from eso_operator.testing.scriptedprovider import ScriptedProvider
+from eso_testkit.operator.operators import READS, Bench, eventually
+from eso_testkit.operator.scenes import ES, FAKE_STORE, STORE, STORES, Scene, running, scripted_with
+from eso_testkit.operator.scriptedprovider import ScriptedProvider
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import ChangeEvent, ChangeType, Heartbeat, Operation
 from kubebase.backoff import ExponentialBackoff

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from eso_operator.testing.operators import eventually
-from eso_operator.testing.scenes import ES, Scene
+from eso_testkit.operator.operators import eventually
+from eso_testkit.operator.scenes import ES, Scene
 from kubebase.meta import JsonObject
 
 pytestmark = [pytest.mark.live, pytest.mark.asyncio(loop_scope="module")]

@@ -9,8 +9,8 @@ import pytest_asyncio
 
 from eso_api.v2.clustersecretstore import CLUSTER_SECRET_STORE_V2
 from eso_api.v2.secretstore import SECRET_STORE_V2
-from eso_operator.testing.operators import BACKEND
-from eso_operator.testing.scenes import Scene
+from eso_testkit.operator.operators import BACKEND
+from eso_testkit.operator.scenes import Scene
 from kubebase.meta import JsonObject, Resource
 from kuberun.testing.builders import NAMESPACES, SECRETS
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from eso_operator.testing.operators import Bench, eventually
-from eso_operator.testing.scenes import Scene, generic, running, scene
-from eso_operator.testing.transports import Between
+from eso_testkit.operator.operators import Bench, eventually
+from eso_testkit.operator.scenes import Scene, generic, running, scene
+from eso_testkit.operator.transports import Between
 from kubebase.meta import JsonObject, Resource
 from kuberun.errors import Forbidden, Unreachable
 from kuberun.requests import Request

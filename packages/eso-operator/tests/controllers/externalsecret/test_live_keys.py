@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from eso_operator.testing.scenes import Scene
+from eso_testkit.operator.scenes import Scene
 from kubebase.meta import JsonObject
 
 pytestmark = [pytest.mark.live, pytest.mark.asyncio(loop_scope="module")]

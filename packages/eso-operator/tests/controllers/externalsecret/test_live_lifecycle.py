@@ -13,8 +13,8 @@ from eso_operator.targets.metadata import (
     data_digest,
     owner_digest,
 )
-from eso_operator.testing.operators import eventually
-from eso_operator.testing.scenes import ES, Scene
+from eso_testkit.operator.operators import eventually
+from eso_testkit.operator.scenes import ES, Scene
 from kubebase.meta import JsonObject
 from kuberun.testing.builders import CONFIG_MAPS, SECRETS
 

@@ -3,8 +3,8 @@
 import pytest
 
 from eso_operator.targets.metadata import CREATED_BY_LABEL, HASH_ANNOTATION, MANAGED_LABEL, digest
-from eso_operator.testing.operators import eventually
-from eso_operator.testing.scenes import ES, Scene
+from eso_testkit.operator.operators import eventually
+from eso_testkit.operator.scenes import ES, Scene
 from kubebase.meta import JsonObject, Resource
 from kuberun.testing.builders import CONFIG_MAPS, WIDGETS
 

@@ -13,8 +13,8 @@ import pytest
 from eso_api.v2.clustersecretstore import CLUSTER_SECRET_STORE_V2
 from eso_api.v2.secretstore import SECRET_STORE_V2
 from eso_operator.providers import transport as methods
-from eso_operator.testing.operators import BACKEND
-from eso_operator.testing.scenes import Scene
+from eso_testkit.operator.operators import BACKEND
+from eso_testkit.operator.scenes import Scene
 from eso_wire import codec
 from eso_wire.values import Validation, ValidationState
 from kubebase.meta import JsonObject, Resource

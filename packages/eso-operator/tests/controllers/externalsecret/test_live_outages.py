@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import pytest
 
 from eso_operator.providers import transport as methods
-from eso_operator.testing.operators import Bench, eventually
-from eso_operator.testing.scenes import (
+from eso_testkit.operator.operators import Bench, eventually
+from eso_testkit.operator.scenes import (
     ES,
     FAKE_STORE,
     STORE,
@@ -21,7 +21,7 @@ from eso_operator.testing.scenes import (
     scene,
     scripted_with,
 )
-from eso_operator.testing.transports import Between
+from eso_testkit.operator.transports import Between
 from eso_wire import codec
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Operation, Validation, ValidationState

@@ -17,8 +17,8 @@ from eso_api.v2.provider import PROVIDER
 from eso_api.v2.secretstore import SECRET_STORE_V2
 from eso_api.values import SecretBytes
 from eso_operator.providers import transport as methods
-from eso_operator.testing.operators import BACKEND, MAKER, eventually
-from eso_operator.testing.scenes import FAKE_STORE, STORE, STORES, Scene
+from eso_testkit.operator.operators import BACKEND, MAKER, eventually
+from eso_testkit.operator.scenes import FAKE_STORE, STORE, STORES, Scene
 from eso_wire import codec
 from eso_wire.values import Generated, ValueMetadata
 from kubebase.meta import JsonObject

@@ -2,8 +2,8 @@
 
 import pytest
 
-from eso_operator.testing.operators import MAKER, eventually
-from eso_operator.testing.scenes import ES, Scene
+from eso_testkit.operator.operators import MAKER, eventually
+from eso_testkit.operator.scenes import ES, Scene
 from kubebase.meta import JsonObject
 from kuberun.testing.builders import SECRETS
 

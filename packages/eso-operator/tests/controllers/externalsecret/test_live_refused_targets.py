@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from eso_operator.testing.scenes import ES, STORE, Scene
+from eso_testkit.operator.scenes import ES, STORE, Scene
 from kubebase.meta import JsonObject
 
 pytestmark = [pytest.mark.live, pytest.mark.asyncio(loop_scope="module")]

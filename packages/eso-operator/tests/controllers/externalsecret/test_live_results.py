@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from eso_operator.targets.metadata import HASH_ANNOTATION
-from eso_operator.testing.operators import MAKER, eventually
-from eso_operator.testing.scenes import ES, FAKE_STORE, STORE, STORES, Scene
+from eso_testkit.operator.operators import MAKER, eventually
+from eso_testkit.operator.scenes import ES, FAKE_STORE, STORE, STORES, Scene
 from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.meta import JsonObject
 from kubebase.testing.servers import ApiServer

@@ -2,8 +2,8 @@
 
 import pytest
 
-from eso_operator.testing.operators import eventually
-from eso_operator.testing.scenes import Scene, decoded
+from eso_testkit.operator.operators import eventually
+from eso_testkit.operator.scenes import Scene, decoded
 from kubebase.meta import JsonObject, Resource
 from kuberun.testing.builders import CONFIG_MAPS, SECRETS
 

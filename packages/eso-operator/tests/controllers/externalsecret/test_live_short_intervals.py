@@ -2,7 +2,7 @@
 
 import pytest
 
-from eso_operator.testing.scenes import Scene
+from eso_testkit.operator.scenes import Scene
 from kubebase.clock import SystemClock
 
 pytestmark = [pytest.mark.live, pytest.mark.asyncio(loop_scope="module")]

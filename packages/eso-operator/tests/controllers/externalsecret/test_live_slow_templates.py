@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from eso_operator.process.settings import Settings
-from eso_operator.testing.operators import Bench
-from eso_operator.testing.scenes import ES, Scene, scene
 from eso_render.workers import WorkerSettings
+from eso_testkit.operator.operators import Bench
+from eso_testkit.operator.scenes import ES, Scene, scene
 from kubebase.meta import JsonObject
 from kuberun.testing.heartbeat import heartbeat
 

@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from eso_operator.targets.metadata import CREATED_BY_LABEL, MANAGED_LABEL, owner_digest
-from eso_operator.testing.operators import eventually
-from eso_operator.testing.scenes import ES, Scene
+from eso_testkit.operator.operators import eventually
+from eso_testkit.operator.scenes import ES, Scene
 from kubebase.meta import JsonObject, Resource
 from kuberun.testing.builders import CONFIG_MAPS, WIDGETS
 

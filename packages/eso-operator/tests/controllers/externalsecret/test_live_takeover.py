@@ -19,8 +19,8 @@ from eso_operator.targets.metadata import (
     created_by,
     data_digest,
 )
-from eso_operator.testing.operators import Bench, eventually
-from eso_operator.testing.scenes import ES, Scene, encoded, running, scene
+from eso_testkit.operator.operators import Bench, eventually
+from eso_testkit.operator.scenes import ES, Scene, encoded, running, scene
 from kubebase.clock import SystemClock, rfc3339
 from kubebase.meta import JsonObject
 from kuberun.testing.builders import SECRETS, document

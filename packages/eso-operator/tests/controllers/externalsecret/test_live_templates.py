@@ -6,8 +6,8 @@ import json
 import pytest
 
 from eso_operator.targets.metadata import HASH_ANNOTATION, MANAGED_LABEL
-from eso_operator.testing.operators import MAKER, eventually
-from eso_operator.testing.scenes import ES, Scene
+from eso_testkit.operator.operators import MAKER, eventually
+from eso_testkit.operator.scenes import ES, Scene
 from kubebase.meta import JsonObject
 from kuberun.testing.builders import CONFIG_MAPS, SECRETS
 

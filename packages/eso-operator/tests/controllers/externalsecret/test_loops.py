@@ -21,7 +21,7 @@ from eso_operator.sources.entries import ReadEntry, entries_of
 from eso_operator.sources.results import Fetched
 from eso_operator.targets.change import Overwritten
 from eso_operator.targets.metadata import TARGET_INDEX, field_manager_of
-from eso_operator.testing.externalsecrets import entry, external_secret, snapshot, synced
+from eso_testkit.operator.externalsecrets import entry, external_secret, snapshot, synced
 from kubebase.meta import Condition, Object, ObjectKey
 from kubebase.testing.clock import START
 from kuberun.cache import Cache

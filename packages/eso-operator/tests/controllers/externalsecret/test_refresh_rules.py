@@ -18,7 +18,7 @@ from eso_operator.controllers.externalsecret.refresh import (
     watches_changes,
 )
 from eso_operator.controllers.externalsecret.snapshot import restart_slot_of
-from eso_operator.testing.externalsecrets import external_secret, snapshot, synced
+from eso_testkit.operator.externalsecrets import external_secret, snapshot, synced
 from kubebase.clock import rfc3339
 from kubebase.meta import JsonObject
 from kubebase.testing.clock import START

@@ -8,7 +8,7 @@ from eso_operator.controllers.externalsecret.sync import TargetWriter
 from eso_operator.sources.results import Fetched
 from eso_operator.sources.templates import TemplateReader
 from eso_operator.targets.change import Create
-from eso_operator.testing.externalsecrets import external_secret
+from eso_testkit.operator.externalsecrets import external_secret
 from kuberun.errors import Invalid
 
 HUSH = "hunter2hunter2"

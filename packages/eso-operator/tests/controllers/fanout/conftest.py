@@ -25,8 +25,8 @@ from eso_operator.process.controllers import FanOutWatches, fan_out_controller
 from eso_operator.process.memory import Memories
 from eso_operator.report.reporter import Channels, EventPublisher, Reporter
 from eso_operator.telemetry.metrics import ObjectSeries
-from eso_operator.testing.operators import Bench, eventually
-from eso_operator.testing.transports import Between
+from eso_testkit.operator.operators import Bench, eventually
+from eso_testkit.operator.transports import Between
 from kubebase.clock import SystemClock
 from kubebase.meta import JsonObject, ObjectKey, metadata_of
 from kuberun import config

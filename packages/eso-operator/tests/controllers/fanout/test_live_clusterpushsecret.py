@@ -11,9 +11,9 @@ import pytest
 
 from eso_api.clustersecretstore import CLUSTER_SECRET_STORE
 from eso_operator.controllers.fanout.clusterpushsecret import CLUSTER_PUSH_SECRETS
-from eso_operator.testing.keepingprovider import KeepingProvider, keeping
-from eso_operator.testing.operators import Bench, eventually
-from eso_operator.testing.pushsecrets import entry
+from eso_testkit.operator.keepingprovider import KeepingProvider, keeping
+from eso_testkit.operator.operators import Bench, eventually
+from eso_testkit.operator.pushsecrets import entry
 from kubebase.meta import JsonObject
 from kuberun.testing.builders import SECRETS, document
 

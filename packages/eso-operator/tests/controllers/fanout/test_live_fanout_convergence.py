@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from eso_operator.testing.operators import eventually
+from eso_testkit.operator.operators import eventually
 
 pytestmark = pytest.mark.live
 

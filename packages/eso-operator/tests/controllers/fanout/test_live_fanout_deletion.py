@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from eso_operator.testing.operators import eventually
-from eso_operator.testing.samples import samples_of
+from eso_testkit.operator.operators import eventually
+from eso_testkit.operator.samples import samples_of
 from kubebase.meta import JsonObject
 from kuberun.testing.builders import NAMESPACES
 

@@ -11,7 +11,7 @@ from eso_operator.controllers.contention import BURST
 from eso_operator.controllers.fanout.clusterexternalsecret import CLUSTER_EXTERNAL_SECRETS, StoredClusterExternalSecret
 from eso_operator.controllers.fanout.status import Failed, Left, Reached, Refused
 from eso_operator.controllers.fanout.sync import ChildWriter, Desired, desired_of
-from eso_operator.testing.operators import eventually
+from eso_testkit.operator.operators import eventually
 from kubebase.clock import SystemClock
 from kubebase.meta import ObjectKey, ObjectMeta
 from kuberun import config

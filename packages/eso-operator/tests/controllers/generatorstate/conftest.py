@@ -14,8 +14,8 @@ from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.generators.generatorstate import GENERATOR_STATE
 from eso_operator.process.memory import Memories
 from eso_operator.process.settings import DEFAULT_GATES, FeatureGate, Settings
-from eso_operator.testing.makingprovider import MakingProvider, making
-from eso_operator.testing.operators import Bench, eventually
+from eso_testkit.operator.makingprovider import MakingProvider, making
+from eso_testkit.operator.operators import Bench, eventually
 from kubebase.meta import JsonObject, Resource
 from kuberun.testing.builders import SECRETS
 from kuberun.transport import Transport

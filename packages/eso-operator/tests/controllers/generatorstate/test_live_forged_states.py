@@ -15,8 +15,8 @@ from eso_api.generators.generatorstate import GENERATOR_STATE
 from eso_api.v2.clustergenerator import CLUSTER_GENERATOR_V2
 from eso_operator.generators.ledger import FINALIZER, IDEMPOTENCY_KEY
 from eso_operator.generators.seals import SEAL, SECRET_NAME
-from eso_operator.testing.makingprovider import making
-from eso_operator.testing.operators import MAKER, Bench, eventually
+from eso_testkit.operator.makingprovider import making
+from eso_testkit.operator.operators import MAKER, Bench, eventually
 from kubebase.meta import JsonObject
 from kuberun.testing.builders import SECRETS
 

@@ -16,9 +16,9 @@ from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.secretstore import SECRET_STORE
 from eso_api.v2.generator import GENERATOR
 from eso_operator.targets.metadata import GENERATED_PREFIX, synced_version
-from eso_operator.testing.makingprovider import making
-from eso_operator.testing.operators import MAKER, eventually
-from eso_operator.testing.transports import Fault, Faulty, LaggingWatch, LostWrites
+from eso_testkit.operator.makingprovider import making
+from eso_testkit.operator.operators import MAKER, eventually
+from eso_testkit.operator.transports import Fault, Faulty, LaggingWatch, LostWrites
 from kubebase.meta import JsonObject
 from kuberun.testing.builders import CONFIG_MAPS, SECRETS
 from kuberun.testing.rawapi import MERGE_PATCH

@@ -7,7 +7,7 @@ import pytest
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.generators.grafana import GRAFANA
 from eso_api.v2.generator import GENERATOR
-from eso_operator.testing.operators import MAKER
+from eso_testkit.operator.operators import MAKER
 from kubebase.meta import JsonObject
 from kuberun.testing.builders import SECRETS
 

@@ -12,9 +12,9 @@ from eso_api.generators.grafana import GRAFANA
 from eso_api.v2.clustergenerator import CLUSTER_GENERATOR_V2
 from eso_api.v2.generator import GENERATOR
 from eso_operator.generators.ledger import FINALIZER, IDEMPOTENCY_KEY
-from eso_operator.testing.makingprovider import making
-from eso_operator.testing.operators import MAKER, eventually
-from eso_operator.testing.transports import LostAnswers, LostWrites
+from eso_testkit.operator.makingprovider import making
+from eso_testkit.operator.operators import MAKER, eventually
+from eso_testkit.operator.transports import LostAnswers, LostWrites
 from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.clock import SystemClock, parse_rfc3339, rfc3339
 from kubebase.meta import JsonObject

@@ -23,7 +23,7 @@ from eso_operator.controllers.generatorstate.checks import (
 from eso_operator.controllers.patience import Limit
 from eso_operator.generators.ledger import FINALIZER
 from eso_operator.stores.resolved import Reason, ResolutionError
-from eso_operator.testing.clusters import caller
+from eso_testkit.operator.clusters import caller
 from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.clock import rfc3339
 from kubebase.meta import JsonObject

@@ -19,7 +19,7 @@ from eso_operator.generators.ledger import FINALIZER
 from eso_operator.process.memory import Memories
 from eso_operator.report.reporter import EventPublisher, TerminatingNamespaces
 from eso_operator.stores.resolved import Connection, Reason, ResolutionError
-from eso_operator.testing.clusters import caller
+from eso_testkit.operator.clusters import caller
 from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.clock import rfc3339
 from kubebase.meta import Object, ObjectKey, ObjectMeta, Resource

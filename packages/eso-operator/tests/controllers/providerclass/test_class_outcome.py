@@ -10,7 +10,7 @@ from eso_operator.controllers.providerclass.services import class_of
 from eso_operator.controllers.providerclass.status import Answered, CheckResult, Unanswered, report_of
 from eso_operator.stores.inputs import ResolverSettings
 from eso_operator.stores.resolved import ServiceKey
-from eso_operator.testing.clusters import SETTINGS, provider_service, serving
+from eso_testkit.operator.clusters import SETTINGS, provider_service, serving
 from eso_wire.values import KindId
 from kubebase.testing.clock import START
 from kuberun.conditions import find_condition

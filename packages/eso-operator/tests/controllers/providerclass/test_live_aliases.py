@@ -17,8 +17,8 @@ from eso_operator.providers.dispatch import Seams
 from eso_operator.providers.doors import ServiceDoors
 from eso_operator.providers.transport import Transport
 from eso_operator.stores.resolved import Endpoint, EndpointSource, ServiceKey
-from eso_operator.testing.operators import LABEL, SERVICES, Bench
-from eso_operator.testing.providerhost import TestAuthority
+from eso_testkit.operator.operators import LABEL, SERVICES, Bench
+from eso_testkit.operator.providerhost import TestAuthority
 from eso_wire.probe import TlsProblem, TlsProblemKind, diagnose
 from eso_wire.status import TransportError
 from eso_wire.tls import TlsMaterial

@@ -7,7 +7,7 @@ import pytest
 
 from eso_api.v2.clusterproviderclass import CLUSTER_PROVIDER_CLASS
 from eso_api.v2.providerclass import PROVIDER_CLASS
-from eso_operator.testing.operators import BACKEND_ID, LABEL, SERVICE, SERVICES, Bench, eventually, scripted
+from eso_testkit.operator.operators import BACKEND_ID, LABEL, SERVICE, SERVICES, Bench, eventually, scripted
 from eso_wire.versions import ProtocolVersion
 from kubebase.meta import Condition, JsonObject
 

@@ -9,9 +9,9 @@ import pytest
 
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.pushsecret import PUSH_SECRET
-from eso_operator.testing.operators import eventually
-from eso_operator.testing.pushsecrets import entry
-from eso_operator.testing.scenes import decoded
+from eso_testkit.operator.operators import eventually
+from eso_testkit.operator.pushsecrets import entry
+from eso_testkit.operator.scenes import decoded
 from kubebase.meta import JsonObject
 from kuberun.testing.builders import SECRETS
 

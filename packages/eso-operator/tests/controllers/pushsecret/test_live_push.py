@@ -12,9 +12,9 @@ from eso_api.secretstore import SECRET_STORE
 from eso_api.v2.provider import PROVIDER
 from eso_api.v2.secretstore import SECRET_STORE_V2
 from eso_operator.generators.ledger import FINALIZER
-from eso_operator.testing.keepingprovider import denied, keeping
-from eso_operator.testing.operators import BACKEND, MAKER, eventually
-from eso_operator.testing.pushsecrets import bulk, entry
+from eso_testkit.operator.keepingprovider import denied, keeping
+from eso_testkit.operator.operators import BACKEND, MAKER, eventually
+from eso_testkit.operator.pushsecrets import bulk, entry
 from eso_wire.errors import ErrorReason, ProviderError
 from kuberun.testing.builders import CONFIG_MAPS, NAMESPACES, SECRETS
 

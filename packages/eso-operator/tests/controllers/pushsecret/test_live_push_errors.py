@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from eso_api.pushsecret import PUSH_SECRET
-from eso_operator.testing.keepingprovider import denied, keeping
-from eso_operator.testing.operators import eventually
-from eso_operator.testing.pushsecrets import bulk, entry
-from eso_operator.testing.transports import Between
+from eso_testkit.operator.keepingprovider import denied, keeping
+from eso_testkit.operator.operators import eventually
+from eso_testkit.operator.pushsecrets import bulk, entry
+from eso_testkit.operator.transports import Between
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Limits
 from kubebase.clock import parse_rfc3339

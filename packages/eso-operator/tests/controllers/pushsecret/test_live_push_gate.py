@@ -12,9 +12,9 @@ from eso_operator.controllers.pushsecret.finalizer import FINALIZER
 from eso_operator.controllers.pushsecret.patience import RemovalLimits
 from eso_operator.process.settings import FeatureGate
 from eso_operator.process.wiring import Operator
-from eso_operator.testing.keepingprovider import keeping
-from eso_operator.testing.operators import BACKEND, Bench, eventually
-from eso_operator.testing.pushsecrets import entry
+from eso_testkit.operator.keepingprovider import keeping
+from eso_testkit.operator.operators import BACKEND, Bench, eventually
+from eso_testkit.operator.pushsecrets import entry
 from kubebase.clock import SystemClock
 from kubebase.meta import Condition, ObjectKey
 from kuberun.testing.builders import SECRETS

@@ -10,10 +10,10 @@ from structlog.testing import capture_logs
 
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
-from eso_operator.testing.keepingprovider import denied, keeping
-from eso_operator.testing.operators import eventually
-from eso_operator.testing.pushsecrets import entry
-from eso_operator.testing.transports import LaggingWatch, LostWrites, unserved
+from eso_testkit.operator.keepingprovider import denied, keeping
+from eso_testkit.operator.operators import eventually
+from eso_testkit.operator.pushsecrets import entry
+from eso_testkit.operator.transports import LaggingWatch, LostWrites, unserved
 
 pytestmark = pytest.mark.live
 

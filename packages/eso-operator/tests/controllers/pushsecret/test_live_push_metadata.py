@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from eso_api.values import SecretBytes
-from eso_operator.testing.keepingprovider import keeping
-from eso_operator.testing.pushsecrets import entry
+from eso_testkit.operator.keepingprovider import keeping
+from eso_testkit.operator.pushsecrets import entry
 from eso_wire.values import CredentialKind, CredentialPath
 from kubebase.meta import Resource
 

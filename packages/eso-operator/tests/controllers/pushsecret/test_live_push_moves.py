@@ -11,8 +11,8 @@ import pytest
 
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.v2.secretstore import SECRET_STORE_V2
-from eso_operator.testing.operators import BACKEND_ID, eventually
-from eso_operator.testing.pushsecrets import entry
+from eso_testkit.operator.operators import BACKEND_ID, eventually
+from eso_testkit.operator.pushsecrets import entry
 
 pytestmark = pytest.mark.live
 

@@ -7,10 +7,10 @@ import pytest
 
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
-from eso_operator.testing.keepingprovider import WRITES, denied, keeping
-from eso_operator.testing.operators import eventually
-from eso_operator.testing.pushsecrets import entry
-from eso_operator.testing.samples import samples_of
+from eso_testkit.operator.keepingprovider import WRITES, denied, keeping
+from eso_testkit.operator.operators import eventually
+from eso_testkit.operator.pushsecrets import entry
+from eso_testkit.operator.samples import samples_of
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Operation, PushPrecondition
 from kuberun.testing.builders import SECRETS

@@ -15,10 +15,10 @@ import pytest
 
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
-from eso_operator.testing.keepingprovider import EVERYTHING, WRITES, KeepingProvider, denied, keeping
-from eso_operator.testing.operators import eventually
-from eso_operator.testing.pushsecrets import bulk, entry
-from eso_operator.testing.transports import LaggingWatch, LostWrites
+from eso_testkit.operator.keepingprovider import EVERYTHING, WRITES, KeepingProvider, denied, keeping
+from eso_testkit.operator.operators import eventually
+from eso_testkit.operator.pushsecrets import bulk, entry
+from eso_testkit.operator.transports import LaggingWatch, LostWrites
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Operation
 from kuberun.testing.builders import CONFIG_MAPS, NAMESPACES, SECRETS

@@ -16,10 +16,10 @@ import pytest
 
 from eso_api.clustersecretstore import CLUSTER_SECRET_STORE
 from eso_api.pushsecret import PUSH_SECRET
-from eso_operator.testing.keepingprovider import KeepingProvider, keeping
-from eso_operator.testing.operators import Bench, eventually
-from eso_operator.testing.pushsecrets import entry
-from eso_operator.testing.transports import Between
+from eso_testkit.operator.keepingprovider import KeepingProvider, keeping
+from eso_testkit.operator.operators import Bench, eventually
+from eso_testkit.operator.pushsecrets import entry
+from eso_testkit.operator.transports import Between
 from kubebase.clock import SystemClock
 from kubebase.meta import JsonObject
 from kuberun.requests import Request

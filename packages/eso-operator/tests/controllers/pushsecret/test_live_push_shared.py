@@ -10,9 +10,9 @@ import pytest
 
 from eso_api.clustersecretstore import CLUSTER_SECRET_STORE
 from eso_api.pushsecret import PUSH_SECRET
-from eso_operator.testing.keepingprovider import EVERYTHING, keeping
-from eso_operator.testing.operators import eventually
-from eso_operator.testing.pushsecrets import entry
+from eso_testkit.operator.keepingprovider import EVERYTHING, keeping
+from eso_testkit.operator.operators import eventually
+from eso_testkit.operator.pushsecrets import entry
 from eso_wire.values import Operation
 from kuberun.testing.builders import NAMESPACES
 

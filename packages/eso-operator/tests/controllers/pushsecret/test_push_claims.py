@@ -10,7 +10,7 @@ from eso_operator.controllers.pushsecret.memory import PushSecretRecord
 from eso_operator.controllers.pushsecret.places import Place
 from eso_operator.controllers.pushsecret.records import Spot
 from eso_operator.memory import Memory
-from eso_operator.testing.pushsecrets import entry, push_secret
+from eso_testkit.operator.pushsecrets import entry, push_secret
 from kuberun.cache import Cache
 from kuberun.watch import Applied
 

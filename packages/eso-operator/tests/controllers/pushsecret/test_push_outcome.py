@@ -25,7 +25,7 @@ from eso_operator.controllers.pushsecret.rivals import Clash
 from eso_operator.controllers.pushsecret.snapshot import Chosen, NoChoice, PushSnapshot, SeenSource
 from eso_operator.report.steps import Step
 from eso_operator.sources.results import Failure
-from eso_operator.testing.pushsecrets import bulk, chosen, push_secret, pushed
+from eso_testkit.operator.pushsecrets import bulk, chosen, push_secret, pushed
 from eso_wire.errors import RetryClass
 from kubebase.clock import rfc3339
 from kubebase.meta import ObjectKey

@@ -18,7 +18,7 @@ from eso_operator.controllers.pushsecret.stores import idle_data_to, wrong_data_
 from eso_operator.memory import Memory
 from eso_operator.report.reporter import TerminatingNamespaces
 from eso_operator.stores.reference import key_of
-from eso_operator.testing.pushsecrets import bulk, chosen, entry, push_secret, pushed, values
+from eso_testkit.operator.pushsecrets import bulk, chosen, entry, push_secret, pushed, values
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import CheckResult, KindId, Operation, PushItem, RemoteRef, SourceSecret
 from eso_wire.values import Limits as CallLimits

@@ -11,7 +11,7 @@ from eso_operator.controllers.pushsecret.deliveries import deliveries, selection
 from eso_operator.controllers.pushsecret.select import EntryError, select, select_all
 from eso_operator.controllers.pushsecret.sources import Source
 from eso_operator.sources.shape import ShapeError
-from eso_operator.testing.pushsecrets import bulk, chosen, entry, push_secret, revealed, values
+from eso_testkit.operator.pushsecrets import bulk, chosen, entry, push_secret, revealed, values
 from eso_wire.values import SourceSecret
 
 SOURCE = values(user="u", password="p", host="h")

@@ -20,7 +20,7 @@ from eso_operator.controllers.pushsecret.settlement import Planned, Settlement
 from eso_operator.controllers.pushsecret.snapshot import PushSnapshot
 from eso_operator.controllers.pushsecret.sources import Sources, caller_of
 from eso_operator.memory import Memory
-from eso_operator.testing.pushsecrets import chosen, push_secret, pushed
+from eso_testkit.operator.pushsecrets import chosen, push_secret, pushed
 from kuberun.cache import Cache
 
 NOW = datetime(2024, 5, 1, tzinfo=UTC)

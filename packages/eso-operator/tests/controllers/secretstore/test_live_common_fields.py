@@ -9,7 +9,7 @@ from eso_api.v2.clustergenerator import CLUSTER_GENERATOR_V2
 from eso_api.v2.clustersecretstore import CLUSTER_SECRET_STORE_V2
 from eso_api.v2.generator import GENERATOR
 from eso_api.v2.secretstore import SECRET_STORE_V2
-from eso_operator.testing.operators import BACKEND, MAKER, Bench, eventually, scripted
+from eso_testkit.operator.operators import BACKEND, MAKER, Bench, eventually, scripted
 from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.meta import Condition
 

@@ -9,8 +9,8 @@ import pytest
 from eso_api.clustersecretstore import CLUSTER_SECRET_STORE
 from eso_api.pushsecret import PUSH_SECRET
 from eso_operator.controllers.secretstore.finalizer import FINALIZER
-from eso_operator.testing.operators import Bench, eventually, scripted
-from eso_operator.testing.scenes import FAKE_STORE
+from eso_testkit.operator.operators import Bench, eventually, scripted
+from eso_testkit.operator.scenes import FAKE_STORE
 from kubebase.clock import SystemClock
 from kubebase.meta import Condition, JsonObject
 

@@ -15,7 +15,7 @@ from eso_api.v2.providerclass import PROVIDER_CLASS
 from eso_api.v2.secretstore import SECRET_STORE_V2
 from eso_operator.process.settings import FeatureGate, ProviderSettings
 from eso_operator.stores.resolved import ServiceKey
-from eso_operator.testing.operators import (
+from eso_testkit.operator.operators import (
     BACKEND,
     LABEL,
     SERVICE,
@@ -25,7 +25,7 @@ from eso_operator.testing.operators import (
     free_port,
     scripted,
 )
-from eso_operator.testing.providerhost import SERVER_NAME, ProviderHost, TestAuthority
+from eso_testkit.operator.providerhost import SERVER_NAME, ProviderHost, TestAuthority
 from eso_wire.tls import TlsMaterial
 from eso_wire.values import ObjectRef
 from kubebase.clock import SystemClock

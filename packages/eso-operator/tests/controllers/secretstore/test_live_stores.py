@@ -20,8 +20,8 @@ from eso_api.v2.secretstore import SECRET_STORE_V2
 from eso_api.values import SecretBytes
 from eso_operator.certificates.authority import issue_authority, issue_server
 from eso_operator.certificates.values import Credential, ServerNames, Window
-from eso_operator.testing.operators import BACKEND, MAKER, SERVICE, Bench, eventually, scripted, with_interval
-from eso_operator.testing.scriptedprovider import ScriptedProvider
+from eso_testkit.operator.operators import BACKEND, MAKER, SERVICE, Bench, eventually, scripted, with_interval
+from eso_testkit.operator.scriptedprovider import ScriptedProvider
 from eso_wire import codec
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.tls import TlsMaterial

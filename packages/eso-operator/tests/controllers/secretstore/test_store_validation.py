@@ -26,7 +26,7 @@ from eso_operator.stores.credentials import bind
 from eso_operator.stores.inputs import VALIDATION, need_to_read
 from eso_operator.stores.resolved import BoundStore, Connection, Reason, ResolutionError, ResolvedStore, ServiceKey
 from eso_operator.stores.resolver import Resolver
-from eso_operator.testing.clusters import (
+from eso_testkit.operator.clusters import (
     CORE,
     SETTINGS,
     NotedReads,

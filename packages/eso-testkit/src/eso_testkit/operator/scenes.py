@@ -18,9 +18,9 @@ from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.secretstore import SECRET_STORE
 from eso_operator.process.settings import Settings
 from eso_operator.process.wiring import Operator
-from eso_operator.testing.operators import Bench, eventually, scripted
-from eso_operator.testing.scriptedprovider import ScriptedProvider
-from eso_operator.testing.transports import Between
+from eso_testkit.operator.operators import Bench, eventually, scripted
+from eso_testkit.operator.scriptedprovider import ScriptedProvider
+from eso_testkit.operator.transports import Between
 from kubebase.meta import Condition, JsonObject
 from kuberun.requests import Request
 from kuberun.testing.builders import CONFIG_MAPS, SECRETS

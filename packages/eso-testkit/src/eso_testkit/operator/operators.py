@@ -26,9 +26,9 @@ from eso_operator.process.wiring import Operator, wire
 from eso_operator.providers.dispatch import Seams
 from eso_operator.stores.resolved import ServiceKey
 from eso_operator.telemetry.settings import Listener, MetricsSettings
-from eso_operator.testing.accounts import kubeconfig_of, noting
-from eso_operator.testing.providerhost import ProviderHost
-from eso_operator.testing.scriptedprovider import ScriptedProvider
+from eso_testkit.operator.accounts import kubeconfig_of, noting
+from eso_testkit.operator.providerhost import ProviderHost
+from eso_testkit.operator.scriptedprovider import ScriptedProvider
 from eso_wire.tls import TlsMaterial
 from eso_wire.values import CredentialKind, CredentialPath, KindId, KindInfo, KindRole, Operation
 from kubebase.clock import SystemClock

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from eso_cli.testing.providerprocess import local_certificates, provider_running
 from eso_conformance import CaseResult, Fixture, Profile, Target, Verdict, read_identity, run
 from eso_conformance.fixture import from_plain
 from eso_operator.certificates.local import LocalCertificates
 from eso_sdk.installed import load
+from eso_testkit.cli.providerprocess import local_certificates, provider_running
 from eso_wire.values import KindRole
 
 FIXTURE_VALUES = "get: gives every known value of the fixture"

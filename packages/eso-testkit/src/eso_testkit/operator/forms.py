@@ -5,7 +5,7 @@ from __future__ import annotations
 from eso_api.references import GeneratorRef, StoreRef
 from eso_operator.stores.resolve import resolve
 from eso_operator.stores.resolved import ResolvedStore
-from eso_operator.testing.clusters import (
+from eso_testkit.operator.clusters import (
     ANYTHING,
     CORE,
     SETTINGS,

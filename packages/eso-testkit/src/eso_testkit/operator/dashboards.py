@@ -14,7 +14,7 @@ from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.secretstore import SECRET_STORE
 from eso_operator.dashboard.settings import DashboardSettings
 from eso_operator.telemetry.settings import Listener
-from eso_operator.testing.operators import Bench, eventually, scripted
+from eso_testkit.operator.operators import Bench, eventually, scripted
 from eso_wire.errors import ErrorReason, ProviderError
 
 CANARY = "CANARY-3f9d"

@@ -18,7 +18,7 @@ from typing import Final
 
 import yaml
 
-from eso_operator.testing.transports import Between
+from eso_testkit.operator.transports import Between
 from kubebase.clock import SystemClock
 from kubebase.meta import JsonObject, Resource
 from kuberun import config

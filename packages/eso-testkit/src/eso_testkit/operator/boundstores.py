@@ -16,7 +16,7 @@ from eso_operator.stores.resolved import (
     ServiceKey,
     TlsSource,
 )
-from eso_operator.testing.providerhost import SERVER_NAME
+from eso_testkit.operator.providerhost import SERVER_NAME
 from eso_wire.values import (
     Config,
     ConfigDelivery,

@@ -1,6 +1,6 @@
 """Operators that die by SIGKILL just before or just after one of their calls to the outside.
 
-    python -m eso_operator.testing.crashing < orders
+    python -m eso_testkit.operator.crashing < orders
 
 An order is a line of JSON: the operator's flags, its environment, and a journal. Each starts one process, forked from
 this one so that nothing is imported twice; when it ends, a line with its exit code is printed. Closing the input ends

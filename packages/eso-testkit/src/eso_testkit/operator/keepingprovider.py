@@ -15,8 +15,8 @@ from google.protobuf.message import Message
 
 from eso_api.values import SecretBytes
 from eso_operator.providers import transport as methods
-from eso_operator.testing.operators import BACKEND_ID, MAKER_ID
-from eso_operator.testing.scriptedprovider import ScriptedProvider
+from eso_testkit.operator.operators import BACKEND_ID, MAKER_ID
+from eso_testkit.operator.scriptedprovider import ScriptedProvider
 from eso_wire import codec
 from eso_wire._generated import provider_pb2 as pb
 from eso_wire.errors import ErrorReason, ProviderError

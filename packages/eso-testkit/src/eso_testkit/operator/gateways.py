@@ -14,8 +14,8 @@ from eso_operator.providers.gateway import Gateway
 from eso_operator.providers.metrics import PrometheusMetrics
 from eso_operator.providers.settings import RuntimeSettings
 from eso_operator.providers.transport import Transport
-from eso_operator.testing.providerhost import HeldMaterials, ProviderHost, TestAuthority, hosted
-from eso_operator.testing.scriptedprovider import LoopbackTransport, ScriptedProvider
+from eso_testkit.operator.providerhost import HeldMaterials, ProviderHost, TestAuthority, hosted
+from eso_testkit.operator.scriptedprovider import LoopbackTransport, ScriptedProvider
 from eso_wire.errors import ProviderError
 from kubebase.clock import SystemClock
 from kubebase.testing.clock import VirtualClock

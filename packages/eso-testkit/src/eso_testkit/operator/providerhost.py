@@ -16,7 +16,7 @@ from eso_operator.certificates.authority import issue_authority, issue_client, i
 from eso_operator.certificates.values import Credential, ServerNames, Window
 from eso_operator.providers import transport as methods
 from eso_operator.stores.resolved import TlsSource
-from eso_operator.testing.scriptedprovider import ScriptedProvider
+from eso_testkit.operator.scriptedprovider import ScriptedProvider
 from eso_wire.errors import ProviderError
 from eso_wire.options import SERVER_OPTIONS, Options
 from eso_wire.status import abort_details

@@ -16,9 +16,9 @@ from eso_operator.changes.watchedkeys import ReadState, WatchedKey, topic_of
 from eso_operator.dependencies.dependencies import OnObject
 from eso_operator.process.memory import Memories
 from eso_operator.providers.settings import SubscriptionSettings
-from eso_operator.testing.boundstores import bound_store
-from eso_operator.testing.gateways import LoopbackGateway, loopback
-from eso_operator.testing.leases import MemoryLeases
+from eso_testkit.operator.boundstores import bound_store
+from eso_testkit.operator.gateways import LoopbackGateway, loopback
+from eso_testkit.operator.leases import MemoryLeases
 from eso_wire.values import ChangeEvent, Heartbeat, RemoteRef
 from kubebase.meta import ObjectKey
 from kubebase.testing.clock import VirtualClock

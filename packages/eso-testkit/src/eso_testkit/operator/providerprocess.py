@@ -9,8 +9,8 @@ import asyncio
 import sys
 from pathlib import Path
 
-from eso_operator.testing.providerhost import ProviderHost
-from eso_operator.testing.scriptedprovider import ScriptedProvider
+from eso_testkit.operator.providerhost import ProviderHost
+from eso_testkit.operator.scriptedprovider import ScriptedProvider
 from eso_wire.tls import load_material
 from kubebase.clock import SystemClock
 
