@@ -44,10 +44,10 @@ def test_every_dependency_of_a_distribution_is_pinned_by_hash(where: Path) -> No
 
 
 @pytest.mark.parametrize("where", DISTRIBUTIONS, ids=lambda path: path.name)
-def test_every_distribution_introduces_itself_in_a_few_lines(where: Path) -> None:
+def test_every_distribution_introduces_itself(where: Path) -> None:
     lines = (where / "README.md").read_text().splitlines()
 
-    assert 3 <= len(lines) <= 12
+    assert len(lines) >= 3
     assert lines[0].startswith("# ")
 
 
