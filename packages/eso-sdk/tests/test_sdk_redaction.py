@@ -7,7 +7,7 @@ from urllib.parse import quote
 import pytest
 
 from eso_api.values import SecretBytes
-from eso_sdk.redaction import Redactor
+from eso_sdk.redaction import CallRedactor
 from eso_sdk.tracebacks import seat
 from eso_wire.errors import ErrorReason, ProviderError, RetryClass
 
@@ -31,7 +31,7 @@ DOCUMENT = json.dumps({"type": "account", "private_key": "-----BEGIN KEY-----\nM
     ],
 )
 def test_a_secret_is_masked_in_every_usual_spelling(secret: str, text: str) -> None:
-    masked = Redactor([SecretBytes(secret.encode())]).text(text)
+    masked = CallRedactor([SecretBytes(secret.encode())]).text(text)
 
     assert "…" in masked
     for part in (secret.strip(), text):
@@ -48,22 +48,22 @@ def test_a_secret_is_masked_in_every_usual_spelling(secret: str, text: str) -> N
     ],
 )
 def test_a_part_of_a_secret_is_masked_too(secret: str, text: str, expected: str) -> None:
-    assert Redactor([SecretBytes(secret.encode())]).text(text) == expected
+    assert CallRedactor([SecretBytes(secret.encode())]).text(text) == expected
 
 
 def test_no_secret_hides_at_the_end_of_a_long_text() -> None:
     secret = "0123456789abcdefghij"
     text = (secret * 2000)[: 8 * 2048 + 7]
 
-    assert not set(Redactor([SecretBytes(secret.encode())]).text(text)) - {"…"}
+    assert not set(CallRedactor([SecretBytes(secret.encode())]).text(text)) - {"…"}
 
 
 def test_a_value_too_short_to_be_told_from_other_words_stays() -> None:
-    assert Redactor([SecretBytes(b"abc"), SecretBytes(b"")]).text("abc abcd") == "abc abcd"
+    assert CallRedactor([SecretBytes(b"abc"), SecretBytes(b"")]).text("abc abcd") == "abc abcd"
 
 
 def test_the_longest_secret_goes_first() -> None:
-    assert Redactor([SecretBytes(b"pass"), SecretBytes(b"password")]).text("password") == "…"
+    assert CallRedactor([SecretBytes(b"pass"), SecretBytes(b"password")]).text("password") == "…"
 
 
 def test_an_error_keeps_its_reason_and_loses_the_secret() -> None:
@@ -71,14 +71,14 @@ def test_an_error_keeps_its_reason_and_loses_the_secret() -> None:
         ErrorReason.RATE_LIMITED, f"too many for {SECRET}", retry_after=3.0, backend_code=f"E-{SECRET}"
     )
 
-    masked = Redactor([SecretBytes(SECRET.encode())]).error(error)
+    masked = CallRedactor([SecretBytes(SECRET.encode())]).error(error)
 
     assert (masked.reason, masked.retry, masked.retry_after) == (ErrorReason.RATE_LIMITED, RetryClass.BACKOFF, 3.0)
     assert (masked.message, masked.backend_code) == ("too many for …", "E-…")
 
 
 def test_messages_are_bounded() -> None:
-    assert len(Redactor([]).text("x" * 100_000)) == 2048
+    assert len(CallRedactor([]).text("x" * 100_000)) == 2048
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_messages_are_bounded() -> None:
     ],
 )
 def test_the_words_of_an_unexpected_exception_never_leave(exc: Exception, reason: ErrorReason) -> None:
-    error = Redactor([]).of_exception(exc)
+    error = CallRedactor([]).of_exception(exc)
 
     assert error.reason is reason
     assert SECRET not in error.message

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kubebase.masking import Mask
+from kubebase.redaction import Redactor
 
 MAX_MESSAGE_BYTES = 2048
 """Longer messages are cut, because they are copied into conditions and events."""
@@ -62,7 +62,7 @@ def field_without_echo(field: str, message: str) -> str:
 
 def without_values(text: str, body: bytes | None) -> str:
     """Return the text without any string that the request body carried as a value, bounded as messages are."""
-    masked = Mask(_values_of(body), within=text).text(text) if body else text
+    masked = Redactor(_values_of(body), within=text).text(text) if body else text
     return bounded(masked, MAX_MESSAGE_BYTES)
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eso_api.values import SecretBytes
-from eso_operator.providers.redaction import Veil
+from eso_operator.providers.redaction import ResponseRedactor
 from eso_operator.stores.resolved import CallPolicy
 from eso_testkit.operator.boundstores import bound_store, wanted
 from eso_testkit.operator.gateways import LoopbackGateway
@@ -33,7 +33,7 @@ ONCE = CallPolicy(gated=False, max_retries=0)
     ],
 )
 def test_a_value_is_masked_however_it_is_written(said: str) -> None:
-    masked = Veil([CANARY.encode()]).text(said)
+    masked = ResponseRedactor([CANARY.encode()]).text(said)
 
     assert CANARY[:12] not in masked
     assert base64.b64encode(CANARY.encode()).decode() not in masked
@@ -52,7 +52,7 @@ def test_a_value_is_masked_however_it_is_written(said: str) -> None:
 def test_parts_of_a_value_and_its_spelling_in_addresses_are_masked(value: object, said: str) -> None:
     secret = value if isinstance(value, str) else json.dumps(value)
 
-    masked = Veil([secret.encode()]).text(said)
+    masked = ResponseRedactor([secret.encode()]).text(said)
 
     assert "…" in masked
     assert CANARY not in masked
@@ -61,28 +61,31 @@ def test_parts_of_a_value_and_its_spelling_in_addresses_are_masked(value: object
 def test_json_that_is_too_deep_is_masked_as_a_text() -> None:
     deep = "[" * 100_000
 
-    assert Veil([deep.encode()]).text(f"cannot parse {deep[:2000]}") == "cannot parse …"
+    assert ResponseRedactor([deep.encode()]).text(f"cannot parse {deep[:2000]}") == "cannot parse …"
 
 
 def test_the_rest_of_the_message_stays() -> None:
-    assert Veil([b"hunter22"]).text("key db/password: hunter22 is too short") == "key db/password: … is too short"
+    assert (
+        ResponseRedactor([b"hunter22"]).text("key db/password: hunter22 is too short")
+        == "key db/password: … is too short"
+    )
 
 
 def test_a_long_message_is_cut() -> None:
-    assert len(Veil([]).text("x" * 100_000)) <= 2048
+    assert len(ResponseRedactor([]).text("x" * 100_000)) <= 2048
 
 
 def test_each_line_of_a_value_is_masked() -> None:
     pem = b"-----BEGIN KEY-----\nMIIEvQIBADANBgkq\nhkiG9w0BAQEFAASC\n-----END KEY-----\n"
 
-    assert "hkiG9w0BAQEFAASC" not in Veil([pem]).text("unexpected hkiG9w0BAQEFAASC here")
+    assert "hkiG9w0BAQEFAASC" not in ResponseRedactor([pem]).text("unexpected hkiG9w0BAQEFAASC here")
 
 
 @given(st.binary(max_size=200), st.text(max_size=100), st.text(max_size=100))
 def test_no_value_survives_and_none_breaks_the_veil(value: bytes, before: str, after: str) -> None:
     text = value.decode(errors="replace")
 
-    masked = Veil([value]).text(before + text + after)
+    masked = ResponseRedactor([value]).text(before + text + after)
 
     assert len(text) < 4 or text not in masked or text in before + "…" + after
 
@@ -159,8 +162,8 @@ async def test_a_generators_state_is_masked(loop: LoopbackGateway) -> None:
 
 def test_a_key_that_merely_holds_a_short_value_is_named_as_it_is() -> None:
     """Otherwise a value `prod` would turn the key into `app/…/db`, and reveal the value."""
-    veil = Veil([b"prod", b"correct-horse-battery"], ["app/prod/db", "x/correct-horse-battery"])
+    redactor = ResponseRedactor([b"prod", b"correct-horse-battery"], ["app/prod/db", "x/correct-horse-battery"])
 
-    assert veil.text('no "app/prod/db"') == 'no "app/prod/db"'
-    assert veil.text("prod was refused") == "… was refused"
-    assert veil.text("x/correct-horse-battery") == "x/…"
+    assert redactor.text('no "app/prod/db"') == 'no "app/prod/db"'
+    assert redactor.text("prod was refused") == "… was refused"
+    assert redactor.text("x/correct-horse-battery") == "x/…"

@@ -14,7 +14,7 @@ from eso_sdk.errors import invalid_request, property_not_found, unsupported
 from eso_sdk.lookups import Job, Outcome, perform
 from eso_wire.values import PushItem, RemoteRef
 from kubebase.hints import similar
-from kubebase.masking import Mask
+from kubebase.redaction import Redactor
 
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
 _PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
@@ -75,8 +75,8 @@ def property_names(raw: bytes, path: str) -> list[str]:
         return []
     before, after = parts[:walked], parts[walked + 1 :]
     close = similar(parts[walked], (name for name in level if _PLAIN_NAME.fullmatch(name)), count=_SUGGESTED)
-    mask = Mask([raw])
-    return [".".join((*before, name, *after)) for name in close if mask.text(name) == name]
+    redactor = Redactor([raw])
+    return [".".join((*before, name, *after)) for name in close if redactor.text(name) == name]
 
 
 def pushed_value(item: PushItem) -> bytes:

@@ -28,7 +28,7 @@ from eso_sdk.errors import invalid_request
 from eso_sdk.lookups import CallLookups
 from eso_sdk.methods import Method, parsed
 from eso_sdk.metrics import Metrics
-from eso_sdk.redaction import Redactor
+from eso_sdk.redaction import CallRedactor
 from eso_sdk.service import Service
 from eso_sdk.tracebacks import FAILURES
 from eso_wire import codec
@@ -194,7 +194,7 @@ class Frame:
                     record.account = await self.tokens.account(rpc.invocation_metadata() or ())
                 await work(record)
         except FAILURES as exc:  # the outermost frame: nothing passes it in another form
-            error = Redactor(()).of_exception(exc)
+            error = CallRedactor(()).of_exception(exc)
             record.code, record.reason = abort_details(error).code.name, error.reason.value
             record.location = error.message if error.reason is ErrorReason.INTERNAL else ""
         except asyncio.CancelledError:

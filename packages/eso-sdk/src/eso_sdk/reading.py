@@ -13,7 +13,7 @@ from eso_sdk.batches import side_by_side
 from eso_sdk.callbytes import counted_apart
 from eso_sdk.errors import CutStream, MissingPathError, too_large, unsupported
 from eso_sdk.matching import CONSIDERED, Considered
-from eso_sdk.redaction import Redactor
+from eso_sdk.redaction import CallRedactor
 from eso_sdk.results import Value, check_of, found_of, results_of, secrets, stream_of, value
 from eso_sdk.store import GetReturn, Store, makes_maps, members_of, reads_batches
 from eso_sdk.tracebacks import FAILURES
@@ -47,7 +47,7 @@ class Reading:
 
     store: Store[Any]
     gate: asyncio.Semaphore
-    redactor: Redactor
+    redactor: CallRedactor
     max_bytes: int
 
     # --- get ---------------------------------------------------------------------------------------------------------

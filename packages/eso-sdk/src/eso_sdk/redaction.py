@@ -1,13 +1,13 @@
-"""Masks the secrets of a request in all texts that leave the provider: errors, conditions, warnings.
+"""Redacts the secrets of a request in all texts that leave the provider: errors, conditions, warnings.
 
 Authors write messages, and backends repeat parts of requests. So every text of a response is searched for the
-credentials and values of its request (`kubebase.masking`). An exception that is not a `ProviderError` shows its type
+credentials and values of its request (`kubebase.redaction`). An exception that is not a `ProviderError` shows its type
 and the author's line, never its text; its traceback is logged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import msgspec
@@ -17,33 +17,34 @@ from eso_api.values import SecretBytes
 from eso_sdk.tracebacks import FAILURES, seat, traceback_of
 from eso_wire.bounds import MAX_MESSAGE_CHARS
 from eso_wire.errors import ErrorReason, ProviderError
-from eso_wire.values import Context, Credential, SecretMap, Token
-from kubebase.masking import Mask, Partly, texts_in
+from eso_wire.values import Context, Credential, SecretMap
+from kubebase.redaction import PartlyPublic, Redactor, texts_in
 
 _BACKEND_CODE_CHARS = 128
 
 _log = structlog.get_logger("eso_sdk.author")
 
 
-class Redactor:
-    """Masks the secrets of one request in texts.
+class CallRedactor(Redactor):
+    """Redacts the secrets of one request in texts.
 
     `names` are the keys of the request: short values may be part of them. `packages` are those of the author: an
     unexpected exception is reported at their innermost line.
     """
 
-    __slots__ = ("_logged", "_mask", "_packages")
-
     def __init__(
-        self, secrets: Iterable[SecretBytes | Partly], names: Iterable[str] = (), packages: frozenset[str] = frozenset()
+        self,
+        secrets: Iterable[SecretBytes | PartlyPublic],
+        names: Iterable[str] = (),
+        packages: frozenset[str] = frozenset(),
     ) -> None:
-        self._mask = Mask((_revealed(secret) for secret in secrets), names)
+        super().__init__((_revealed(secret) for secret in secrets), names)
         self._packages = packages
         self._logged: set[str] = set()
 
     def text(self, text: str) -> str:
         """Return the text without any of the secrets, shortened to the maximum length of a message."""
-        return self._mask.text(text)[:MAX_MESSAGE_CHARS]
+        return super().text(text)[:MAX_MESSAGE_CHARS]
 
     def error(self, error: ProviderError) -> ProviderError:
         """Return the same error with all secrets masked."""
@@ -92,17 +93,17 @@ def secrets_of(
     context: Context,
     payloads: Iterable[SecretBytes | SecretMap] = (),
     resolved: Iterable[Credential] = (),
-) -> Iterator[SecretBytes | Partly]:
+) -> Iterator[SecretBytes | PartlyPublic]:
     """Yield every secret of a request.
 
     These are its credentials, the values to write, and those that their metadata refers to. The project of a JSON
-    credential stays in messages if the spec contains it too (`Partly`).
+    credential stays in messages if the spec contains it too (`PartlyPublic`).
     """
     public = _texts_of_spec(context)
     for credential in context.config.credentials:
-        yield from (Partly(secret.reveal(), public) for secret in _of_credential(credential))
+        yield from (PartlyPublic(secret.reveal(), public) for secret in credential.secrets())
     for credential in resolved:
-        yield from _of_credential(credential)
+        yield from credential.secrets()
     for payload in payloads:
         if isinstance(payload, SecretBytes):
             yield payload
@@ -110,8 +111,8 @@ def secrets_of(
             yield from payload.values()
 
 
-def _revealed(secret: SecretBytes | Partly) -> bytes:
-    return secret if isinstance(secret, Partly) else secret.reveal()
+def _revealed(secret: SecretBytes | PartlyPublic) -> bytes:
+    return secret if isinstance(secret, PartlyPublic) else secret.reveal()
 
 
 def _texts_of_spec(context: Context) -> frozenset[str]:
@@ -122,13 +123,3 @@ def _texts_of_spec(context: Context) -> frozenset[str]:
         return frozenset(texts_in(msgspec.json.decode(spec.reveal())))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return frozenset()
-
-
-def _of_credential(credential: Credential) -> Iterator[SecretBytes]:
-    match credential.value:
-        case SecretBytes() as one:
-            yield one
-        case Token(token=token):
-            yield token
-        case Mapping() as whole:
-            yield from whole.values()

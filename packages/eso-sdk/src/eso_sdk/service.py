@@ -26,7 +26,7 @@ from eso_sdk.kinds import ServedKind
 from eso_sdk.processidentity import STRICT, ProcessIdentityPolicy
 from eso_sdk.provider import Provider
 from eso_sdk.reading import Reading, find_operations, missing
-from eso_sdk.redaction import Redactor, secrets_of
+from eso_sdk.redaction import CallRedactor, secrets_of
 from eso_sdk.results import generated_of, validation_of, warnings_of
 from eso_sdk.session import Session, Sessions, identity_of
 from eso_sdk.store import Store
@@ -64,7 +64,7 @@ from eso_wire.values import (
 )
 from eso_wire.versions import SUPPORTED, ProtocolVersion, select, spelled
 from kubebase.clock import Clock
-from kubebase.masking import Partly
+from kubebase.redaction import PartlyPublic
 
 STORE, GENERATOR = KindRole.STORE, KindRole.GENERATOR
 _MESSAGE_OVERHEAD = 64 * 1024
@@ -206,7 +206,7 @@ class Service:
 
     @asynccontextmanager
     async def _store(
-        self, context: Context, redactor: Redactor, count: int, needed: Iterable[Operation] = ()
+        self, context: Context, redactor: CallRedactor, count: int, needed: Iterable[Operation] = ()
     ) -> AsyncIterator[tuple[Store[Any], Session]]:
         """Open the store of a call after checking that it supports the operations."""
         with redactor.guard():
@@ -219,7 +219,7 @@ class Service:
                 yield cast(Store[Any], session.backend), session
 
     @asynccontextmanager
-    async def _session(self, context: Context, role: KindRole, redactor: Redactor) -> AsyncIterator[Session]:
+    async def _session(self, context: Context, role: KindRole, redactor: CallRedactor) -> AsyncIterator[Session]:
         self._check_protocol(context)
         served = kind_of(self.provider, context, role)
         key = _key(served, context)
@@ -263,12 +263,12 @@ class Service:
                 self.sessions.forget(key)
                 return
 
-    def _reading(self, store: Store[Any], session: Session, redactor: Redactor) -> Reading:
+    def _reading(self, store: Store[Any], session: Session, redactor: CallRedactor) -> Reading:
         room = (self.provider.limits.max_message_bytes or 4 * 1024 * 1024) - _MESSAGE_OVERHEAD
         return Reading(store, session.gate, redactor, max(room, 1024))
 
-    def _redactor(self, secrets: Iterable[SecretBytes | Partly], names: Iterable[str] = ()) -> Redactor:
-        return Redactor(secrets, names, self.provider.packages)
+    def _redactor(self, secrets: Iterable[SecretBytes | PartlyPublic], names: Iterable[str] = ()) -> CallRedactor:
+        return CallRedactor(secrets, names, self.provider.packages)
 
     def _check_protocol(self, context: Context) -> None:
         if context.protocol not in self.protocols:
@@ -310,7 +310,7 @@ VERDICTS: Final = frozenset(
 # A problem of the configuration is a result; if the provider cannot decide, the call fails.
 
 
-def checked(served: ServedKind, context: Context, redactor: Redactor) -> Validation:
+def checked(served: ServedKind, context: Context, redactor: CallRedactor) -> Validation:
     """Validate the configuration alone, without session or backend: admission uses this."""
     try:
         warnings = warnings_of(served.backend.check_config(decoded(served, context)))
@@ -320,7 +320,7 @@ def checked(served: ServedKind, context: Context, redactor: Redactor) -> Validat
 
 
 async def examined(
-    served: ServedKind, validate_backend: Callable[[], Awaitable[Validation]], context: Context, redactor: Redactor
+    served: ServedKind, validate_backend: Callable[[], Awaitable[Validation]], context: Context, redactor: CallRedactor
 ) -> Validation:
     """Validate the configuration alone, then ask the backend."""
     alone = checked(served, context, redactor)
@@ -339,7 +339,7 @@ def _verdict(error: ProviderError, served: ServedKind) -> Validation:
     return Validation(ValidationState.INVALID, error=error, operations=served.operations)
 
 
-def _fit(validation: Validation, served: ServedKind, redactor: Redactor) -> Validation:
+def _fit(validation: Validation, served: ServedKind, redactor: CallRedactor) -> Validation:
     """Redact the texts and remove operations that the kind does not have."""
     narrowed = served.operations if validation.operations is None else validation.operations & served.operations
     return replace(
@@ -351,5 +351,5 @@ def _fit(validation: Validation, served: ServedKind, redactor: Redactor) -> Vali
     )
 
 
-def _condition(condition: ConditionReport, redactor: Redactor) -> ConditionReport:
+def _condition(condition: ConditionReport, redactor: CallRedactor) -> ConditionReport:
     return replace(condition, message=redactor.text(condition.message))

@@ -16,7 +16,7 @@ import structlog
 
 from eso_sdk.errors import invalid_request
 from eso_sdk.reading import closing
-from eso_sdk.redaction import Redactor
+from eso_sdk.redaction import CallRedactor
 from eso_sdk.results import stream_of
 from eso_sdk.store import Store
 from eso_sdk.tracebacks import FAILURES, seat
@@ -129,7 +129,7 @@ class Subscription:
                 await self._store.acknowledged(token)
         except FAILURES as exc:  # author code may raise anything
             # Type and place only: the author's message may contain secrets.
-            reason = Redactor(()).of_exception(exc).reason.value
+            reason = CallRedactor(()).of_exception(exc).reason.value
             _log.warning("acknowledgement failed; a later one covers it", reason=reason, error=seat(exc))
 
     def _update(self, update: SubscribeUpdate) -> None:

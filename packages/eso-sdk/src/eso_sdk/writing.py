@@ -11,7 +11,7 @@ from eso_api.values import SecretBytes
 from eso_sdk.batches import side_by_side
 from eso_sdk.errors import unsupported
 from eso_sdk.reading import missing
-from eso_sdk.redaction import Redactor
+from eso_sdk.redaction import CallRedactor
 from eso_sdk.results import existed_of, push_of, results_of
 from eso_sdk.store import Store, deletes_groups, promises, writes_groups
 from eso_sdk.tracebacks import FAILURES
@@ -37,7 +37,7 @@ class Writing:
 
     store: Store[Any]
     gate: asyncio.Semaphore
-    redactor: Redactor
+    redactor: CallRedactor
 
     async def push(self, batch: PushBatch) -> tuple[PushResult, ...]:
         """Return one result for each item, in order."""

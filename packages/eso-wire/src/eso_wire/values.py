@@ -6,7 +6,7 @@ no value prints a secret. `kinds` has the part that describes providers; command
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -120,6 +120,16 @@ class Credential:
 
     pointer: str
     value: SecretBytes | Token | SecretMap
+
+    def secrets(self) -> Iterator[SecretBytes]:
+        """Yield all values of the credential, which must not appear in any text."""
+        match self.value:
+            case Token(token=token):
+                yield token
+            case Mapping() as values:
+                yield from values.values()
+            case value:
+                yield value
 
 
 @dataclass(frozen=True, slots=True)

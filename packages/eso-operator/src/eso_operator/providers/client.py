@@ -18,7 +18,7 @@ from google.protobuf.message import DecodeError, EncodeError, Message
 from eso_operator.providers import transport as methods
 from eso_operator.providers.errors import answered_wrongly
 from eso_operator.providers.protection.weights import current_hold
-from eso_operator.providers.redaction import Veil, secrets_of_config, secrets_of_push, secrets_of_results
+from eso_operator.providers.redaction import ResponseRedactor, secrets_of_config, secrets_of_push, secrets_of_results
 from eso_operator.providers.settings import CallSettings
 from eso_operator.providers.transport import CallOptions, Duplex, Transport, short_name
 from eso_wire import bounds, codec
@@ -58,7 +58,7 @@ V = TypeVar("V")
 
 _CHANGING = frozenset({methods.PUSH, methods.DELETE, methods.GENERATE, methods.CLEANUP})
 """Calls with side effects; only the leader sends them."""
-_VEILED_FOUND = 1000
+_REDACTED_FOUND = 1000
 """The number of last found values that are removed from the text of a later error: all could take seconds."""
 
 
@@ -87,7 +87,7 @@ class ProviderClient:
 
     async def get(self, context: Context, items: Sequence[GetItem]) -> tuple[GetResult, ...]:
         names = [item.ref.key for item in items]
-        with _Veiled(lambda: self.secrets(context), names):
+        with _Redacted(lambda: self.secrets(context), names):
             results = await self._ask(
                 methods.GET,
                 lambda: codec.to_get_request(context, items),
@@ -97,8 +97,8 @@ class ProviderClient:
         results = self._matched(results, [item.item_id for item in items])
         if not any(isinstance(result.outcome, ProviderError) for result in results):
             return results
-        veil = Veil((*self.secrets(context), *secrets_of_results(results)), names)
-        return tuple(_veiled_result(result, veil) for result in results)
+        redactor = ResponseRedactor((*self.secrets(context), *secrets_of_results(results)), names)
+        return tuple(_redacted_result(result, redactor) for result in results)
 
     async def find(self, context: Context, query: FindQuery) -> FindPage:
         """Return all pages as one. A stream that is too large or cut off is an error, never a shorter answer."""
@@ -108,9 +108,9 @@ class ProviderClient:
 
         def secrets() -> Iterator[bytes]:
             yield from self.secrets(context)
-            yield from (each.value.reveal() for each in found[-_VEILED_FOUND:])
+            yield from (each.value.reveal() for each in found[-_REDACTED_FOUND:])
 
-        with _Veiled(secrets), released:
+        with _Redacted(secrets), released:
             request = self.encoded(methods.FIND, lambda: codec.to_find_request(context, query))
             async with aclosing(self._pages(request)) as pages:
                 async for page, weight in pages:
@@ -120,22 +120,24 @@ class ProviderClient:
                     if hold is not None:
                         hold.add(weight)
                     if page.last:
-                        missing = Veil(secrets()).text(page.missing) if page.missing else ""
+                        missing = ResponseRedactor(secrets()).text(page.missing) if page.missing else ""
                         return FindPage(tuple(found), last=True, considered=page.considered, missing=missing)
         raise answered_wrongly(self.label, "the list of found secrets ended before its last page")
 
     async def check(self, context: Context, items: Sequence[GetItem]) -> tuple[CheckResult, ...]:
         names = [item.ref.key for item in items]
-        with _Veiled(lambda: self.secrets(context), names):
+        with _Redacted(lambda: self.secrets(context), names):
             results = await self._ask(
                 methods.CHECK,
                 lambda: codec.to_check_request(context, items),
                 pb.CheckSecretsResponse,
                 codec.from_check_response,
             )
-        veil = _lazy_veil(lambda: self.secrets(context), names)
+        redactor = _lazy_redactor(lambda: self.secrets(context), names)
         matched = self._matched(results, [item.item_id for item in items])
-        return tuple(each if each.error is None else replace(each, error=veil().error(each.error)) for each in matched)
+        return tuple(
+            each if each.error is None else replace(each, error=redactor().error(each.error)) for each in matched
+        )
 
     async def push(self, context: Context, batch: PushBatch) -> tuple[PushResult, ...]:
         def secrets() -> Iterator[bytes]:
@@ -143,42 +145,44 @@ class ProviderClient:
             yield from secrets_of_push(batch)
 
         names = [item.remote.key for item in batch.items]
-        with _Veiled(secrets, names):
+        with _Redacted(secrets, names):
             results = await self._ask(
                 methods.PUSH,
                 lambda: codec.to_push_request(context, batch),
                 pb.PushSecretsResponse,
                 codec.from_push_response,
             )
-        veil = _lazy_veil(secrets, names)
+        redactor = _lazy_redactor(secrets, names)
         return tuple(
-            replace(each, outcome=veil().error(each.outcome)) if isinstance(each.outcome, ProviderError) else each
+            replace(each, outcome=redactor().error(each.outcome)) if isinstance(each.outcome, ProviderError) else each
             for each in self._matched(results, [item.item_id for item in batch.items])
         )
 
     async def delete(self, context: Context, batch: DeleteBatch) -> tuple[DeleteResult, ...]:
         names = [item.remote.key for item in batch.items]
-        with _Veiled(lambda: self.secrets(context), names):
+        with _Redacted(lambda: self.secrets(context), names):
             results = await self._ask(
                 methods.DELETE,
                 lambda: codec.to_delete_request(context, batch),
                 pb.DeleteSecretsResponse,
                 codec.from_delete_response,
             )
-        veil = _lazy_veil(lambda: self.secrets(context), names)
+        redactor = _lazy_redactor(lambda: self.secrets(context), names)
         matched = self._matched(results, [item.item_id for item in batch.items])
-        return tuple(each if each.error is None else replace(each, error=veil().error(each.error)) for each in matched)
+        return tuple(
+            each if each.error is None else replace(each, error=redactor().error(each.error)) for each in matched
+        )
 
     async def validate(self, context: Context, mode: ValidationMode, role: KindRole) -> Validation:
         method = methods.VALIDATE if role is KindRole.STORE else methods.VALIDATE_GENERATOR
-        with _Veiled(lambda: self.secrets(context)):
+        with _Redacted(lambda: self.secrets(context)):
             validation = await self._ask(
                 method,
                 lambda: codec.to_validate_request(context, mode),
                 pb.ValidateResponse,
                 codec.from_validate_response,
             )
-        return Veil(self.secrets(context)).validation(validation)
+        return ResponseRedactor(self.secrets(context)).validation(validation)
 
     async def generate(self, context: Context, request: GenerateRequest) -> Generated:
         def secrets() -> Iterator[bytes]:
@@ -186,7 +190,7 @@ class ProviderClient:
             if request.previous_state is not None:
                 yield request.previous_state.reveal()
 
-        with _Veiled(secrets):
+        with _Redacted(secrets):
             return await self._ask(
                 methods.GENERATE,
                 lambda: codec.to_generate_request(context, request),
@@ -199,7 +203,7 @@ class ProviderClient:
             yield from self.secrets(context)
             yield request.state.reveal()
 
-        with _Veiled(secrets):
+        with _Redacted(secrets):
             return await self._ask(
                 methods.CLEANUP,
                 lambda: codec.to_cleanup_request(context, request),
@@ -208,7 +212,7 @@ class ProviderClient:
             )
 
     async def subscribe(self, opening: SubscribeOpen) -> ChangeStream:
-        with _Veiled(lambda: self.secrets(opening.context)):
+        with _Redacted(lambda: self.secrets(opening.context)):
             stream = ChangeStream(await self.transport.duplex(methods.SUBSCRIBE, self.options), self, opening.context)
             try:
                 await stream.send(opening)
@@ -301,14 +305,14 @@ class ChangeStream:
 
     async def receive(self) -> ChangeEvent | Heartbeat | None:
         """Return the next event or heartbeat; None if the provider ended the stream."""
-        with _Veiled(lambda: self.client.secrets(self.context)):
+        with _Redacted(lambda: self.client.secrets(self.context)):
             raw = await self.duplex.receive()
             if raw is None:
                 return None
             event = self.client.decoded(raw, pb.SubscribeResponse, codec.from_subscribe_response)
         if isinstance(event, ChangeEvent) and event.condition is not None:
-            veil = Veil(self.client.secrets(self.context))
-            return replace(event, condition=veil.condition(event.condition))
+            redactor = ResponseRedactor(self.client.secrets(self.context))
+            return replace(event, condition=redactor.condition(event.condition))
         return event
 
     def cancel(self) -> None:
@@ -316,7 +320,7 @@ class ChangeStream:
 
 
 @dataclass(slots=True)
-class _Veiled:
+class _Redacted:
     """Removes the secrets of a call from errors that leave the block. The secrets are collected only then."""
 
     secrets: Callable[[], Iterable[bytes]]
@@ -327,21 +331,21 @@ class _Veiled:
 
     def __exit__(self, _kind: object, error: object, _trace: object) -> None:
         if isinstance(error, ProviderError):
-            raise Veil(self.secrets(), self.names).error(error) from None
+            raise ResponseRedactor(self.secrets(), self.names).error(error) from None
 
 
-def _lazy_veil(secrets: Callable[[], Iterable[bytes]], names: Sequence[str]) -> Callable[[], Veil]:
-    made: list[Veil] = []
+def _lazy_redactor(secrets: Callable[[], Iterable[bytes]], names: Sequence[str]) -> Callable[[], ResponseRedactor]:
+    made: list[ResponseRedactor] = []
 
-    def veil() -> Veil:
+    def redactor() -> ResponseRedactor:
         if not made:
-            made.append(Veil(secrets(), names))
+            made.append(ResponseRedactor(secrets(), names))
         return made[0]
 
-    return veil
+    return redactor
 
 
-def _veiled_result(result: GetResult, veil: Veil) -> GetResult:
+def _redacted_result(result: GetResult, redactor: ResponseRedactor) -> GetResult:
     if isinstance(result.outcome, ProviderError):
-        return replace(result, outcome=veil.error(result.outcome))
+        return replace(result, outcome=redactor.error(result.outcome))
     return result

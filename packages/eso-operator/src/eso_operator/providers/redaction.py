@@ -1,7 +1,7 @@
-"""Masks values and credentials in texts of providers, which end up in conditions, events and logs.
+"""Redacts values and credentials in texts of providers, which end up in conditions, events and logs.
 
 A provider may repeat parts of the request or of the values it read. All secrets of one call, in either direction, are
-masked in every text that it returns (`kubebase.masking`).
+redacted in every text that it returns (`kubebase.redaction`).
 """
 
 from __future__ import annotations
@@ -19,28 +19,23 @@ from eso_wire.errors import ProviderError
 from eso_wire.values import (
     ConditionReport,
     Config,
-    Credential,
     GetResult,
     PushBatch,
     SecretMap,
-    Token,
     Validation,
 )
-from kubebase.masking import Mask, Partly, texts_in
+from kubebase.redaction import PartlyPublic, Redactor, texts_in
 from kuberun.redaction import bounded
 
 VALUE_MEMBERS = frozenset({"value", "valueMap"})
 """Fields of a configuration that contain values, as in that of the fake provider."""
 
 
-class Veil:
-    """Masks the secrets of one call. `names` are the keys that it asked for: short values may be part of them."""
-
-    def __init__(self, secrets: Iterable[bytes], names: Iterable[str] = ()) -> None:
-        self._mask = Mask(secrets, names)
+class ResponseRedactor(Redactor):
+    """Redacts the secrets of one call. `names` are the keys that it requested: short values may be part of them."""
 
     def text(self, text: str) -> str:
-        return bounded(self._mask.text(text), MAX_MESSAGE_CHARS)
+        return bounded(super().text(text), MAX_MESSAGE_CHARS)
 
     def error(self, error: ProviderError) -> ProviderError:
         return restated(error, message=self.text(error.message), backend_code=self.text(error.backend_code))
@@ -60,7 +55,7 @@ class Veil:
 def secrets_of_config(config: Config) -> Iterator[bytes]:
     """Yield credentials, and values that the spec itself contains.
 
-    The project of a JSON credential stays in messages if the spec contains it too (`Partly`).
+    The project of a JSON credential stays in messages if the spec contains it too (`PartlyPublic`).
     """
     spec: Any = None
     if config.spec_json is not None:
@@ -69,7 +64,7 @@ def secrets_of_config(config: Config) -> Iterator[bytes]:
     values = list(_values_of_spec(spec))
     public = frozenset(texts_in(spec)) - {value.decode() for value in values}
     for credential in config.credentials:
-        yield from (Partly(secret, public) for secret in _secrets_of_credential(credential))
+        yield from (PartlyPublic(secret.reveal(), public) for secret in credential.secrets())
     yield from values
 
 
@@ -77,7 +72,7 @@ def secrets_of_push(batch: PushBatch) -> Iterator[bytes]:
     for item in batch.items:
         yield from secrets_of_value(item.payload)
         for credential in item.resolved:
-            yield from _secrets_of_credential(credential)
+            yield from (secret.reveal() for secret in credential.secrets())
 
 
 def secrets_of_results(results: Iterable[GetResult]) -> Iterator[bytes]:
@@ -91,14 +86,6 @@ def secrets_of_value(value: SecretBytes | SecretMap) -> Iterator[bytes]:
         yield value.reveal()
     else:
         yield from (each.reveal() for each in value.values())
-
-
-def _secrets_of_credential(credential: Credential) -> Iterator[bytes]:
-    match credential.value:
-        case Token(token=token):
-            yield token.reveal()
-        case SecretBytes() | Mapping() as value:
-            yield from secrets_of_value(value)
 
 
 def _values_of_spec(document: Any) -> Iterator[bytes]:

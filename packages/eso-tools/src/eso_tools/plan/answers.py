@@ -17,7 +17,7 @@ from google.protobuf.message import Message
 
 from eso_api.values import SecretBytes
 from eso_operator.providers import transport as methods
-from eso_operator.providers.redaction import Veil, secrets_of_config
+from eso_operator.providers.redaction import ResponseRedactor, secrets_of_config
 from eso_operator.providers.transport import CallOptions, Transport, short_name
 from eso_operator.stores.resolved import Endpoint
 from eso_tools.plan.recording import Answer, Recording, canonical, unrecorded
@@ -97,7 +97,9 @@ class RecordingTransport:
                 page = codec.from_find_page(pb.FindSecretsResponse.FromString(raw))
                 found += [Found(each.key, self._secret(each.value)) for each in page.found]
                 if page.last:
-                    missing = Veil(secrets_of_config(context.config)).text(page.missing) if page.missing else ""
+                    missing = (
+                        ResponseRedactor(secrets_of_config(context.config)).text(page.missing) if page.missing else ""
+                    )
                     whole = FindPage(tuple(found), last=True, considered=page.considered, missing=missing)
                     self._recorder.note(context, _find_ask(query), _json(codec.to_find_page(whole)))
                 yield raw
@@ -138,8 +140,8 @@ class RecordingTransport:
                 )
             case _:
                 validation = codec.from_validate_response(_parsed(pb.ValidateResponse, answer))
-                veiled = Veil(secrets_of_config(context.config)).validation(validation)
-                self._recorder.note(context, {"call": short_name(method)}, _json(codec.to_validate_response(veiled)))
+                redacted = ResponseRedactor(secrets_of_config(context.config)).validation(validation)
+                self._recorder.note(context, {"call": short_name(method)}, _json(codec.to_validate_response(redacted)))
 
     def _fail(self, method: str, request: bytes, context: Context, error: ProviderError) -> None:
         said = self._error(context, error)
@@ -156,7 +158,7 @@ class RecordingTransport:
             case Mapping() as data:
                 outcome = {name: self._secret(value) for name, value in data.items()}
             case ProviderError() as error:
-                outcome = Veil(secrets_of_config(context.config)).error(error)
+                outcome = ResponseRedactor(secrets_of_config(context.config)).error(error)
             case other:
                 outcome = other
         return replace(result, item_id="0", outcome=outcome, metadata=ValueMetadata())
@@ -165,8 +167,8 @@ class RecordingTransport:
         return SecretBytes(self._standins.of(value.reveal()))
 
     def _error(self, context: Context, error: ProviderError) -> JsonObject:
-        veiled = Veil(secrets_of_config(context.config)).error(error)
-        return {_ERROR: _json(codec.to_error(veiled)), "itemId": "0"}
+        redacted = ResponseRedactor(secrets_of_config(context.config)).error(error)
+        return {_ERROR: _json(codec.to_error(redacted)), "itemId": "0"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from eso_provider_vault.replies import Reply, shown
 from eso_sdk.errors import invalid_config, rejected
 from eso_sdk.refusals import Pauses
 from eso_wire.errors import ProviderError
-from kubebase.masking import Mask
+from kubebase.redaction import Redactor
 
 LOOKUP_SELF: Final = "auth/token/lookup-self"
 RENEW_SELF: Final = "auth/token/renew-self"
@@ -159,11 +159,11 @@ def own_message(reply: Reply, sent: Body) -> str:
 
     It may repeat the request, so everything that was sent is masked, except for the role.
     """
-    mask = Mask(form for name, value in sent.items() if name not in _NOT_SECRET for form in _forms(value))
-    text = mask.text("; ".join(reply.errors or ()))
+    redactor = Redactor(form for name, value in sent.items() if name not in _NOT_SECRET for form in _forms(value))
+    text = redactor.text("; ".join(reply.errors or ()))
     message = " ".join("".join(char if char.isprintable() else " " for char in text).split())
     closed_up = "".join(char for char in text if char.isprintable())
-    if (masked := mask.text(closed_up)) != closed_up:  # a control character inside a value hid it
+    if (masked := redactor.text(closed_up)) != closed_up:  # a control character inside a value hid it
         message = masked
     return f': "{message[:MAX_CHARACTERS]}"' if message else ""
 

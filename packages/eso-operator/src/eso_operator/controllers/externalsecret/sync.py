@@ -75,8 +75,8 @@ from eso_operator.telemetry.subsystems import Subsystem
 from eso_render.errors import RenderError
 from eso_wire.errors import ProviderError
 from kubebase.clock import Clock, rfc3339
-from kubebase.masking import Mask
 from kubebase.meta import ObjectKey
+from kubebase.redaction import Redactor
 from kuberun.client import Client
 from kuberun.controller import Backoff, Done, Result
 from kuberun.errors import ApiError, BadResponse, Conflict, Forbidden, NotFound, ServerError, Unreachable
@@ -520,7 +520,7 @@ def _step(
 def _stopped(step: Step, problem: ApiError, values: Mapping[str, SecretBytes]) -> Conflicted | Failed:
     if isinstance(problem, Conflict):
         return Conflicted("the target changed meanwhile")
-    return Failed(step, Mask(value.reveal() for value in values.values()).text(refused(problem)))
+    return Failed(step, Redactor(value.reveal() for value in values.values()).text(refused(problem)))
 
 
 def _unchanged(es: ExternalSecret, why: Untouched, synced: Synced) -> Synced:

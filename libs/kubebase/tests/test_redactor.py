@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubebase.masking import MASK, MAX_TEXT, PREFIX, SHORTEST, Mask, Partly, texts_in
+from kubebase.redaction import MASK, MAX_TEXT, PREFIX, SHORTEST, PartlyPublic, Redactor, texts_in
 
 SPELLINGS: dict[str, Callable[[str], str]] = {
     "raw": str,
@@ -51,7 +51,7 @@ def test_no_value_survives_in_any_spelling(
     spelled = SPELLINGS[spelling](value)
     text = f"{before}{spelled}{after}"
 
-    masked = Mask([PLACES[place](value)], within=text if one_text else None).text(text)
+    masked = Redactor([PLACES[place](value)], within=text if one_text else None).text(text)
 
     assert len(spelled) < SHORTEST or spelled not in masked
 
@@ -59,7 +59,7 @@ def test_no_value_survives_in_any_spelling(
 @given(value=st.binary(min_size=4, max_size=60))
 def test_no_binary_value_survives(value: bytes) -> None:
     for spelled in (value.hex(), base64.b64encode(value).decode(), repr(value)[2:-1], quote(value, safe="")):
-        assert spelled not in Mask([value]).text(f"<{spelled}>")
+        assert spelled not in Redactor([value]).text(f"<{spelled}>")
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
@@ -68,7 +68,7 @@ def test_a_value_that_was_cut_off_is_masked_by_its_beginning(spelling: str, valu
     spelled = SPELLINGS[spelling](value)
     shown = spelled[: max(PREFIX, len(spelled) - missing)]
 
-    assert shown not in Mask([value.encode()]).text(f"got {shown}")
+    assert shown not in Redactor([value.encode()]).text(f"got {shown}")
 
 
 @pytest.mark.parametrize("size", [PREFIX + 1, 5000, 40_000], ids=["short", "long", "longer than any text"])
@@ -77,7 +77,7 @@ def test_nothing_of_a_value_stands_at_the_end_of_a_text_that_is_cut(size: int, s
     value = "".join(chr(0x4E00 + number % 20_000) for number in range(size))
     text = "x" * (MAX_TEXT - shown) + value
 
-    masked = [Mask([value.encode()]).text(text), Mask([value.encode()], within=text).text(text)]
+    masked = [Redactor([value.encode()]).text(text), Redactor([value.encode()], within=text).text(text)]
 
     assert not set("".join(masked)) & set(value)
 
@@ -85,11 +85,11 @@ def test_nothing_of_a_value_stands_at_the_end_of_a_text_that_is_cut(size: int, s
 def test_a_value_that_is_longer_than_any_text_leaves_no_remainder() -> None:
     value = "".join(chr(0x4E00 + number) for number in range(2 * MAX_TEXT))
 
-    assert Mask([value.encode()]).text(f"got {value}") == "got …"
+    assert Redactor([value.encode()]).text(f"got {value}") == "got …"
 
 
 def test_values_that_overlap_leave_no_remainder() -> None:
-    assert Mask([b"abcdefgh", b"efghijklm"]).text("<abcdefghijklm>") == "<…>"
+    assert Redactor([b"abcdefgh", b"efghijklm"]).text("<abcdefghijklm>") == "<…>"
 
 
 @pytest.mark.parametrize(
@@ -104,14 +104,14 @@ def test_values_that_overlap_leave_no_remainder() -> None:
     ],
 )
 def test_a_short_value_is_masked_except_in_names(text: str, names: list[str], shown: str) -> None:
-    assert Mask([b"prod"], names).text(text) == shown
+    assert Redactor([b"prod"], names).text(text) == shown
 
 
 @given(value=st.text("abcdef", min_size=4, max_size=7), around=st.text("/-.", min_size=1, max_size=10))
 def test_a_name_that_holds_a_short_value_stays(value: str, around: str) -> None:
     name = f"{around}{value}{around}"
 
-    assert Mask([value.encode()], [name]).text(f'no "{name}"') == f'no "{name}"'
+    assert Redactor([value.encode()], [name]).text(f'no "{name}"') == f'no "{name}"'
 
 
 def test_the_texts_of_a_document_come_in_their_order_and_from_any_depth() -> None:
@@ -134,9 +134,9 @@ def test_the_project_of_a_credential_stays_if_the_spec_shows_it() -> None:
     value = account(private_key="MIIabcdef")
     said = "my-project-1 refuses MIIabcdef"
 
-    assert Mask([Partly(value, frozenset({"my-project-1"}))]).text(said) == "my-project-1 refuses …"
-    assert Mask([Partly(value, frozenset({"my-project"}))]).text(said) == "… refuses …"
-    assert Mask([value]).text(said) == "… refuses …"
+    assert Redactor([PartlyPublic(value, frozenset({"my-project-1"}))]).text(said) == "my-project-1 refuses …"
+    assert Redactor([PartlyPublic(value, frozenset({"my-project"}))]).text(said) == "… refuses …"
+    assert Redactor([value]).text(said) == "… refuses …"
 
 
 @pytest.mark.parametrize(
@@ -165,21 +165,21 @@ def test_a_proof_is_masked_although_the_spec_happens_to_contain_it(value: bytes,
     public = frozenset({proof, *proof.splitlines(), "my-project-1"})
     said = f"backend says: {proof} is refused"
 
-    masked = Mask([Partly(value, public)]).text(said)
+    masked = Redactor([PartlyPublic(value, public)]).text(said)
 
     assert proof not in masked
 
 
 def test_a_proof_is_masked_beside_a_name_that_contains_it() -> None:
-    mask = Mask([Partly(account(client_secret="blue"), frozenset({"app-blue"}))], ["app-blue"])
+    redactor = Redactor([PartlyPublic(account(client_secret="blue"), frozenset({"app-blue"}))], ["app-blue"])
 
-    assert mask.text('"app-blue" refuses blue') == '"app-blue" refuses …'
+    assert redactor.text('"app-blue" refuses blue') == '"app-blue" refuses …'
 
 
 @given(line=st.text(VISIBLE, min_size=SHORTEST, max_size=60), around=st.lists(TEXTS, max_size=4))
 def test_no_line_of_a_text_in_json_survives(line: str, around: list[str]) -> None:
     value = account(private_key="\n".join([*around, line]))
 
-    masked = Mask([Partly(value, frozenset({line}))]).text(f"line {line} is malformed")
+    masked = Redactor([PartlyPublic(value, frozenset({line}))]).text(f"line {line} is malformed")
 
     assert line not in masked

@@ -1,10 +1,10 @@
-"""Masks known values in texts: error messages end up in conditions, events and logs.
+"""Redacts known values in texts: error messages end up in conditions, events and logs.
 
-Servers and backends repeat what they were sent, in their own spelling: quoted, encoded or cut short. `Mask` looks for
-each value in the usual spellings, for each line of a value, and for each text in a value that is JSON, with its lines.
-A credential in JSON also identifies its account, for example by a project: `Partly` lets such a text stay if the spec
-shows it too. A short value such as `prod` is part of many names. Names that the caller wrote itself reveal nothing, so
-they stay: `app/…/db` would mislead the reader and show what the value is.
+Servers and backends repeat what they were sent, in their own spelling: quoted, encoded or cut short. `Redactor` looks
+for each value in the usual spellings, for each line of a value, and for each text in a value that is JSON, with its
+lines. A credential in JSON also identifies its account, for example by a project: `PartlyPublic` lets such a text stay
+if the spec shows it too. A short value such as `prod` is part of many names. Names that the caller wrote itself reveal
+nothing, so they stay: `app/…/db` would mislead the reader and show what the value is.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PLAIN_BYTES: Final = re.compile(_PLAIN.pattern.encode())
 _HTML: Final = str.maketrans({"<": r"\u003c", ">": r"\u003e", "&": r"\u0026"})  # how Go writes JSON
 
 
-class Partly(bytes):
+class PartlyPublic(bytes):
     """A credential that may be JSON. Its identifying members stay in messages if their texts are among `public` ones.
 
     Being public is not enough: the spec may happen to contain the text of a password. If an identifying member and
@@ -53,13 +53,11 @@ class Partly(bytes):
         return made
 
 
-class Mask:
-    """Masks values in texts, except short values in `names`. Spellings are computed when the first text needs them.
+class Redactor:
+    """Redacts values in texts, except short values in `names`. Spellings are computed when the first text needs them.
 
     With `within`, only spellings that can occur in that text are kept: for one text and very many values.
     """
-
-    __slots__ = ("_by_head", "_names", "_values", "_within")
 
     def __init__(self, values: Iterable[bytes], names: Iterable[str] = (), *, within: str | None = None) -> None:
         self._values = values
@@ -131,7 +129,7 @@ def _json_texts(value: bytes) -> Iterator[str]:
     if value.lstrip()[:1] in (b"{", b"[", b'"'):
         with suppress(ValueError, RecursionError):
             document = json.loads(value)
-            if isinstance(value, Partly) and isinstance(document, dict):
+            if isinstance(value, PartlyPublic) and isinstance(document, dict):
                 document = [text for name, text in document.items() if not _is_public(name, text, value.public)]
             yield from texts_in(document)
 
@@ -164,7 +162,7 @@ def _encoded(raw: bytes) -> Iterator[str]:
 
 
 def _without(text: str, forms: Iterable[str]) -> str:
-    """Mask each position where one of these spellings occurs or begins. Spellings may overlap."""
+    """Redactor each position where one of these spellings occurs or begins. Spellings may overlap."""
     parts: list[str] = []
     position = 0
     for start, end in sorted(match for form in forms for match in _matches(text, form)):
@@ -184,7 +182,7 @@ def _matches(text: str, form: str) -> Iterator[tuple[int, int]]:
 
 
 def _without_short(text: str, forms: Iterable[str], names: Iterable[str]) -> str:
-    """Mask these short spellings, except where they are part of a name of the request."""
+    """Redactor these short spellings, except where they are part of a name of the request."""
     present = [form for form in forms if form in text]
     if not present:
         return text
