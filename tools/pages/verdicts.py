@@ -26,9 +26,9 @@ from eso_operator.controllers.fanout.snapshot import Gaps
 from eso_operator.controllers.fanout.status import Unready
 from eso_operator.controllers.malformed import MALFORMED
 from eso_operator.controllers.providerclass import status as of_class
-from eso_operator.controllers.pushsecret import outcome as of_push_secret
-from eso_operator.controllers.pushsecret.places import Place
-from eso_operator.controllers.pushsecret.rivals import Clash
+from eso_operator.controllers.pushsecret import status as of_push_secret
+from eso_operator.controllers.pushsecret.ownership import Clash
+from eso_operator.controllers.pushsecret.record import Place
 from eso_operator.controllers.secretstore import status as of_store
 from eso_operator.controllers.secretstore import status as verdict
 from eso_operator.controllers.secretstore.kinds import STORE_KINDS, Generation

@@ -9,8 +9,8 @@ import pytest
 from eso_operator.changes.followers import Followers
 from eso_operator.changes.watchedkeys import WatchedKey, topic_of
 from eso_operator.controllers.externalsecret.record import ExternalSecretRecord
-from eso_operator.controllers.pushsecret.memory import Pushes, PushSecretRecord
-from eso_operator.controllers.pushsecret.places import Known, Place
+from eso_operator.controllers.pushsecret.ownership import Pushes
+from eso_operator.controllers.pushsecret.record import Known, Place, PushSecretRecord
 from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependant, Dependencies
 from eso_operator.memory import Memory
 from eso_operator.process.memory import LOOK_AGAIN_SECONDS, Memories, look_again

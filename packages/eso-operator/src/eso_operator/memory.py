@@ -1,7 +1,7 @@
 """The records of reconciled objects: one bounded table for each controller, one record for each object.
 
-    Memory[ExternalSecretRecord]    controllers/externalsecret/memory.py
-    Memory[PushSecretRecord]        controllers/pushsecret/memory.py
+    Memory[ExternalSecretRecord]    controllers/externalsecret/record.py
+    Memory[PushSecretRecord]        controllers/pushsecret/record.py
     Memory[StateRecord]             controllers/generatorstate/reconciler.py
     Memory[ParentRecord]            controllers/fanout/parents.py
     Memory[Record]                  controllers/memory.py: stores and classes, and the fields that all records have

@@ -6,7 +6,7 @@ import pytest
 
 from eso_operator.controllers.externalsecret.refresh import interval_of
 from eso_operator.controllers.floor import floor_note, paced
-from eso_operator.controllers.pushsecret.refresh import interval_of as push_interval_of
+from eso_operator.controllers.pushsecret.snapshot import interval_of as push_interval_of
 from eso_testkit.operator.externalsecrets import external_secret
 from eso_testkit.operator.pushsecrets import push_secret
 

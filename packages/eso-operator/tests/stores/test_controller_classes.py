@@ -6,7 +6,7 @@ import pytest
 
 from eso_api.references import GeneratorRef, StoreRef
 from eso_operator.controllers.externalsecret.snapshot import controller_classes
-from eso_operator.controllers.pushsecret.stores import StoreChooser
+from eso_operator.controllers.pushsecret.snapshot import StoreChooser
 from eso_operator.stores.resolve import resolve
 from eso_operator.stores.resolved import Reason, ResolutionError
 from eso_testkit.operator.clusters import ANYTHING, SETTINGS, caller, cluster, obj

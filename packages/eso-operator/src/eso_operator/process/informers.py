@@ -17,7 +17,7 @@ from eso_operator.controllers.fanout.clusterexternalsecret import CLUSTER_EXTERN
 from eso_operator.controllers.fanout.clusterpushsecret import CLUSTER_PUSH_SECRETS
 from eso_operator.controllers.fanout.controller import CHILD_NAME_INDEX, PARENT_INDEX, by_child_name, by_parent
 from eso_operator.controllers.fanout.kinds import FanOut
-from eso_operator.controllers.pushsecret.triggers import INDEXES as PUSH_INDEXES
+from eso_operator.controllers.pushsecret.controller import INDEXES as PUSH_INDEXES
 from eso_operator.controllers.secretstore.controller import STORES_INDEX, stores_of
 from eso_operator.controllers.secretstore.kinds import CLUSTER_KINDS, NAMESPACED_KINDS, Generation, StoreKind
 from eso_operator.generators.ledger import OWNER_INDEX, owner_of

@@ -10,7 +10,7 @@ from eso_operator.controllers.externalsecret.record import ExternalSecretRecord
 from eso_operator.controllers.fanout.controller import ParentRecord
 from eso_operator.controllers.generatorstate.controller import StateRecord
 from eso_operator.controllers.memory import Record
-from eso_operator.controllers.pushsecret.memory import PushSecretRecord
+from eso_operator.controllers.pushsecret.record import PushSecretRecord
 from eso_operator.memory import Memory
 from eso_operator.telemetry.subsystems import Subsystem
 from kubebase.meta import ObjectKey

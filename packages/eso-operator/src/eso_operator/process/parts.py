@@ -9,8 +9,8 @@ from typing import Any
 from eso_operator.changes.feed import ChangeFeed
 from eso_operator.controllers.contention import PushedKey
 from eso_operator.controllers.externalsecret.loops import Loops
-from eso_operator.controllers.pushsecret.memory import Pushes
-from eso_operator.controllers.pushsecret.triggers import pushing
+from eso_operator.controllers.pushsecret.controller import pushing
+from eso_operator.controllers.pushsecret.ownership import Pushes
 from eso_operator.dependencies.dependencies import Dependencies
 from eso_operator.generators.ledger import NoLedger, StateLedger
 from eso_operator.generators.seals import KeptSeals, Seals

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from eso_operator.controllers.externalsecret.controller import makers_of
-from eso_operator.controllers.pushsecret.claims import Claims
-from eso_operator.controllers.pushsecret.finalizer import Finalizer
-from eso_operator.controllers.pushsecret.gather import Gatherer
-from eso_operator.controllers.pushsecret.memory import Pushes
-from eso_operator.controllers.pushsecret.moves import Moves
-from eso_operator.controllers.pushsecret.outcome import SUBJECT
-from eso_operator.controllers.pushsecret.patience import Patience, RemovalLimits
+from eso_operator.controllers.pushsecret.controller import (
+    Finalizer,
+    PushSecretDeps,
+    PushSecretReconciler,
+    own_changes,
+    source_changes,
+    store_changes,
+)
+from eso_operator.controllers.pushsecret.ownership import Claims, Patience, Pushes, RemovalLimits
 from eso_operator.controllers.pushsecret.pending import PendingPushes
 from eso_operator.controllers.pushsecret.push import Pusher
-from eso_operator.controllers.pushsecret.reconciler import PushSecretDeps, PushSecretReconciler
 from eso_operator.controllers.pushsecret.removal import Remover
-from eso_operator.controllers.pushsecret.settlement import Settlement
-from eso_operator.controllers.pushsecret.sources import SourceReader
-from eso_operator.controllers.pushsecret.stores import StoreChooser
-from eso_operator.controllers.pushsecret.triggers import own_changes, source_changes, store_changes
+from eso_operator.controllers.pushsecret.snapshot import Gatherer, SourceReader, StoreChooser
+from eso_operator.controllers.pushsecret.status import SUBJECT
+from eso_operator.controllers.pushsecret.sync import Moves, Settlement
 from eso_operator.generators.source import GeneratorSource
 from eso_operator.process.parts import Parts
 from eso_operator.report.reporter import TerminatingNamespaces

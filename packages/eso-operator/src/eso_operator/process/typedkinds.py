@@ -13,7 +13,7 @@ from eso_api.v2.providerclass import PROVIDER_CLASS
 from eso_operator.controllers.fanout.clusterexternalsecret import CLUSTER_EXTERNAL_SECRETS
 from eso_operator.controllers.fanout.clusterpushsecret import CLUSTER_PUSH_SECRETS
 from eso_operator.controllers.malformed import TypedKind
-from eso_operator.controllers.pushsecret.outcome import ERRORED
+from eso_operator.controllers.pushsecret.status import ERRORED
 from eso_operator.controllers.secretstore.kinds import Generation
 from eso_operator.controllers.secretstore.status import INVALID_PROVIDER_CONFIG
 from eso_operator.process.informers import Informers

@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 
 from eso_api.pushsecret import PushSecret
-from eso_operator.controllers.pushsecret.claims import PLACES_INDEX, Claim, Claims, places_of
-from eso_operator.controllers.pushsecret.memory import PushSecretRecord
-from eso_operator.controllers.pushsecret.places import Place
-from eso_operator.controllers.pushsecret.records import Spot
+from eso_operator.controllers.pushsecret.ownership import PLACES_INDEX, Claim, Claims, places_of
+from eso_operator.controllers.pushsecret.record import Place, PushSecretRecord, Spot
 from eso_operator.memory import Memory
 from eso_testkit.operator.pushsecrets import entry, push_secret
 from kuberun.cache import Cache

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from eso_api.pushsecret import PUSH_SECRET, PushSecret
-from eso_operator.controllers.pushsecret import outcome, refresh
+from eso_operator.controllers.pushsecret import snapshot, status
 
 GUIDE = Path(__file__).resolve().parents[5] / "docs" / "guides" / "push-secrets.md"
 TEXT = GUIDE.read_text(encoding="utf-8")
@@ -27,12 +27,12 @@ def test_the_manifest_fits_its_type() -> None:
 @pytest.mark.parametrize(
     "reason",
     [
-        outcome.SYNCED,
-        outcome.ERRORED,
-        outcome.ALREADY_EXISTS,
-        outcome.ORPHANED,
-        outcome.LEFT_ALONE,
-        refresh.SOURCE_DELETED,
+        status.SYNCED,
+        status.ERRORED,
+        status.ALREADY_EXISTS,
+        status.ORPHANED,
+        status.LEFT_ALONE,
+        snapshot.SOURCE_DELETED,
     ],
 )
 def test_every_reason_is_explained(reason: str) -> None:

@@ -8,9 +8,11 @@ import msgspec
 import pytest
 
 from eso_operator.controllers.due import Due, NotDue
-from eso_operator.controllers.pushsecret.decide import BEFORE_PUSH, BEFORE_SOURCE, first_stop
-from eso_operator.controllers.pushsecret.memory import LastPush
-from eso_operator.controllers.pushsecret.outcome import (
+from eso_operator.controllers.pushsecret.checks import BEFORE_PUSH, BEFORE_SOURCE, first_stop, refresh_due
+from eso_operator.controllers.pushsecret.ownership import Clash
+from eso_operator.controllers.pushsecret.record import LastPush, Place
+from eso_operator.controllers.pushsecret.snapshot import Chosen, NoChoice, PushSnapshot, SeenSource, current_version
+from eso_operator.controllers.pushsecret.status import (
     Conflicted,
     Failed,
     Ignored,
@@ -19,10 +21,6 @@ from eso_operator.controllers.pushsecret.outcome import (
     orphaned,
     report_of,
 )
-from eso_operator.controllers.pushsecret.places import Place
-from eso_operator.controllers.pushsecret.refresh import current_version, refresh_due
-from eso_operator.controllers.pushsecret.rivals import Clash
-from eso_operator.controllers.pushsecret.snapshot import Chosen, NoChoice, PushSnapshot, SeenSource
 from eso_operator.report.steps import Step
 from eso_operator.sources.results import Failure
 from eso_testkit.operator.pushsecrets import bulk, chosen, push_secret, pushed

@@ -6,15 +6,20 @@ import pytest
 from eso_api.pushsecret import PushData
 from eso_api.values import SecretBytes
 from eso_operator.controllers.patience import Limit
-from eso_operator.controllers.pushsecret import records
-from eso_operator.controllers.pushsecret.deliveries import selection_for
-from eso_operator.controllers.pushsecret.memory import LastPush, Learned, Pushes, PushSecretRecord, digest, value_digest
-from eso_operator.controllers.pushsecret.patience import Patience, RemovalLimits, Trial
-from eso_operator.controllers.pushsecret.places import Known, Place
-from eso_operator.controllers.pushsecret.plan import Fate, Guarantee, Policy, batches, needed, waves
-from eso_operator.controllers.pushsecret.rivals import Footing, Standing
-from eso_operator.controllers.pushsecret.select import Entry, select
-from eso_operator.controllers.pushsecret.stores import idle_data_to, wrong_data_to
+from eso_operator.controllers.pushsecret import record
+from eso_operator.controllers.pushsecret.checks import idle_data_to, wrong_data_to
+from eso_operator.controllers.pushsecret.ownership import Footing, Patience, Pushes, RemovalLimits, Standing, Trial
+from eso_operator.controllers.pushsecret.push import Action, Guarantee, Policy, batches, needed, waves
+from eso_operator.controllers.pushsecret.record import (
+    Known,
+    LastPush,
+    Learned,
+    Place,
+    PushSecretRecord,
+    digest,
+    value_digest,
+)
+from eso_operator.controllers.pushsecret.selection import Entry, select, selection_for
 from eso_operator.memory import Memory
 from eso_operator.report.reporter import TerminatingNamespaces
 from eso_operator.stores.reference import key_of
@@ -47,35 +52,37 @@ ABSENT = CheckResult("1", exists=False)
 @pytest.mark.parametrize(
     ("policy", "operations", "known", "answer", "fate"),
     [
-        pytest.param("Replace", BOTH, None, None, Fate.PUSH, id="never pushed"),
-        pytest.param("Replace", BOTH, Known(OLD, "v1"), None, Fate.PUSH, id="another value"),
-        pytest.param("Replace", BOTH, Known(NEW, "v1"), there("v1"), Fate.KEEP, id="the same value, still there"),
-        pytest.param("Replace", BOTH, Known(NEW, "v1"), there("v2"), Fate.PUSH, id="changed by another writer, R2"),
-        pytest.param("Replace", BOTH, Known(NEW, "v1"), ABSENT, Fate.PUSH, id="deleted by another writer, R2"),
-        pytest.param("Replace", BOTH, Known(NEW, "v1"), FAILED, Fate.PUSH, id="it cannot be told"),
-        pytest.param("Replace", BOTH, Known(NEW, "v1"), there(), Fate.KEEP, id="no versions are told"),
+        pytest.param("Replace", BOTH, None, None, Action.PUSH, id="never pushed"),
+        pytest.param("Replace", BOTH, Known(OLD, "v1"), None, Action.PUSH, id="another value"),
+        pytest.param("Replace", BOTH, Known(NEW, "v1"), there("v1"), Action.KEEP, id="the same value, still there"),
+        pytest.param("Replace", BOTH, Known(NEW, "v1"), there("v2"), Action.PUSH, id="changed by another writer, R2"),
+        pytest.param("Replace", BOTH, Known(NEW, "v1"), ABSENT, Action.PUSH, id="deleted by another writer, R2"),
+        pytest.param("Replace", BOTH, Known(NEW, "v1"), FAILED, Action.PUSH, id="it cannot be told"),
+        pytest.param("Replace", BOTH, Known(NEW, "v1"), there(), Action.KEEP, id="no versions are told"),
         pytest.param(
-            "Replace", BOTH, Known(NEW, ""), there("v1"), Fate.KEEP, id="no version was told when it was pushed"
+            "Replace", BOTH, Known(NEW, ""), there("v1"), Action.KEEP, id="no version was told when it was pushed"
         ),
-        pytest.param("Replace", PLAIN, Known(NEW, ""), None, Fate.KEEP, id="nothing can be asked"),
-        pytest.param("Replace", PLAIN, Known(OLD, ""), None, Fate.PUSH, id="nothing can be asked, another value"),
-        pytest.param("", BOTH, None, None, Fate.PUSH, id="an empty policy replaces, R9"),
-        pytest.param("IfNotExists", BOTH, None, None, Fate.PUSH_IF_ABSENT, id="create only, R3"),
-        pytest.param("IfNotExists", BOTH, Known(OLD, "v1"), there("v1"), Fate.LEAVE, id="it is there, R3"),
-        pytest.param("IfNotExists", BOTH, Known(OLD, "v1"), there("v2"), Fate.LEAVE, id="it is there and changed, R6"),
-        pytest.param("IfNotExists", BOTH, Known(OLD, "v1"), ABSENT, Fate.PUSH_IF_ABSENT, id="it is gone"),
-        pytest.param("IfNotExists", BOTH, Known(OLD, "v1"), FAILED, Fate.PUSH_IF_ABSENT, id="the write will tell"),
-        pytest.param("IfNotExists", ATOMIC, Known(OLD, ""), None, Fate.PUSH_IF_ABSENT, id="asking is not needed"),
-        pytest.param("IfNotExists", ASKING, None, there(), Fate.LEAVE, id="checked: there"),
-        pytest.param("IfNotExists", ASKING, None, ABSENT, Fate.PUSH, id="checked: not there"),
+        pytest.param("Replace", PLAIN, Known(NEW, ""), None, Action.KEEP, id="nothing can be asked"),
+        pytest.param("Replace", PLAIN, Known(OLD, ""), None, Action.PUSH, id="nothing can be asked, another value"),
+        pytest.param("", BOTH, None, None, Action.PUSH, id="an empty policy replaces, R9"),
+        pytest.param("IfNotExists", BOTH, None, None, Action.PUSH_IF_ABSENT, id="create only, R3"),
+        pytest.param("IfNotExists", BOTH, Known(OLD, "v1"), there("v1"), Action.LEAVE, id="it is there, R3"),
+        pytest.param(
+            "IfNotExists", BOTH, Known(OLD, "v1"), there("v2"), Action.LEAVE, id="it is there and changed, R6"
+        ),
+        pytest.param("IfNotExists", BOTH, Known(OLD, "v1"), ABSENT, Action.PUSH_IF_ABSENT, id="it is gone"),
+        pytest.param("IfNotExists", BOTH, Known(OLD, "v1"), FAILED, Action.PUSH_IF_ABSENT, id="the write will tell"),
+        pytest.param("IfNotExists", ATOMIC, Known(OLD, ""), None, Action.PUSH_IF_ABSENT, id="asking is not needed"),
+        pytest.param("IfNotExists", ASKING, None, there(), Action.LEAVE, id="checked: there"),
+        pytest.param("IfNotExists", ASKING, None, ABSENT, Action.PUSH, id="checked: not there"),
     ],
 )
 def test_fate_of_an_entry(
-    policy: str, operations: frozenset[Operation], known: Known | None, answer: CheckResult | None, fate: Fate
+    policy: str, operations: frozenset[Operation], known: Known | None, answer: CheckResult | None, fate: Action
 ) -> None:
     spec = msgspec.structs.replace(push_secret().spec, update_policy=policy)
 
-    assert Policy.of(spec, operations).fate(known, NEW, answer) is fate
+    assert Policy.of(spec, operations).action(known, NEW, answer) is fate
 
 
 LOST, FREED = Footing(Standing.LOST), Footing(Standing.FREED)
@@ -84,19 +91,19 @@ LOST, FREED = Footing(Standing.LOST), Footing(Standing.FREED)
 @pytest.mark.parametrize(
     ("operations", "known", "answer", "footing", "fate"),
     [
-        pytest.param(BOTH, Known(NEW, "v1"), there("v2"), LOST, Fate.YIELD, id="another PushSecret overwrote it"),
-        pytest.param(BOTH, Known(NEW, "v1"), there("v9"), LOST, Fate.YIELD, id="drift is left to the last writer"),
-        pytest.param(BOTH, Known(NEW, "v1"), ABSENT, LOST, Fate.PUSH, id="overwritten, then deleted by a stranger"),
-        pytest.param(BOTH, Known(OLD, "v1"), None, LOST, Fate.PUSH, id="overwritten, and ours changed"),
-        pytest.param(PLAIN, Known(NEW, ""), None, LOST, Fate.YIELD, id="overwritten, nothing can be asked"),
-        pytest.param(BOTH, Known(NEW, "v1"), there("v1"), FREED, Fate.PUSH, id="the other PushSecret withdrew"),
-        pytest.param(PLAIN, Known(NEW, ""), None, FREED, Fate.PUSH, id="it withdrew, nothing can be asked"),
+        pytest.param(BOTH, Known(NEW, "v1"), there("v2"), LOST, Action.YIELD, id="another PushSecret overwrote it"),
+        pytest.param(BOTH, Known(NEW, "v1"), there("v9"), LOST, Action.YIELD, id="drift is left to the last writer"),
+        pytest.param(BOTH, Known(NEW, "v1"), ABSENT, LOST, Action.PUSH, id="overwritten, then deleted by a stranger"),
+        pytest.param(BOTH, Known(OLD, "v1"), None, LOST, Action.PUSH, id="overwritten, and ours changed"),
+        pytest.param(PLAIN, Known(NEW, ""), None, LOST, Action.YIELD, id="overwritten, nothing can be asked"),
+        pytest.param(BOTH, Known(NEW, "v1"), there("v1"), FREED, Action.PUSH, id="the other PushSecret withdrew"),
+        pytest.param(PLAIN, Known(NEW, ""), None, FREED, Action.PUSH, id="it withdrew, nothing can be asked"),
         pytest.param(
             BOTH,
             Known(NEW, "v1"),
             there("v2"),
             Footing(expected=True),
-            Fate.KEEP,
+            Action.KEEP,
             id="another PushSecret wrote another property",
         ),
         pytest.param(
@@ -104,15 +111,15 @@ LOST, FREED = Footing(Standing.LOST), Footing(Standing.FREED)
             Known(NEW, "v1"),
             there("v3"),
             Footing(expected=False),
-            Fate.PUSH,
+            Action.PUSH,
             id="a stranger wrote after that",
         ),
     ],
 )
 def test_fate_of_an_entry_whose_remote_key_is_shared(
-    operations: frozenset[Operation], known: Known, answer: CheckResult | None, footing: Footing, fate: Fate
+    operations: frozenset[Operation], known: Known, answer: CheckResult | None, footing: Footing, fate: Action
 ) -> None:
-    assert Policy.of(push_secret().spec, operations).fate(known, NEW, answer, footing) is fate
+    assert Policy.of(push_secret().spec, operations).action(known, NEW, answer, footing) is fate
 
 
 @pytest.mark.parametrize(
@@ -297,7 +304,7 @@ def test_a_pushed_value_is_remembered_until_the_status_records_it() -> None:
     values = {Place("s", "one", ""): Known(b"1", ""), Place("s", "two", ""): Known(b"2", "")}
 
     memory.wrote(push, values, {"s": [pushed("one"), pushed("two")]})
-    memory.removed(push, {"s": [records.Spot("one", "")]})
+    memory.removed(push, {"s": [record.Spot("one", "")]})
     assert memory.unrecorded(push) == {"s": [pushed("two")]}
     memory.recorded(push, None)
 
@@ -310,24 +317,24 @@ def test_a_pushed_value_is_remembered_until_the_status_records_it() -> None:
 
 
 def test_keys_of_the_status_are_those_of_the_existing_operator() -> None:
-    entries, versions = records.recorded({"SecretStore/s": [pushed("a", version="v1"), pushed("a", "p")]})
+    entries, versions = record.recorded({"SecretStore/s": [pushed("a", version="v1"), pushed("a", "p")]})
 
     assert {store: sorted(each) for store, each in entries.items()} == {"SecretStore/s": ["a", "a/p"]}
     assert versions == {"SecretStore/s": {"a": "v1"}}
 
 
 def test_two_places_whose_keys_look_the_same_are_both_kept() -> None:
-    entries, _ = records.recorded({"s": [pushed("a/b"), pushed("a", "b")]})
+    entries, _ = record.recorded({"s": [pushed("a/b"), pushed("a", "b")]})
 
-    assert {records.spot_of(data) for data in entries["s"].values()} == {
-        records.Spot("a/b", ""),
-        records.Spot("a", "b"),
+    assert {record.spot_of(data) for data in entries["s"].values()} == {
+        record.Spot("a/b", ""),
+        record.Spot("a", "b"),
     }
 
 
 def test_a_failed_push_keeps_old_and_new() -> None:
     """Otherwise entries would be orphaned."""
-    both = records.union({"s": [pushed("new"), pushed("both", version="v2")]}, {"s": [pushed("both", version="v1")]})
+    both = record.union({"s": [pushed("new"), pushed("both", version="v2")]}, {"s": [pushed("both", version="v1")]})
 
     assert {(each.data.match.remote_ref.remote_key, each.version) for each in both["s"]} == {
         ("new", ""),
@@ -345,23 +352,21 @@ def test_a_failed_push_keeps_old_and_new() -> None:
         pytest.param({}, {"s": ["a", "b/p"]}, id="nothing is wanted any more"),
     ],
 )
-def test_stale_entries(new: dict[str, list[records.Pushed]], expected: dict[str, list[str]]) -> None:
+def test_stale_entries(new: dict[str, list[record.Pushed]], expected: dict[str, list[str]]) -> None:
     """Seed 4."""
     old = {"s": [pushed("a"), pushed("b", "p")]}
 
-    found = records.stale(new, old)
+    found = record.stale(new, old)
 
-    assert {store: [records.entry_key(each) for each in entries] for store, entries in found.items()} == expected
+    assert {store: [record.entry_key(each) for each in entries] for store, entries in found.items()} == expected
 
 
 def test_removed_entries_are_dropped_and_so_is_a_store_without_entries() -> None:
     old = {"s": [pushed("a"), pushed("b")], "t": [pushed("c")]}
 
-    left = records.without(old, {"s": [records.Spot("a", "")], "t": [records.Spot("c", "")]})
+    left = record.without(old, {"s": [record.Spot("a", "")], "t": [record.Spot("c", "")]})
 
-    assert {store: [records.entry_key(each.data) for each in entries] for store, entries in left.items()} == {
-        "s": ["b"]
-    }
+    assert {store: [record.entry_key(each.data) for each in entries] for store, entries in left.items()} == {"s": ["b"]}
 
 
 # --- stores -----------------------------------------------------------------------------------------------------------
@@ -381,7 +386,7 @@ def test_removed_entries_are_dropped_and_so_is_a_store_without_entries() -> None
 )
 def test_keys_of_stores_tell_groups_apart(kind: KindId, key: str) -> None:
     assert key_of(kind, "x") == key
-    assert records.split_key(key) == (kind.group, kind.kind, "x")
+    assert record.split_key(key) == (kind.group, kind.kind, "x")
 
 
 @pytest.mark.parametrize(

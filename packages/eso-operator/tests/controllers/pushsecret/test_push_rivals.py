@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from eso_operator.controllers.pushsecret.places import Known, Place, RemoteKey
-from eso_operator.controllers.pushsecret.rivals import UNSHARED, Clash, Footing, Rivals, Standing
+from eso_operator.controllers.pushsecret.ownership import UNSHARED, Clash, Footing, Rivals, Standing
+from eso_operator.controllers.pushsecret.record import Known, Place, RemoteKey
 from kubebase.meta import ObjectKey
 
 STORE = "SecretStore/store"

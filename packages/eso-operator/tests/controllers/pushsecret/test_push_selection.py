@@ -6,10 +6,17 @@ from typing import Any
 import pytest
 
 from eso_api.values import SecretBytes
-from eso_operator.controllers.pushsecret.conversion import read_key, read_keys
-from eso_operator.controllers.pushsecret.deliveries import deliveries, selection_for, selections
-from eso_operator.controllers.pushsecret.select import EntryError, select, select_all
-from eso_operator.controllers.pushsecret.sources import Source
+from eso_operator.controllers.pushsecret.selection import (
+    EntryError,
+    deliveries,
+    read_key,
+    read_keys,
+    select,
+    select_all,
+    selection_for,
+    selections,
+)
+from eso_operator.controllers.pushsecret.snapshot import Source
 from eso_operator.sources.shape import ShapeError
 from eso_testkit.operator.pushsecrets import bulk, chosen, entry, push_secret, revealed, values
 from eso_wire.values import SourceSecret

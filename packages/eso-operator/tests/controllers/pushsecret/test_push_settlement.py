@@ -11,14 +11,13 @@ from typing import Any
 import pytest
 
 from eso_api.pushsecret import PushData, PushSecret
-from eso_operator.controllers.pushsecret.claims import PLACES_INDEX, Claims, places_of
-from eso_operator.controllers.pushsecret.memory import Pushes, PushSecretRecord
-from eso_operator.controllers.pushsecret.push import BoundDelivery, Delivery, StoreResult
-from eso_operator.controllers.pushsecret.records import Spot, spot_of
+from eso_operator.controllers.pushsecret.ownership import PLACES_INDEX, Claims, Pushes, places_of
+from eso_operator.controllers.pushsecret.push import BoundDelivery, StoreResult
+from eso_operator.controllers.pushsecret.record import PushSecretRecord, Spot, spot_of
 from eso_operator.controllers.pushsecret.removal import Removal, Urgency
-from eso_operator.controllers.pushsecret.settlement import Planned, Settlement
-from eso_operator.controllers.pushsecret.snapshot import PushSnapshot
-from eso_operator.controllers.pushsecret.sources import Sources, caller_of
+from eso_operator.controllers.pushsecret.selection import Delivery
+from eso_operator.controllers.pushsecret.snapshot import PushSnapshot, Sources, caller_of
+from eso_operator.controllers.pushsecret.sync import Planned, Settlement
 from eso_operator.memory import Memory
 from eso_testkit.operator.pushsecrets import chosen, push_secret, pushed
 from kuberun.cache import Cache

@@ -10,7 +10,7 @@ import msgspec
 from eso_api.pushsecret import PushData, PushSecret
 from eso_api.references import StoreRef
 from eso_api.values import SecretBytes
-from eso_operator.controllers.pushsecret.records import Pushed
+from eso_operator.controllers.pushsecret.record import Pushed
 from eso_operator.controllers.pushsecret.snapshot import Chosen
 from eso_wire.values import KindId
 from kubebase.meta import JsonObject

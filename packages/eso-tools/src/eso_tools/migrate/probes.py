@@ -23,7 +23,7 @@ from eso_api.clusterexternalsecret import CLUSTER_EXTERNAL_SECRET
 from eso_api.clusterpushsecret import CLUSTER_PUSH_SECRET
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.pushsecret import PUSH_SECRET
-from eso_operator.controllers.pushsecret.records import split_key
+from eso_operator.controllers.pushsecret.record import split_key
 from eso_operator.stores.loading import ready_condition
 from eso_tools.migrate.cluster import Cluster
 from eso_tools.migrate.convert import LABEL

@@ -16,15 +16,28 @@ from datetime import datetime, timedelta
 
 from eso_api.pushsecret import PendingPush, PushData, PushSecret
 from eso_operator.controllers.due import moment
-from eso_operator.controllers.pushsecret.memory import LastPush, Learned, PushSecretRecord, Unreported
-from eso_operator.controllers.pushsecret.outcome import Failed, Records, Synced
-from eso_operator.controllers.pushsecret.plan import DELETE, IF_NOT_EXISTS
-from eso_operator.controllers.pushsecret.push import Delivery, Pusher, failure_of
-from eso_operator.controllers.pushsecret.records import Pushed, entry_key, spot_of
-from eso_operator.controllers.pushsecret.refresh import current_version
-from eso_operator.controllers.pushsecret.settlement import Planned
-from eso_operator.controllers.pushsecret.snapshot import Chosen, NoChoice, PushSnapshot
-from eso_operator.controllers.pushsecret.sources import Sources, caller_of
+from eso_operator.controllers.pushsecret.push import DELETE, IF_NOT_EXISTS, Pusher, failure_of
+from eso_operator.controllers.pushsecret.record import (
+    LastPush,
+    Learned,
+    Pushed,
+    PushSecretRecord,
+    Records,
+    Unreported,
+    entry_key,
+    spot_of,
+)
+from eso_operator.controllers.pushsecret.selection import Delivery
+from eso_operator.controllers.pushsecret.snapshot import (
+    Chosen,
+    NoChoice,
+    PushSnapshot,
+    Sources,
+    caller_of,
+    current_version,
+)
+from eso_operator.controllers.pushsecret.status import Failed, Synced
+from eso_operator.controllers.pushsecret.sync import Planned
 from eso_operator.generators.values import Kept
 from eso_operator.memory import Memory
 from eso_operator.report.steps import Step

@@ -1,4 +1,16 @@
-"""Pushes to one store: resolve, compare, write in as few calls as possible, and return the result of each entry.
+"""Chooses the action for each entry: compare before writing, never overwrite protected values. Pure.
+
+    Replace        not pushed yet, or another value         push
+                   the same value, still there              keep: no write
+                   the same value, gone or changed there    push
+                   overwritten by another PushSecret        yield, until that one stops pushing
+    IfNotExists    exists                                   leave it unchanged
+                   does not exist                           push, create-only
+
+If the provider supports EXISTS, it is asked whether a value still exists. With PUSH_IF_ABSENT, create-only is atomic.
+Without it, the value is checked just before the write; the condition reports this weaker guarantee.
+
+Pushes to one store: resolve, compare, write in as few calls as possible, and return the result of each entry.
 
     bind: resolve, read credentials -> push: check for existing values, push the rest -> StoreResult
 
@@ -9,18 +21,23 @@ Errors of stores, providers and backends are results, never exceptions.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Protocol
+from enum import Enum
+from typing import Any, Final, Protocol, TypeVar
 
 from eso_api.pushsecret import PushSecretSpec
-from eso_operator.controllers.pushsecret.identity import OWNER_TOKEN
-from eso_operator.controllers.pushsecret.memory import digest, value_digest
-from eso_operator.controllers.pushsecret.places import Known, Place
-from eso_operator.controllers.pushsecret.plan import Fate, Guarantee, Policy, batch_size, batches, needed
-from eso_operator.controllers.pushsecret.records import Pushed, Spot, spot_of
-from eso_operator.controllers.pushsecret.rivals import Footing, Rivals, Standing
-from eso_operator.controllers.pushsecret.select import Entry
+from eso_api.values import SecretBytes
+from eso_operator.controllers.pushsecret.ownership import OWNER_TOKEN, UNSHARED, Footing, Rivals, Standing
+from eso_operator.controllers.pushsecret.record import (
+    Known,
+    Place,
+    Pushed,
+    digest,
+    spot_of,
+    value_digest,
+)
+from eso_operator.controllers.pushsecret.selection import Delivery, Entry, Parcel
 from eso_operator.controllers.pushsecret.snapshot import Chosen
 from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependency, OnLabel, on_connection, on_object
 from eso_operator.providers.errors import UNSURE, cause_of
@@ -29,11 +46,14 @@ from eso_operator.stores.credentials import Followed
 from eso_operator.stores.inputs import need_to_push
 from eso_operator.stores.resolved import Bind, BoundStore, Reason, ResolutionError, ResolvedStore
 from eso_operator.stores.resolver import Resolver
+from eso_wire import bounds
 from eso_wire.errors import ErrorReason, ProviderError, RetryClass
 from eso_wire.status import TransportError
 from eso_wire.values import (
     CheckResult,
+    DeleteItem,
     GetItem,
+    Limits,
     ObjectRef,
     Operation,
     PushBatch,
@@ -42,12 +62,178 @@ from eso_wire.values import (
     PushPrecondition,
     PushResult,
     RemoteRef,
-    SourceSecret,
 )
 from kubebase.meta import ObjectKey
 
+IF_NOT_EXISTS: Final = "IfNotExists"
+
+DELETE: Final = "Delete"
+
+_ROOM: Final = 0.75
+"""Share of a message that values may take."""
+
+_OVERHEAD: Final = 256
+"""Bytes of an item besides its value."""
+
+
+class Guarantee(Enum):
+    """The guarantee of IfNotExists at a provider."""
+
+    ATOMIC = "created only"
+    CHECKED = "checked, then pushed"
+    NONE = "neither"
+
+
+class Action(Enum):
+    """The action for an entry."""
+
+    PUSH = "push"
+    PUSH_IF_ABSENT = "push if absent"
+    KEEP = "keep"
+    """The value is ours and unchanged: nothing is written."""
+    YIELD = "yield"
+    """Ours, but another PushSecret wrote a different value after us: the last writer wins."""
+    LEAVE = "leave"
+    """The value exists, and the policy leaves it unchanged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The policy for pushes to one store, given the operations of its provider."""
+
+    replaces: bool
+    guarantee: Guarantee
+    can_ask: bool
+
+    @staticmethod
+    def of(spec: PushSecretSpec, operations: frozenset[Operation]) -> Policy:
+        can_ask = Operation.EXISTS in operations
+        if Operation.PUSH_IF_ABSENT in operations:
+            guarantee = Guarantee.ATOMIC
+        else:
+            guarantee = Guarantee.CHECKED if can_ask else Guarantee.NONE
+        return Policy(spec.update_policy != IF_NOT_EXISTS, guarantee, can_ask)
+
+    def asks(self, known: Known | None, digest: bytes) -> bool:
+        """Return whether to check for existing values before anything is written."""
+        if not self.can_ask:
+            return False
+        if self.replaces:
+            return known is not None and known.digest == digest
+        return known is not None or self.guarantee is Guarantee.CHECKED
+
+    def action(
+        self, known: Known | None, digest: bytes, answer: CheckResult | None, footing: Footing = UNSHARED
+    ) -> Action:
+        """Return the action, given the known state, the provider's answer if it was asked, and the pushes of others."""
+        if self.replaces:
+            return self._action_for_replace(known, digest, answer, footing)
+        if answer is not None and answer.error is None and answer.exists:
+            return Action.LEAVE
+        return Action.PUSH_IF_ABSENT if self.guarantee is Guarantee.ATOMIC else Action.PUSH
+
+    def _action_for_replace(
+        self, known: Known | None, digest: bytes, answer: CheckResult | None, footing: Footing
+    ) -> Action:
+        if known is None or known.digest != digest or footing.standing is Standing.FREED:
+            return Action.PUSH
+        if self.can_ask and (answer is None or answer.error is not None or not answer.exists):
+            return Action.PUSH
+        if footing.standing is Standing.LOST:
+            return Action.YIELD
+        return Action.KEEP if answer is None or _is_expected(known, answer, footing) else Action.PUSH
+
+
+def needed(spec: PushSecretSpec, entries: Sequence[Entry]) -> frozenset[Operation]:
+    """Return the operations that the policy needs. A provider without them is rejected before the first write."""
+    operations = {Operation.PUSH}
+    if any(entry.is_whole for entry in entries):
+        operations.add(Operation.PUSH_WHOLE_SECRET)
+    if spec.deletion_policy == DELETE:
+        operations.add(Operation.DELETE)
+    return frozenset(operations)
+
+
+def _is_expected(known: Known, answer: CheckResult, footing: Footing) -> bool:
+    """Return whether only PushSecrets changed the remote key since then, as far as versions show."""
+    version = answer.provider_version
+    return not (known.version and version) or version == known.version or footing.expected
+
+
+# --- calls ------------------------------------------------------------------------------------------------------------
+
+Item = TypeVar("Item", PushItem, DeleteItem)
+
+
+def batches(items: Sequence[Item], limits: Limits, operations: frozenset[Operation]) -> Iterator[list[Item]]:
+    """Yield as few batches as possible.
+
+    A provider with PUSH_GROUPED gets all items of a remote key in one call, unless they exceed the size of a call.
+    Without it they are sent in consecutive calls, because a provider may process the items of one call in parallel.
+    """
+    if Operation.PUSH_GROUPED in operations:
+        yield from _filled(groups(items), limits)
+        return
+    for wave in waves(items):
+        yield from _filled([[item] for item in wave], limits)
+
+
+def _filled(units: Iterable[Sequence[Item]], limits: Limits) -> Iterator[list[Item]]:
+    """Yield calls that are as full as possible; a unit that fits into one call is never split."""
+    room, most = int((limits.max_message_bytes or bounds.MAX_MESSAGE_BYTES) * _ROOM), batch_size(limits)
+    batch: list[Item] = []
+    size = 0
+    for unit in units:
+        whole = sum(map(_size, unit))
+        fits = len(batch) + len(unit) <= most and size + whole <= room
+        for number, item in enumerate(unit):
+            begins = number == 0 and not fits
+            if batch and (begins or len(batch) >= most or size + _size(item) > room):
+                yield batch
+                batch, size = [], 0
+            batch.append(item)
+            size += _size(item)
+    if batch:
+        yield batch
+
+
+def batch_size(limits: Limits) -> int:
+    return min(limits.max_batch_items or bounds.MAX_BATCH_ITEMS, bounds.MAX_BATCH_ITEMS)
+
+
+def groups(items: Sequence[Item]) -> list[list[Item]]:
+    """Group the items by remote key."""
+    found: dict[str, list[Item]] = {}
+    for item in items:
+        found.setdefault(item.remote.key, []).append(item)
+    return list(found.values())
+
+
+def waves(items: Sequence[Item]) -> list[list[Item]]:
+    """Return waves of items that contain every remote key at most once."""
+    found: list[list[Item]] = []
+    turns: dict[str, int] = {}
+    for item in items:
+        turn = turns.get(item.remote.key, 0)
+        turns[item.remote.key] = turn + 1
+        if turn == len(found):
+            found.append([])
+        found[turn].append(item)
+    return found
+
+
+def _size(item: PushItem | DeleteItem) -> int:
+    return _OVERHEAD + len(item.remote.key) + (_payload_size(item) if isinstance(item, PushItem) else 0)
+
+
+def _payload_size(item: PushItem) -> int:
+    values = [item.payload] if isinstance(item.payload, SecretBytes) else item.payload.values()
+    return sum(map(len, values))
+
+
 FollowMetadata = Callable[[ResolvedStore, Mapping[str, Any] | None], Awaitable[Followed]]
 """Reads the objects that the metadata of an entry refers to."""
+
 
 _MAX_NAMED: Final = 5
 
@@ -58,52 +244,6 @@ class Writes(Protocol):
     async def check(self, bound: BoundStore, items: Sequence[GetItem]) -> tuple[CheckResult, ...]: ...
 
     async def push(self, bound: BoundStore, batch: PushBatch) -> tuple[PushResult, ...]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Parcel:
-    """The values of one source for a store."""
-
-    source: SourceSecret
-    entries: tuple[Entry, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """All values for one store. `ours` are the entries in the status, `known` those that this process remembers."""
-
-    store: Chosen
-    parcels: tuple[Parcel, ...]
-    spec: PushSecretSpec
-    caller: ObjectRef
-    ours: frozenset[Spot] = frozenset()
-    known: Mapping[Place, Known] = field(default_factory=dict)
-
-    @property
-    def entries(self) -> list[Entry]:
-        return [entry for parcel in self.parcels for entry in parcel.entries]
-
-    def place(self, entry: Entry) -> Place:
-        return Place(self.store.key, *spot_of(entry.data))
-
-    def only(self, places: Collection[Place]) -> Delivery:
-        """Return the same delivery without entries for other places."""
-        parcels = [
-            Parcel(parcel.source, tuple(entry for entry in parcel.entries if self.place(entry) in places))
-            for parcel in self.parcels
-        ]
-        return replace(self, parcels=tuple(parcel for parcel in parcels if parcel.entries))
-
-    def again(self, lost: Collection[str], known: Mapping[Place, Known]) -> Delivery | None:
-        """Return a delivery of the entries for remote keys that may have been deleted since; None if there are none."""
-        parcels = [
-            Parcel(parcel.source, tuple(entry for entry in parcel.entries if entry.remote.key in lost))
-            for parcel in self.parcels
-        ]
-        part = replace(self, parcels=tuple(parcel for parcel in parcels if parcel.entries))
-        doubts = {place: known[place] for place in map(self.place, part.entries) if place in known}
-        uncertain = {place: each._replace(digest=b"", version="") for place, each in doubts.items()}
-        return replace(part, known=uncertain) if part.parcels else None
 
 
 @dataclass(slots=True, eq=False)
@@ -338,16 +478,16 @@ class _Round:
             place = self.delivery.place(entry)
             answer = self.answers.get(self.ids[place])
             footing = self._footing(place, answer.provider_version if answer is not None else "")
-            match self.policy.fate(self.delivery.known.get(place), self.digests[place], answer, footing):
-                case Fate.PUSH:
+            match self.policy.action(self.delivery.known.get(place), self.digests[place], answer, footing):
+                case Action.PUSH:
                     found.append((entry, self._item(entry)))
-                case Fate.PUSH_IF_ABSENT:
+                case Action.PUSH_IF_ABSENT:
                     found.append((entry, self._item(entry, PushPrecondition.IF_ABSENT)))
-                case Fate.KEEP:
+                case Action.KEEP:
                     self._keep(entry, answer.provider_version if answer is not None else "")
-                case Fate.YIELD:
+                case Action.YIELD:
                     self._yield(entry)
-                case Fate.LEAVE:
+                case Action.LEAVE:
                     self._leave(entry, answer.provider_version if answer is not None else "")
         return found
 

@@ -18,15 +18,10 @@ from typing import Final, Protocol
 
 from eso_api.pushsecret import PushData, PushSecret
 from eso_operator.controllers.contention import named
-from eso_operator.controllers.pushsecret.claims import Claim, Claims, Elsewhere
-from eso_operator.controllers.pushsecret.identity import OWNER_TOKEN
-from eso_operator.controllers.pushsecret.patience import Patience, Trial
-from eso_operator.controllers.pushsecret.places import Place
-from eso_operator.controllers.pushsecret.plan import batches
-from eso_operator.controllers.pushsecret.push import depends_on, failure_of
-from eso_operator.controllers.pushsecret.records import Spot, entry_key, spot_of
-from eso_operator.controllers.pushsecret.sources import caller_of
-from eso_operator.controllers.pushsecret.stores import StoreChooser
+from eso_operator.controllers.pushsecret.ownership import OWNER_TOKEN, Claim, Claims, Elsewhere, Patience, Trial
+from eso_operator.controllers.pushsecret.push import batches, depends_on, failure_of
+from eso_operator.controllers.pushsecret.record import Place, Spot, entry_key, spot_of
+from eso_operator.controllers.pushsecret.snapshot import StoreChooser, caller_of
 from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependency
 from eso_operator.sources.results import Failure
 from eso_operator.stores.inputs import Gate, Need

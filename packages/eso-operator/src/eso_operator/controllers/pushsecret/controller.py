@@ -1,52 +1,68 @@
-"""Reconciles one PushSecret: gather, decide, read the source, select, settle, report."""
+"""The changes that trigger a reconcile of a PushSecret.
+
+the object itself      spec, labels, annotations, finalizers, deletion; not its status
+source Secrets         the one it names, and those that its selector matches or matched
+stores                 those it names, has pushed to, or selects by label
+dependencies           providers, configurations, credentials, templates (`waking.wakes`)
+
+The finalizer of PushSecrets: set exactly while a deletion must wait for the removal of remote values.
+
+deletionPolicy Delete, alive     added before the first push; that pass pushes nothing
+deletionPolicy None              removed, even while the object is being deleted: remote values stay
+
+Reconciles one PushSecret: gather, decide, read the source, select, settle, report.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from eso_api.pushsecret import PUSH_SECRET, PendingPush, PushSecret, PushSecretStatus
-from eso_operator.controllers.pushsecret.decide import BEFORE_PUSH, BEFORE_SOURCE, first_stop
-from eso_operator.controllers.pushsecret.deliveries import deliveries, selections, templated
-from eso_operator.controllers.pushsecret.finalizer import Finalizer
-from eso_operator.controllers.pushsecret.gather import Gatherer
-from eso_operator.controllers.pushsecret.memory import NOTHING_KNOWN, Pushes, PushSecretRecord
-from eso_operator.controllers.pushsecret.outcome import (
-    Conflicted,
-    Failed,
-    Outcome,
-    SourceDeleted,
-    Synced,
-    report_of,
-)
+from eso_api.references import CORE_GROUP, SelectorError
+from eso_operator.controllers.pushsecret.checks import BEFORE_PUSH, BEFORE_SOURCE, first_stop
+from eso_operator.controllers.pushsecret.ownership import PLACES_INDEX, Pushes, places_of
 from eso_operator.controllers.pushsecret.pending import Finished, PendingPushes
-from eso_operator.controllers.pushsecret.places import Known, Place
-from eso_operator.controllers.pushsecret.plan import IF_NOT_EXISTS
-from eso_operator.controllers.pushsecret.push import Delivery
-from eso_operator.controllers.pushsecret.records import recorded, union
-from eso_operator.controllers.pushsecret.refresh import changed, current_version, interval_of
-from eso_operator.controllers.pushsecret.select import EntryError, select_all
-from eso_operator.controllers.pushsecret.settlement import Planned, Settlement, events_of
-from eso_operator.controllers.pushsecret.snapshot import Chosen, NoChoice, PushSnapshot
-from eso_operator.controllers.pushsecret.sources import (
+from eso_operator.controllers.pushsecret.push import DELETE, IF_NOT_EXISTS
+from eso_operator.controllers.pushsecret.record import NOTHING_KNOWN, Known, Place, PushSecretRecord, recorded, union
+from eso_operator.controllers.pushsecret.selection import (
+    Delivery,
+    EntryError,
+    deliveries,
+    select_all,
+    selections,
+    templated,
+)
+from eso_operator.controllers.pushsecret.snapshot import (
+    Chosen,
+    Gatherer,
+    NoChoice,
+    PushSnapshot,
     Source,
     SourceError,
     SourceGoneError,
     SourceReader,
     Sources,
+    changed,
+    current_version,
+    interval_of,
     missed,
 )
-from eso_operator.controllers.pushsecret.triggers import named_stores
-from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependant, Dependencies, Dependency
+from eso_operator.controllers.pushsecret.status import Conflicted, Failed, Outcome, SourceDeleted, Synced, report_of
+from eso_operator.controllers.pushsecret.sync import Planned, Settlement, events_of
+from eso_operator.controllers.secretstore.controller import holders
+from eso_operator.controllers.secretstore.kinds import StoreKind
+from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependant, Dependencies, Dependency, OnObject
+from eso_operator.dependencies.wakes import said_changed
 from eso_operator.generators.ledger import PUSH_ENTRY
 from eso_operator.generators.values import GeneratorLedger, StateOwner
 from eso_operator.memory import Memory
-from eso_operator.report.messages import api_error_text
+from eso_operator.report.messages import api_error_text, outcome_of
 from eso_operator.report.reporter import Reporter
 from eso_operator.report.steps import Step
 from eso_operator.sources.results import Failure
@@ -58,15 +74,142 @@ from eso_render.secret import render_pushes
 from eso_render.sources import TemplateObjects
 from eso_wire.errors import RetryClass
 from kubebase.clock import Clock
-from kubebase.meta import ObjectKey
+from kubebase.meta import JsonObject, Object, ObjectKey, meta_of
+from kuberun import triggers
+from kuberun.cache import Cache, Change
 from kuberun.client import Client
 from kuberun.controller import Backoff, Done, Requeue, Result, longest_wait
 from kuberun.errors import ApiError, Conflict, NotFound, NotServed
+from kuberun.ownership import finalizer_added, finalizer_removed
+from kuberun.triggers import EventHandler
+from kuberun.workqueue import ReconcileRequest
+
+SOURCES_INDEX: Final = "sources"
+
+_BY_LABEL: Final = ""
+"""Index key of PushSecrets that select by label; no Secret has this name."""
+
+
+def sources_of(push: PushSecret) -> Iterable[Hashable]:
+    """Index function of PushSecrets: the Secret it names, or its namespace if it selects by label."""
+    source = push.spec.selector.secret
+    if source is None:
+        return ()
+    return ((push.metadata.namespace, source.name or _BY_LABEL),)
+
+
+INDEXES: Final = {SOURCES_INDEX: sources_of, PLACES_INDEX: places_of}
+"""Indexes of PushSecrets for the controller."""
+
+
+def own_changes(change: Change[PushSecret]) -> Iterable[ReconcileRequest]:
+    """Return requests for changes by users, not for our own reports. A removed finalizer counts too."""
+    if said_changed(change) or triggers.resynced(change) or _finalizers_differ(change):
+        return triggers.itself()(change)
+    return ()
+
+
+def source_changes(objects: Cache[PushSecret]) -> EventHandler[Object]:
+    """Return the PushSecrets that push a changed Secret, or pushed it until its labels changed."""
+
+    def requests(change: Change[Object]) -> Iterable[ReconcileRequest]:
+        reason = f"source {change.key} {'deleted' if change.deleted else 'changed'}"
+        labels = [meta_of(state).labels for state in (change.old, change.new) if state is not None]
+        return [ReconcileRequest(key, reason) for key in pushing(objects, change.key, *labels)]
+
+    return requests
+
+
+def pushing(objects: Cache[PushSecret], secret: ObjectKey, *labels: dict[str, str]) -> list[ObjectKey]:
+    """Return the PushSecrets that name a Secret, or select one with these labels."""
+    named = objects.find_keys(SOURCES_INDEX, (secret.namespace, secret.name))
+    selecting = objects.find(SOURCES_INDEX, (secret.namespace, _BY_LABEL))
+    return [*named, *(push.key for push in selecting if any(_selects(push, each) for each in labels))]
+
+
+def store_changes(kind: StoreKind, objects: Cache[PushSecret]) -> EventHandler[Any]:
+    """Return the PushSecrets that name a changed store, have pushed to it, or may select it by label."""
+    holding = holders(objects)
+
+    def requests(change: Change[Any]) -> Iterable[ReconcileRequest]:
+        if not said_changed(change):
+            return []
+        near = [
+            push.key
+            for push in holding(kind, change.key)
+            if not change.key.namespace or push.metadata.namespace == change.key.namespace
+        ]
+        return [ReconcileRequest(key, f"{kind.resource.kind} {change.key} changed") for key in dict.fromkeys(near)]
+
+    return requests
+
+
+def named_stores(push: PushSecret) -> Iterator[Dependency]:
+    """Yield the named stores, existing or not; whether a provider's own kind is namespaced is unknown here."""
+    for ref in push.spec.secret_store_refs:
+        if ref.name and ref.label_selector is None:
+            group = ref.api_version.rpartition("/")[0] if ref.api_version else CORE_GROUP
+            for namespace in (push.metadata.namespace, ""):
+                yield OnObject(group, ref.kind or "SecretStore", ObjectKey(namespace, ref.name))
+
+
+def _selects(push: PushSecret, labels: dict[str, str]) -> bool:
+    source = push.spec.selector.secret
+    try:
+        return source is not None and source.selector is not None and source.selector.matches(labels)
+    except SelectorError:
+        return False  # its own condition reports it
+
+
+def _finalizers_differ(change: Change[PushSecret]) -> bool:
+    if change.old is None or change.new is None:
+        return False
+    return meta_of(change.old).finalizers != meta_of(change.new).finalizers
+
+
+FINALIZER: Final = "pushsecret.externalsecrets.io/finalizer"
 
 _KIND: Final = PUSH_SECRET.kind()
+
+
+class Finalizer:
+    """Adds and removes the finalizer. The process has one."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def prepare(self, push: PushSecret) -> Result | None:
+        """Set or remove the finalizer; return an outcome if the reconcile ends here. Our write triggers another one."""
+        held, deleting = FINALIZER in push.metadata.finalizers, push.metadata.deletion_timestamp is not None
+        if push.spec.deletion_policy == DELETE:
+            if held:
+                return None
+            return Done() if deleting else await self._add(push)
+        if held:
+            return await self.release(push)
+        return Done() if deleting else None
+
+    async def release(self, push: PushSecret) -> Result:
+        return await self._write(finalizer_removed(push.metadata, FINALIZER), push)
+
+    async def _add(self, push: PushSecret) -> Result:
+        return await self._write(finalizer_added(push.metadata, FINALIZER), push)
+
+    async def _write(self, patch: JsonObject | None, push: PushSecret) -> Result:
+        try:
+            if patch is not None:
+                await self._client.merge_patch(_KIND, push.key, patch)
+        except ApiError as problem:
+            return outcome_of(problem, "PushSecret", "finalizer not written")
+        return Done()
+
+
 _UNREADABLE: Final = "it cannot be read"
+
 _NOT_SERVED: Final = "the API server does not know PushSecrets now"
+
 _STATE_ENTRIES: Final = (PUSH_ENTRY,)
+
 _SOON: Final = 1.0
 
 

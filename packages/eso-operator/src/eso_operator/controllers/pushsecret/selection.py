@@ -1,32 +1,135 @@
-"""Selects the entries for one store: `data` and `dataTo` applied to the values of one source. Pure.
+"""Converts keys of a Secret to remote names: `_U1f600_` becomes the character with that code point. Pure.
+
+Selects the entries for one store: `data` and `dataTo` applied to the values of one source. Pure.
 
     dataTo   conversion -> match -> rewrite (or one bundle)      on the converted names of the source's keys
     data     wins over dataTo entries with the same source key, and comes last
 
 There are three sets of names: the keys of the Secret (conflicts are resolved on these), the converted keys (matching,
 rewriting), and the remote names (must be unique).
+
+Builds deliveries from sources and stores: template, selection, and the source that wins a place.
+
+This happens before the first push, so an error in the spec stops everything and leaves no partial push.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from eso_api.pushsecret import PushData, PushDataTo, PushMatch, PushRemoteRef, PushRewrite
+from eso_api.pushsecret import PushData, PushDataTo, PushMatch, PushRemoteRef, PushRewrite, PushSecret, PushSecretSpec
 from eso_api.rewrite import Rewrite
 from eso_api.values import SecretBytes
-from eso_operator.controllers.pushsecret.conversion import read_keys
+from eso_operator.controllers.pushsecret.record import (
+    Known,
+    Place,
+    Spot,
+    spot_of,
+    spots_of,
+)
+from eso_operator.controllers.pushsecret.snapshot import Chosen, Source, caller_of, targets_store
 from eso_operator.sources.shape import ShapeError, rewritten
 from eso_render.engine import render_key
 from eso_render.metering import allow, pattern_nanos
 from eso_render.scopes import RenderText
-from eso_wire.values import RemoteRef, SecretMap
+from eso_render.secret import Desired
+from eso_wire.values import (
+    ObjectRef,
+    RemoteRef,
+    SecretMap,
+    SourceSecret,
+)
 from gotmpl.sprig.regexes import BadPatternError, compiled
 from kubebase.hints import with_hint
 
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """The values of one source for a store."""
+
+    source: SourceSecret
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """All values for one store. `ours` are the entries in the status, `known` those that this process remembers."""
+
+    store: Chosen
+    parcels: tuple[Parcel, ...]
+    spec: PushSecretSpec
+    caller: ObjectRef
+    ours: frozenset[Spot] = frozenset()
+    known: Mapping[Place, Known] = field(default_factory=dict)
+
+    @property
+    def entries(self) -> list[Entry]:
+        return [entry for parcel in self.parcels for entry in parcel.entries]
+
+    def place(self, entry: Entry) -> Place:
+        return Place(self.store.key, *spot_of(entry.data))
+
+    def only(self, places: Collection[Place]) -> Delivery:
+        """Return the same delivery without entries for other places."""
+        parcels = [
+            Parcel(parcel.source, tuple(entry for entry in parcel.entries if self.place(entry) in places))
+            for parcel in self.parcels
+        ]
+        return replace(self, parcels=tuple(parcel for parcel in parcels if parcel.entries))
+
+    def again(self, lost: Collection[str], known: Mapping[Place, Known]) -> Delivery | None:
+        """Return a delivery of the entries for remote keys that may have been deleted since; None if there are none."""
+        parcels = [
+            Parcel(parcel.source, tuple(entry for entry in parcel.entries if entry.remote.key in lost))
+            for parcel in self.parcels
+        ]
+        part = replace(self, parcels=tuple(parcel for parcel in parcels if parcel.entries))
+        doubts = {place: known[place] for place in map(self.place, part.entries) if place in known}
+        uncertain = {place: each._replace(digest=b"", version="") for place, each in doubts.items()}
+        return replace(part, known=uncertain) if part.parcels else None
+
+
+V = TypeVar("V")
+
+
+REVERSE_UNICODE: Final = "ReverseUnicode"
+
+
+_ESCAPE: Final = re.compile(r"_U([0-9a-fA-F]{4,5})_")
+
+_REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
+
+
+def read_key(key: str, strategy: str) -> str:
+    """Convert one key by the strategy."""
+    return _ESCAPE.sub(_character, key) if strategy == REVERSE_UNICODE else key
+
+
+def read_keys(values: Mapping[str, V], strategy: str) -> dict[str, str]:
+    """Map each converted key to its key in the Secret; raise if two keys convert to the same name."""
+    raw_of: dict[str, str] = {}
+    for raw in sorted(values):
+        name = read_key(raw, strategy)
+        if name in raw_of:
+            raise ShapeError(
+                f'keys "{raw_of[name]}" and "{raw}" both read as "{name}" under conversionStrategy {strategy}: rename'
+            )
+        raw_of[name] = raw
+    return raw_of
+
+
+def _character(escape: re.Match[str]) -> str:
+    code = int(escape[1], 16)
+    # Half of a surrogate pair is not a character.
+    return _REPLACEMENT if 0xD800 <= code <= 0xDFFF else chr(code)
+
+
 Values = Mapping[str, SecretBytes]
+
 
 _KEY_NANOS: Final = 1_000
 
@@ -189,3 +292,59 @@ def _refuse_twice(entries: Sequence[Entry], what: str) -> None:
             between = f"{other} and {entry.path} push" if other != entry.path else f"several keys of {other} go"
             raise EntryError(entry.path, f"{between} to {what}: {place}", entry.remote.key)
         seen[entry.remote] = entry.path
+
+
+def templated(source: Source, desired: Desired) -> Source:
+    """Return the source after its template. Its own keys stay; type, labels and annotations follow the template."""
+    about = SourceSecret(
+        type=desired.type,
+        labels={**source.about.labels, **desired.labels},
+        annotations={**source.about.annotations, **desired.annotations},
+    )
+    return replace(source, about=about, values=desired.data)
+
+
+def selections(push: PushSecret, stores: Sequence[Chosen], sources: Sequence[Source]) -> tuple[Selection, ...]:
+    """Return the selection of each store from each source, in order. Raises SelectorError."""
+    return tuple(selection_for(store, push.spec, source.values) for store in stores for source in sources)
+
+
+def selection_for(store: Chosen, spec: PushSecretSpec, values: Mapping[str, SecretBytes]) -> Selection:
+    """Return the selection of one store from one source."""
+    rules = [
+        (index, rule)
+        for index, rule in enumerate(spec.data_to)
+        if rule.store_ref is not None and targets_store(rule.store_ref, store)
+    ]
+    return Selection(spec.data, rules, values)
+
+
+def deliveries(
+    push: PushSecret,
+    stores: Sequence[Chosen],
+    *,
+    sources: Sequence[Source],
+    known: Mapping[Place, Known],
+    selected: Sequence[tuple[Entry, ...]],
+) -> Iterator[Delivery]:
+    """Yield one delivery for each store, from the results of `selections`."""
+    entries = iter(selected)
+    for store in stores:
+        given = [(source, next(entries)) for source in sources]
+        yield Delivery(
+            store=store,
+            parcels=tuple(_parcels(given)),
+            spec=push.spec,
+            caller=caller_of(push),
+            ours=spots_of(push.status.synced_push_secrets, store.key),
+            known=known,
+        )
+
+
+def _parcels(selected: Sequence[tuple[Source, tuple[Entry, ...]]]) -> Iterator[Parcel]:
+    """Yield the values of each source. If several sources have a value for one place, the last by name wins."""
+    winner: dict[Spot, str] = {spot_of(entry.data): source.name for source, entries in selected for entry in entries}
+    for source, entries in selected:
+        won: tuple[Entry, ...] = tuple(entry for entry in entries if winner[spot_of(entry.data)] == source.name)
+        if won:
+            yield Parcel(source.about, won)

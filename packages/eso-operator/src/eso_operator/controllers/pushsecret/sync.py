@@ -1,4 +1,10 @@
-"""Carries out a push: writes values to their stores, removes stale ones, and returns an outcome with all records.
+"""Records that follow their place: a PushSecret that names another store of the same backend keeps its values.
+
+`status.syncedPushSecrets` names stores. If a PushSecret switches from a v1 store to a v2 store, or back, the entries of
+the former store are in the same place as the new ones. Without this step they would count as obsolete: with
+`deletionPolicy: Delete` the operator would delete the values that it has just pushed.
+
+Carries out a push: writes values to their stores, removes stale ones, and returns an outcome with all records.
 
     bind -> follow moved records -> announce -> deliver -> remember -> remove stale values
     -> restore values that this may have deleted -> Outcome
@@ -12,39 +18,91 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from eso_api.conditions import CONTENDED
 from eso_api.pushsecret import PushData, PushSecret
-from eso_operator.controllers.pushsecret import records
-from eso_operator.controllers.pushsecret.claims import Claims
-from eso_operator.controllers.pushsecret.memory import LastPush, Learned, Pushes
-from eso_operator.controllers.pushsecret.moves import Moves
-from eso_operator.controllers.pushsecret.outcome import (
-    Failed,
-    Outcome,
-    Records,
-    SourceDeleted,
-    Synced,
-    left_alone,
-    orphaned,
+from eso_operator.controllers.pushsecret import record
+from eso_operator.controllers.pushsecret.ownership import Claims, Clash, Pushes
+from eso_operator.controllers.pushsecret.push import (
+    DELETE,
+    IF_NOT_EXISTS,
+    BoundDelivery,
+    Guarantee,
+    Pusher,
+    StoreResult,
 )
-from eso_operator.controllers.pushsecret.places import Place
-from eso_operator.controllers.pushsecret.plan import DELETE, IF_NOT_EXISTS, Guarantee
-from eso_operator.controllers.pushsecret.push import BoundDelivery, Delivery, Pusher, StoreResult
-from eso_operator.controllers.pushsecret.refresh import current_version
-from eso_operator.controllers.pushsecret.removal import Removal, Remover, Urgency
-from eso_operator.controllers.pushsecret.rivals import Clash
-from eso_operator.controllers.pushsecret.snapshot import PushSnapshot
-from eso_operator.controllers.pushsecret.sources import Sources
+from eso_operator.controllers.pushsecret.record import (
+    LastPush,
+    Learned,
+    Place,
+    Pushed,
+    Records,
+    spot_of,
+    union,
+)
+from eso_operator.controllers.pushsecret.removal import REMOVAL, Removal, Remover, Urgency
+from eso_operator.controllers.pushsecret.selection import Delivery
+from eso_operator.controllers.pushsecret.snapshot import PushSnapshot, Sources, StoreChooser, caller_of, current_version
+from eso_operator.controllers.pushsecret.status import Failed, Outcome, SourceDeleted, Synced, left_alone, orphaned
 from eso_operator.dependencies.dependencies import Dependency
 from eso_operator.report.messages import Event
 from eso_operator.report.steps import Step
 from eso_operator.sources.results import Failure
 from eso_operator.sources.templates import TemplateVersion
+from eso_operator.stores.resolved import Bind, BoundStore, ResolutionError, same_backend
+from eso_operator.stores.resolver import Resolver
+from eso_wire.errors import ProviderError
 from kubebase.meta import ObjectKey
 from kuberun.conditions import find_condition
+
+
+class Moves:
+    """Finds the records of former stores whose backend a PushSecret still pushes to. The process has one."""
+
+    def __init__(self, resolver: Resolver, bind: Bind, chooser: StoreChooser) -> None:
+        self._resolver = resolver
+        self._bind = bind
+        self._chooser = chooser
+
+    async def followed(
+        self, push: PushSecret, deliveries: Sequence[BoundDelivery], ours: Records
+    ) -> tuple[tuple[BoundDelivery, ...], Records]:
+        """Return deliveries and records in which entries of a former store belong to its successor."""
+        current = {each.delivery.store.key for each in deliveries}
+        found = tuple(deliveries)
+        for former in [store for store in ours if store not in current]:
+            bound = await self._bound(push, former) if found else None
+            heir = None if bound is None else _heir(found, bound)
+            if heir is not None:
+                moved = ours[former]
+                ours = _renamed(ours, former, heir.delivery.store.key)
+                found = tuple(_owning(each, moved) if each is heir else each for each in found)
+        return found, ours
+
+    async def _bound(self, push: PushSecret, store: str) -> BoundStore | None:
+        """Return the former store; None if it is unusable: then its entries stay where they are recorded."""
+        try:
+            ref = await self._chooser.by_key(store, push)
+            return await self._bind(await self._resolver.resolve(ref, caller_of(push), REMOVAL))
+        except (ResolutionError, ProviderError):
+            return None
+
+
+def _heir(deliveries: Sequence[BoundDelivery], former: BoundStore) -> BoundDelivery | None:
+    return next((each for each in deliveries if each.bound is not None and same_backend(each.bound, former)), None)
+
+
+def _owning(way: BoundDelivery, moved: Sequence[Pushed]) -> BoundDelivery:
+    """Return the delivery with these entries as ours, so that IfNotExists does not take them for foreign ones."""
+    ours = way.delivery.ours | {spot_of(each.data) for each in moved}
+    return replace(way, delivery=replace(way.delivery, ours=ours))
+
+
+def _renamed(ours: Records, former: str, heir: str) -> Records:
+    rest = {store: entries for store, entries in ours.items() if store != former}
+    return union(rest, {heir: ours[former]})
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +140,9 @@ class Settlement:
         An entry that was announced and then rejected does not count: a store that never accepted a value must not block
         the deletion of the PushSecret.
         """
-        written = records.known(push.status.synced_push_secrets, push.status.synced_versions)
-        written = records.without(written, self._claims.refused(push))
-        return records.union(self._pushes.unrecorded(push), written)
+        written = record.known(push.status.synced_push_secrets, push.status.synced_versions)
+        written = record.without(written, self._claims.refused(push))
+        return record.union(self._pushes.unrecorded(push), written)
 
     async def plan(
         self, push: PushSecret, deliveries: Sequence[Delivery], templates: frozenset[TemplateVersion]
@@ -108,12 +166,10 @@ class Settlement:
         deleted.
         """
         ours = planned.ours
-        new: dict[str, list[records.Pushed]] = {}
+        new: dict[str, list[record.Pushed]] = {}
         for delivery in _sendable(planned) if pending or _announces(push) else ():
-            known = {records.spot_of(each.data) for each in ours.get(delivery.store.key, ())}
-            if fresh := [
-                records.Pushed(one.data) for one in delivery.entries if records.spot_of(one.data) not in known
-            ]:
+            known = {record.spot_of(each.data) for each in ours.get(delivery.store.key, ())}
+            if fresh := [record.Pushed(one.data) for one in delivery.entries if record.spot_of(one.data) not in known]:
                 new[delivery.store.key] = fresh
         self._claims.announce(push, _places(new))
         return new
@@ -153,19 +209,19 @@ class Settlement:
             self._remember(push, [each.result for each in planned.deliveries])
             raise
         unsure = {result.store.key: result.unsure for result in results if result.unsure and _announces(push)}
-        self._claims.pushed(push, _places(records.union(_pushed(results), unsure)))
+        self._claims.pushed(push, _places(record.union(_pushed(results), unsure)))
         self._remember(push, results)
         if not _failures(results) and push.spec.deletion_policy == DELETE:
-            removal = await self._removed(push, records.stale(_pushed(results), old), Urgency.STALE)
+            removal = await self._removed(push, record.stale(_pushed(results), old), Urgency.STALE)
             await self._restored([each.delivery for each in planned.deliveries], results, removal)
             self._remember(push, results)
-        old = records.without(old, removal.gone)
+        old = record.without(old, removal.gone)
         events = events_of(removal)
         if failures := _failures(results):
-            left = records.union(_pushed(results), records.union(unsure, old))
+            left = record.union(_pushed(results), record.union(unsure, old))
             outcome: Outcome = Failed(Step.PUSH, failures, left, events)
         elif removal.failures:
-            outcome = Failed(Step.DELETE_PUSHED, tuple(removal.failures), records.union(_pushed(results), old), events)
+            outcome = Failed(Step.DELETE_PUSHED, tuple(removal.failures), record.union(_pushed(results), old), events)
         else:
             outcome = _synced(snapshot, sources, planned, results, removal)
         return Settled(outcome, results, removal.depends_on.union(*(result.depends_on for result in results)))
@@ -175,20 +231,20 @@ class Settlement:
         old = self.ours(push)
         if push.spec.deletion_policy != DELETE or not old:
             return None
-        removal = await self._removed(push, records.stale({}, old), Urgency.STALE)
+        removal = await self._removed(push, record.stale({}, old), Urgency.STALE)
         events = events_of(removal)
         if removal.failures:
-            left = records.without(old, removal.gone)
+            left = record.without(old, removal.gone)
             return Failed(Step.DELETE_PUSHED, tuple(removal.failures), left, events), removal
         return SourceDeleted(events), removal
 
     async def finish(self, push: PushSecret) -> tuple[Failed | None, Removal]:
         """Remove the values of a PushSecret that is being deleted. Return a failure if some are left."""
         old = self.ours(push)
-        removal = await self._removed(push, records.stale({}, old), Urgency.FINAL)
+        removal = await self._removed(push, record.stale({}, old), Urgency.FINAL)
         if not removal.failures:
             return None, removal
-        left = records.without(old, removal.gone)
+        left = record.without(old, removal.gone)
         return Failed(Step.DELETE_PUSHED, tuple(removal.failures), left, events_of(removal)), removal
 
     def astray(self, key: ObjectKey) -> PushSecret | None:
@@ -199,7 +255,7 @@ class Settlement:
     async def undo(self, push: PushSecret) -> Removal:
         """Delete unrecorded values of a deleted PushSecret. Its recorded values were deleted with it."""
         left = self._pushes.unrecorded(push) if push.spec.deletion_policy == DELETE else {}
-        return await self._removed(push, records.stale({}, left), Urgency.FINAL)
+        return await self._removed(push, record.stale({}, left), Urgency.FINAL)
 
     async def _delivered(self, deliveries: Sequence[BoundDelivery]) -> list[StoreResult]:
         """Push to all stores separately, so that a failing store does not delay the others."""
@@ -244,12 +300,12 @@ def _announces(push: PushSecret) -> bool:
     return push.spec.deletion_policy == DELETE and push.spec.update_policy != IF_NOT_EXISTS
 
 
-def _pushed(results: Sequence[StoreResult]) -> dict[str, list[records.Pushed]]:
+def _pushed(results: Sequence[StoreResult]) -> dict[str, list[record.Pushed]]:
     return {result.store.key: result.pushed for result in results if result.pushed}
 
 
 def _places(pushed: Records) -> list[Place]:
-    return [Place(store, *records.spot_of(each.data)) for store, entries in pushed.items() for each in entries]
+    return [Place(store, *record.spot_of(each.data)) for store, entries in pushed.items() for each in entries]
 
 
 def _failures(results: Sequence[StoreResult]) -> tuple[Failure, ...]:

@@ -17,7 +17,7 @@ outcome (`settlement.py`); `report/reporter.py` writes, records and shows all of
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final, assert_never
@@ -35,17 +35,16 @@ from eso_operator.controllers.contention import (
     with_contention,
 )
 from eso_operator.controllers.due import FLUSH_SECONDS, NotDue
-from eso_operator.controllers.pushsecret.memory import Learned
-from eso_operator.controllers.pushsecret.plan import IF_NOT_EXISTS
-from eso_operator.controllers.pushsecret.records import Pushed, recorded
-from eso_operator.controllers.pushsecret.refresh import (
+from eso_operator.controllers.pushsecret.ownership import Clash
+from eso_operator.controllers.pushsecret.push import IF_NOT_EXISTS
+from eso_operator.controllers.pushsecret.record import Learned, Records, recorded
+from eso_operator.controllers.pushsecret.snapshot import (
     SOURCE_DELETED,
     changed,
     current_version,
     interval_of,
     refreshed_at,
 )
-from eso_operator.controllers.pushsecret.rivals import Clash
 from eso_operator.report.messages import READY, Event, next_attempt
 from eso_operator.report.reporter import Report, Subject
 from eso_operator.report.steps import Step
@@ -60,18 +59,25 @@ from kuberun.events import EventType
 from kuberun.workqueue import Lane
 
 SYNCED: Final = "Synced"
+
 ERRORED: Final = "Errored"
+
 ALREADY_EXISTS: Final = "SecretAlreadyExists"
+
 ORPHANED: Final = "Orphaned"
+
 LEFT_ALONE: Final = "LeftAlone"
 
-_STAY_BEHIND: Final = "remote values stay behind"
-_SHOWN: Final = 3
-_SHOWN_KEYS: Final = 10
-_MAX_OUTCOMES: Final = 50
-_MAX_TEXT: Final = 1024
 
-Records = Mapping[str, Sequence[Pushed]]
+_STAY_BEHIND: Final = "remote values stay behind"
+
+_SHOWN: Final = 3
+
+_SHOWN_KEYS: Final = 10
+
+_MAX_OUTCOMES: Final = 50
+
+_MAX_TEXT: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
