@@ -55,14 +55,6 @@ WRITES = ("create", "update", "status")
 NAMESPACE = "default"
 TIME = "2026-01-01T00:00:00Z"
 
-NOTES = """\
-The kube-apiserver runs all CEL rules of a CRD at every write, also at a write of the status; its schema validates the
-part that is written. `ESO_CRD_WRITES=parts make bench ONLY=crd_writes` shows the cost of each rule.
-
-The kube-apiserver keeps a watch cache for each served version, and each decodes every write. Our CRDs serve `v1beta1`
-beside `v1`. The Go operator's have `v1beta1` too, and serve it only with the chart's value `crds.unsafeServeV1Beta1`.
-"""
-
 
 @dataclass(frozen=True, slots=True)
 class Sample:

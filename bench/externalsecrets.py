@@ -48,48 +48,6 @@ NOT_COUNTED = {"leases", "events"}
 """The API server renews its own lease. Events have their own recorder and their own row."""
 
 
-NOTES = """\
-What the last round of work on these figures changed: before and after, alternating on a quiet machine (two runs of
-three rounds each), and a reconcile without HTTP on an API server in memory (12 runs, on a busy machine):
-
-| what | before | after |
-|---|---|---|
-| first create to last Ready / bare client | 1.27x, 1.45x | 1.33x, 1.34x |
-| seconds from the first create to the last Ready | 4.7 to 6.3 | 4.8 to 6.6 |
-| operator: CPU for each object | 2.70, 2.82 ms | 2.35, 2.96 ms |
-| reconcile without HTTP: CPU for each object, median | 1.92 ms | 1.66 ms |
-| the same, least | 1.62 ms | 1.18 ms |
-
-The goal of 1.4x is met. Measured from outside, the starting point was 1.9x; here it was 1.4x. A reconcile alone became
-cheaper, but in whole runs neither the ratio nor the CPU time changed beyond the noise. The goal of 1.6 ms is missed.
-What was found, and what limits it:
-
-- The third request for each object was its event: 434 to 842 events were written for 1,000 objects, in competition with
-  the reconciles. The recorder now pauses after each write for four times as long as the write took.
-- Each object is reconciled once. Our own writes wake no second reconcile. Secrets are watched once, as metadata only.
-- Profile of the operator, in parts of its CPU time: reconcile 61% (requests to the API server 21%, fetching 14%, plan
-  and render 8%, report without its request 5%), reading of sockets and TLS 10%, informers and mappings 5%, events 2.5%.
-  No single function has more than 3%, except the creation of dataclasses with 7%.
-- One write through aiohttp costs 205 microseconds of CPU. A prototype that writes HTTP/1.1 by hand needs 115, and 70
-  with uvloop: 0.2 ms for each object. It lacks proxies, chunked answers and retries on stale connections, so it is not
-  part of the operator. This is the largest saving that is left.
-- HTTP/2 costs more, not less. A prototype on the library `h2` (one TLS connection, 16 streams) applied Secrets of 2 KB
-  to a kube-apiserver, alternating with the client of the operator (5 rounds of 800 writes each, on a busy machine). A
-  write cost 427 microseconds of CPU, or 357 without the checks of headers; through aiohttp and HTTP/1.1 it cost 297.
-  With httpx and HTTP/2 it cost 1,478. Frames and compressed headers are handled in Python there; aiohttp parses and
-  writes HTTP/1.1 in C. All cheap settings of aiohttp are in use already.
-- Each deadline was a task that slept, 2.4 of them for each object. Deadlines are timers now. Values that are hashed
-  many times for each object are structs of msgspec, and the context managers of each run cost less. A reconcile
-  without HTTP, before and after, alternating (3 runs of 5 rounds each, a load of 5 on two CPUs): median 1.54 and
-  1.42 ms, least 1.46 and 1.32 ms. In whole runs on a busy machine (a load of 19) the gain is within the noise: 3.70
-  and 3.38 ms before, 3.15 and 3.45 ms after. The figures above are older than this change.
-- uvloop: a write costs 178 instead of 205 microseconds, a reconcile without HTTP 1.48 instead of 1.66 ms (median of
-  12). In whole runs no clear gain showed: medians of 3.1 ms for each object with it and 3.2 ms without it (4 rounds
-  before the changes), of 3.7 and 3.8 ms (after them). Peak memory was 0 to 3 MB higher. It is left out until a quiet
-  machine shows a gain in whole runs.
-"""
-
-
 def measure() -> list[Row]:
     try:
         assets = find_assets()

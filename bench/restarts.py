@@ -88,26 +88,6 @@ SECRET_READS = (("GET", "secrets"),)
 WRITES = (("POST", "externalsecrets"), ("APPLY", "secrets"), *STATUS_WRITES, ("POST", "events"))
 EVENT_WRITES = (("POST", "events"), ("PATCH", "events"))
 
-NOTES = """\
-What the last round of work on outages and events changed, on a quiet machine with two cores:
-
-| what | before | after |
-|---|---|---|
-| 15,000 objects, API server away for 20 s: seconds until a new object is Ready | 9.9 | 6.6 |
-| 15,000 objects, API server away for 3 s: seconds until a new object is Ready | 9.0 | 7.8 |
-| burst of 1,000: longest lag of a Normal event | 4.2 s, 4.4 s | 4.5 s, 4.5 s |
-| burst of 1,000: longest lag of a Warning | 0.1 s, 0.2 s | 0.1 s, 0.1 s |
-| burst of 1,000: events in percent of all writes until the last status | 8 | 6 |
-| events recorded while the API server is away | lost | written after it |
-
-- With 15,000 objects kube-apiserver refuses watches of ExternalSecrets for 6.4 s after it is ready, until its cache is
-  full. The operator is back 0.2 to 1.4 s after a bare client that tries to watch five times a second.
-- With 300 objects the operator is back after 4 s. A starting kube-apiserver refuses with 503 and asks to come back in
-  5 s; the operator does so.
-- A burst with events takes 1.05 to 1.07 times as long as without; the goal of 1.03 is missed. In a burst of 6 s, every
-  sixth event must be written before the end so that none is later than 5 s: that is 6 % of all writes.
-"""
-
 
 def measure() -> list[Row]:
     try:

@@ -30,37 +30,6 @@ OBJECT = ("why", "externalsecret/database-url", "-n", "demo")
 RUNS = 3
 CLOCK = SystemClock()
 
-NOTES = """\
-What the last round of work on these figures changed. "Before" is the last run of the former code on a quiet machine:
-
-| what | before | after |
-|---|---|---|
-| `eso status -A`: CPU seconds | 0.63 s | 0.36 s |
-| `eso why --help`: CPU seconds | 0.38 s | 0.19 s |
-| `eso up`, all processes: CPU seconds until ready | 2.89 s | 1.78 s |
-| provider: CPU seconds until it serves | 0.36 s | 0.24 s |
-| operator: CPU seconds until its first store is ready | 0.97 s | 0.80 s |
-
-- Every command: typer imports pydantic to convert any value (320 M instructions); plain values need no library.
-- `eso status`, `eso why`, `eso up`: aiohttp read the system's authorities twice when it was imported (470 M).
-- `eso status`: two words of conditions came with the controllers and informers of the operator (190 M).
-- `eso why`: the kinds of all providers were imported to find a kind of the core.
-- `eso up`: CRDs are generated together (0.37 s of CPU, then 0.15 s) and committed together. The settings of the
-  operator loaded gRPC, protobuf and the metrics library. The operator starts before the API server has the CRDs, and
-  its first request waits for the answer. Providers start without the command line of `eso`.
-
-Later, `eso why externalsecret/NAME` went from 2,041 M to 1,528 M instructions and `eso status -A` from 1,588 M to
-1,416 M (counted by cachegrind). On a quiet machine `eso why` took 0.46 s before and takes 0.37 s now.
-
-- `eso why`: the refresh rules, and one word of the outcomes of ExternalSecrets, came with targets, templates, informers
-  and the reporter (315 M). The names of objects with templates came with the template engine (27 M).
-- `eso status`, `eso why`: all messages of the wire came with the names of kinds (about 100 M), and structlog came with
-  every module (73 M).
-
-What remains: Python, asyncio and typer take 386 M instructions until the command is known, and aiohttp 345 M. `eso why`
-resolves stores as the operator does, so `eso_operator.stores` costs it 110 M more than `eso status`.
-"""
-
 
 class Spent(NamedTuple):
     """The cost of one start, in seconds."""

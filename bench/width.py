@@ -67,7 +67,6 @@ PLACES = [f"own-{number}" for number in range(OWN)]
 GENERATORS = raw(
     Resource("generators.external-secrets.io", "v1alpha1", "clustergenerators", "ClusterGenerator", namespaced=False)
 )
-NOTES = Path(__file__).with_name("width.md").read_text(encoding="utf-8")
 """What was found with 50,000 objects."""
 
 
