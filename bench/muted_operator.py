@@ -9,7 +9,7 @@ import signal
 import sys
 from typing import Any
 
-from eso_operator.__main__ import main
+from eso_operator.main import main
 from kuberun.events import EventRecorder
 
 _record = EventRecorder.record

@@ -23,7 +23,7 @@ from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.kinds import installed_kinds
 from eso_operator.certificates.bundle import Lifetimes
 from eso_operator.certificates.local import maintain
-from eso_operator.certificates.settings import CertificateSettings, identity_of
+from eso_operator.certificates.settings import IssuerSettings, identity_of
 from eso_operator.stores.resolved import ServiceKey
 from kubebase.clock import SystemClock
 from kubebase.meta import JsonObject, Kind, ObjectKey, Resource, raw
@@ -182,7 +182,7 @@ class Served:
 @contextmanager
 def provider(stage: Stage, name: str = "fake", listen: str = "127.0.0.1:0") -> Iterator[Served]:
     service = ServiceKey(CORE, f"provider-{name}")
-    identity = identity_of(service, CertificateSettings(core_namespace=CORE), local=("127.0.0.1",))
+    identity = identity_of(service, IssuerSettings(core_namespace=CORE), local=("127.0.0.1",))
     made = maintain(stage.home / f"tls-{name}", identity, SystemClock().now(), Lifetimes())
     ready = stage.home / f"provider-{name}.json"
     ready.unlink(missing_ok=True)

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
             id="a provider loads what verifies tokens, finds keys, signs, reads YAML or speaks HTTP when it is needed",
         ),
         pytest.param(
-            "eso_operator.__main__",
+            "eso_operator.main",
             ("cryptography", "bcrypt", "re2", "yaml", "difflib"),
             id="the operator leaves certificates to a process, and loads patterns and YAML when it needs them",
         ),

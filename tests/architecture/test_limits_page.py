@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from eso_operator.process.flags import parser
+from eso_operator.flags import parser
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "guides" / "limits.md").read_text(encoding="utf-8")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from eso_operator.process.settings import DEFAULT_GATES, FeatureGate
+from eso_operator.settings import DEFAULT_GATES, FeatureGate
 from eso_wire.versions import SUPPORTED
 
 ROOT = Path(__file__).resolve().parents[2]

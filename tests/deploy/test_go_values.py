@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from eso_api.kinds import KINDS, provider_kinds
-from eso_operator.process.flags import parse
+from eso_operator.flags import parse
 from eso_tools.preflight.chartvalues import VALUES as REPORTED
 from eso_tools.preflight.chartvalues import Effect
 from gotmpl.errors import TemplateError

@@ -23,8 +23,8 @@ from eso_operator.controllers.secretstore.kinds import (
     STORE_V2,
     StoreKind,
 )
-from eso_operator.process.flags import parse
-from eso_operator.process.settings import DEFAULT_GATES, FeatureGate, Reconcilers, Settings
+from eso_operator.flags import parse
+from eso_operator.settings import DEFAULT_GATES, FeatureGate, Reconcilers, Settings
 from eso_operator.stores.resolved import ServiceKey
 from eso_sdk.installed import load
 from eso_testkit.cli.upprocess import UpProcess

@@ -21,8 +21,8 @@ import pytest
 import yaml
 
 from eso_api.externalsecret import EXTERNAL_SECRET
-from eso_operator.process.flags import parse
-from eso_operator.process.settings import ProviderSettings
+from eso_operator.flags import parse
+from eso_operator.settings import ProviderSettings
 from eso_operator.stores.resolved import ServiceKey
 from eso_operator.telemetry.settings import Listener, MetricsSettings
 from eso_testkit.operator.accounts import HOME, Asked, Noting, as_account

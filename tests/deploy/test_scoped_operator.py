@@ -26,12 +26,12 @@ from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.generators.generatorstate import GENERATOR_STATE
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
-from eso_operator.process.flags import parse
-from eso_operator.process.settings import ProviderSettings, Settings
-from eso_operator.process.wiring import Operator
+from eso_operator.flags import parse
+from eso_operator.settings import ProviderSettings, Settings
 from eso_operator.stores.inputs import SERVICE as SERVICE_KIND
 from eso_operator.stores.resolved import ServiceKey
 from eso_operator.telemetry.settings import Listener, MetricsSettings
+from eso_operator.wiring import Operator
 from eso_testkit.operator.keepingprovider import KeepingProvider, keeping
 from eso_testkit.operator.operators import MAKER, SERVICE, Bench, eventually, free_port, install_crds
 from eso_testkit.operator.transports import Between

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 import pytest
 import yaml
 
-from eso_operator.process.flags import parse
-from eso_operator.process.settings import Reconcilers
+from eso_operator.flags import parse
+from eso_operator.settings import Reconcilers
 from eso_sdk.sharedmain import members_of, parsed, split_names
 from gotmpl.errors import TemplateError
 from kubebase.meta import JsonObject

@@ -16,13 +16,13 @@ import pytest
 from eso_api.references import StoreRef
 from eso_api.v2.secretstore import SECRET_STORE_V2
 from eso_operator.certificates.local import LocalCertificates, replace_set
-from eso_operator.process.settings import ProviderSettings, Settings, Tempo
-from eso_operator.process.wiring import Operator
 from eso_operator.providers import diagnosis
 from eso_operator.providers.settings import BreakerSettings, DirectorySettings, RuntimeSettings
+from eso_operator.settings import ProviderSettings, Settings, Tempo
 from eso_operator.stores.credentials import bind
 from eso_operator.stores.inputs import VALIDATION
 from eso_operator.stores.resolved import BoundStore, ServiceKey
+from eso_operator.wiring import Operator
 from eso_testkit.cli.providerprocess import ProviderProcess, local_certificates
 from eso_testkit.operator.clusters import NotedReads
 from eso_testkit.operator.operators import LABEL, SERVICES, Bench, install_crds

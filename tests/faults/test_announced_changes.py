@@ -15,8 +15,8 @@ from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.v2.secretstore import SECRET_STORE_V2
 from eso_api.values import SecretBytes
 from eso_operator.changes.pace import PaceSettings
-from eso_operator.process.wiring import Operator
 from eso_operator.providers.settings import SubscriptionSettings
+from eso_operator.wiring import Operator
 from eso_testkit.operator.operators import eventually
 from eso_wire.values import PushBatch, PushItem, RemoteRef
 from kubebase.backoff import ExponentialBackoff

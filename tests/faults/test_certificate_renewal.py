@@ -15,8 +15,8 @@ import pytest
 
 from eso_operator.certificates import authority
 from eso_operator.certificates.bundle import Lifetimes
-from eso_operator.process.settings import CertificateSettings
 from eso_operator.providers.gateway import Gateway
+from eso_operator.settings import CertificateSettings
 from eso_operator.stores.resolved import BoundStore
 from eso_testkit.operator.operators import eventually
 from eso_wire.errors import ProviderError

@@ -19,7 +19,7 @@ import pytest
 from delivery.workspace import PINS, ROOT, distributions, images
 from eso_operator.certificates.bundle import Lifetimes
 from eso_operator.certificates.local import maintain
-from eso_operator.certificates.settings import CertificateSettings, identity_of
+from eso_operator.certificates.settings import IssuerSettings, identity_of
 from eso_operator.stores.resolved import ServiceKey
 from eso_testkit.cli.upprocess import UpProcess, up_running
 from kubebase.clock import SystemClock
@@ -157,7 +157,7 @@ def test_the_provider_of_an_image_becomes_ready(
 ) -> None:
     listen, live = free_ports(2)
     service = ServiceKey("external-secrets", f"provider-{image}")
-    identity = identity_of(service, CertificateSettings(core_namespace="external-secrets"), local=("127.0.0.1",))
+    identity = identity_of(service, IssuerSettings(core_namespace="external-secrets"), local=("127.0.0.1",))
     made = maintain(tmp_path / "tls", identity, SystemClock().now(), Lifetimes())
     folder = place / f"tls-{image}"
     shutil.copytree(made.server, folder)

@@ -15,8 +15,8 @@ import pytest
 
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.secretstore import SECRET_STORE
-from eso_operator.process.wiring import Operator, wire
 from eso_operator.targets.metadata import MANAGED_LABEL
+from eso_operator.wiring import Operator, wire
 from eso_testkit.operator.operators import Bench, free_port, install_crds, scripted
 from kubebase.clock import SystemClock
 from kubebase.meta import JsonObject, Resource

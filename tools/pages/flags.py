@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Final
 
-from eso_operator.process.flags import WITHOUT_EFFECT, parser
+from eso_operator.flags import WITHOUT_EFFECT, parser
 from eso_sdk.sharedmain import PORT_STEP, PROGRAM, command_parser
 from pages.markdown import code, escaped, table
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from eso_api.kinds import KINDS, installed_kinds, provider_kinds
-from eso_operator.process.build import this_build
+from eso_operator.build import this_build
 
 
 def test_every_installed_kind_is_printed_once_as_yaml(

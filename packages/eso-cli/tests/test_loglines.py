@@ -18,7 +18,7 @@ import structlog
 
 from eso_cli.loglines import LogFile, LogLines, Shown
 from eso_cli.up import Options, Site
-from eso_operator.process.flags import parse
+from eso_operator.flags import parse
 from eso_operator.telemetry import logs as operator
 from eso_sdk import logs as sdk
 from kubebase.clock import SystemClock

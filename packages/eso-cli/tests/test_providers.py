@@ -17,7 +17,7 @@ from eso_cli.providers import ReservedPort, Supervised, keep_certificates, plan,
 from eso_cli.serving import trial_flags
 from eso_operator.certificates import local
 from eso_operator.certificates.bundle import Lifetimes
-from eso_operator.certificates.settings import CertificateSettings, identity_of
+from eso_operator.certificates.settings import IssuerSettings, identity_of
 from eso_sdk.installed import ProviderNameError, installed
 from eso_tools.providers import CORE_NAMESPACE
 from eso_wire.tls import load_material
@@ -214,7 +214,7 @@ async def test_unwritable_certificates_are_reported_once_and_written_when_possib
     provider = Supervised("fake", ReservedPort(), tmp_path / "fake")
     provider.reserved.release()
     issued = local.maintain(
-        tmp_path / "issued", identity_of(provider.service, CertificateSettings(CORE_NAMESPACE)), START, Lifetimes()
+        tmp_path / "issued", identity_of(provider.service, IssuerSettings(CORE_NAMESPACE)), START, Lifetimes()
     )
     said: list[str] = []
     clock = VirtualClock()

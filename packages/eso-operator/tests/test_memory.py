@@ -13,8 +13,8 @@ from eso_operator.controllers.pushsecret.ownership import Pushes
 from eso_operator.controllers.pushsecret.record import Known, Place, PushSecretRecord
 from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependant, Dependencies
 from eso_operator.memory import Memory
-from eso_operator.process.memory import LOOK_AGAIN_SECONDS, Memories, look_again
 from eso_operator.telemetry.subsystems import Subsystem
+from eso_operator.wiring_controllers import LOOK_AGAIN_SECONDS, Memories, look_again
 from eso_testkit.operator.boundstores import bound_store
 from eso_testkit.operator.pushsecrets import push_secret
 from eso_wire.values import RemoteRef

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from eso_operator.process.flagverdicts import Verdict, examine
+from eso_operator.flags import Verdict, examine
 from eso_tools.preflight.chartvalues import VALUES, chart_values, judge_values
 from eso_tools.preflight.findings import Level
 from eso_tools.preflight.helmrecords import TYPE, RecordError, release_of

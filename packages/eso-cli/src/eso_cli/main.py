@@ -57,7 +57,7 @@ def app() -> None:
 
 def _show_version(asked: bool) -> None:
     if asked:
-        from eso_operator.process.build import this_build
+        from eso_operator.build import this_build
 
         echo(f"eso {this_build()}")
         raise typer.Exit
@@ -173,7 +173,7 @@ def up(
 @commands.command(context_settings=_PASSED_ON, add_help_option=False)
 def operator(context: typer.Context) -> None:
     """Run the operator against a cluster; `eso operator --help` lists its flags."""
-    from eso_operator.__main__ import main as run_operator
+    from eso_operator.main import main as run_operator
 
     raise typer.Exit(run_operator(context.args))
 

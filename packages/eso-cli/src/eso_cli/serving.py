@@ -78,12 +78,12 @@ def _certificates_given(arguments: Sequence[str], environment: Mapping[str, str]
 def _trial_certificates(name: str, folder: Path) -> Path:
     from eso_operator.certificates.bundle import Lifetimes
     from eso_operator.certificates.local import maintain
-    from eso_operator.certificates.settings import CertificateSettings, identity_of
+    from eso_operator.certificates.settings import IssuerSettings, identity_of
     from eso_operator.stores.resolved import ServiceKey
     from eso_tools.providers import CORE_NAMESPACE
     from kubebase.clock import SystemClock
 
-    settings = CertificateSettings(core_namespace=CORE_NAMESPACE)
+    settings = IssuerSettings(core_namespace=CORE_NAMESPACE)
     identity = identity_of(ServiceKey(CORE_NAMESPACE, f"provider-{name}"), settings, local=("127.0.0.1",))
     return maintain(folder, identity, SystemClock().now(), Lifetimes()).server
 

@@ -30,8 +30,8 @@ from eso_cli.loglines import LogFile, LogFormat, LogLines, Shown
 from eso_cli.progress import Progress
 from eso_cli.providers import ReservedPort, Supervised, keep_certificates, plan, plan_others, shared_command
 from eso_cli.supervisor import Component, supervised
-from eso_operator.process.flags import parse
-from eso_operator.process.settings import SettingsError
+from eso_operator.flags import parse
+from eso_operator.settings import SettingsError
 from eso_operator.telemetry.settings import TimeEncoding
 from eso_sdk.installed import ProviderNameError, unloadable
 from eso_sdk.tracebacks import seat

@@ -6,10 +6,10 @@
     Memory[ParentRecord]            controllers/fanout/parents.py
     Memory[Record]                  controllers/memory.py: stores and classes, and the fields that all records have
 
-A part of the process declares the fields that it needs as a Protocol and gets the table; `process/memory.py` makes the
-tables. Indexes that point back to objects (dependants of a dependency, followers of a stream, writers of a remote key,
-metric series) are undone by functions that are registered here. `forget` is the only way to drop an object. Eviction
-at the bound calls it, too; the object is then reconciled again after a while, which restores its record.
+A part of the process declares the fields that it needs as a Protocol and gets the table; `wiring_controllers.py` makes
+the tables. Indexes that point back to objects (dependants of a dependency, followers of a stream, writers of a remote
+key, metric series) are undone by functions that are registered here. `forget` is the only way to drop an object.
+Eviction at the bound calls it, too; the object is then reconciled again after a while, which restores its record.
 
 An evicted object is in the state that every object is in after a restart of the process, which may happen at any time.
 So an eviction costs work, and loses nothing else. At worst it delays a change that a provider has just announced: the

@@ -13,7 +13,7 @@ from cryptography import x509
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 
 from eso_operator.certificates.bundle import Identity
-from eso_operator.certificates.settings import CertificateSettings, identity_of
+from eso_operator.certificates.settings import IssuerSettings, identity_of
 from eso_operator.certificates.values import Credential
 from eso_operator.stores.resolved import ServiceKey
 from kubebase.testing.servers import ApiServer
@@ -35,7 +35,7 @@ def service() -> ServiceKey:
 
 @pytest.fixture
 def identity() -> Identity:
-    return identity_of(SERVICE, CertificateSettings("eso"))
+    return identity_of(SERVICE, IssuerSettings("eso"))
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from eso_operator.certificates.bundle import Lifetimes
 from eso_operator.certificates.issuer import PROVIDER_LABEL
 from eso_operator.certificates.materials import MaterialSettings
 from eso_operator.certificates.problems import ProblemName
-from eso_operator.certificates.settings import CertificateSettings
-from eso_operator.process.flags import parser
+from eso_operator.certificates.settings import IssuerSettings
+from eso_operator.flags import parser
 from eso_operator.stores.resolved import ServiceKey
 from eso_wire.probe import TlsProblemKind
 
@@ -47,7 +47,7 @@ def test_the_deployment_mounts_the_secret_of_the_labelled_service() -> None:
 
     assert service["labels"] == {PROVIDER_LABEL: "true"}
     assert pod["volumes"][0]["secret"]["secretName"] == keys.server.name
-    identity = CertificateSettings("external-secrets").client_identity
+    identity = IssuerSettings("external-secrets").client_identity
     assert f"--allowed-client={identity}" in pod["containers"][0]["args"]
     assert manifest("Certificate", "provider-aws-client")["spec"]["uris"] == [identity]
 
@@ -73,7 +73,7 @@ def written(row: str) -> timedelta:
 
 
 def test_the_times_are_the_defaults() -> None:
-    lifetimes, settings = Lifetimes(), CertificateSettings("eso")
+    lifetimes, settings = Lifetimes(), IssuerSettings("eso")
 
     assert written("lifetime of a certificate") == lifetimes.leaf
     assert written("lifetime of an authority") == lifetimes.authority

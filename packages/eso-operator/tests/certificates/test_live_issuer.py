@@ -18,7 +18,7 @@ from eso_operator.certificates.planning import plan
 from eso_operator.certificates.problems import CertificateError, ProblemName
 from eso_operator.certificates.review import Question, Review
 from eso_operator.certificates.reviewing import issuer_of, leaf_of
-from eso_operator.certificates.settings import CertificateSettings, identity_of
+from eso_operator.certificates.settings import IssuerSettings, identity_of
 from eso_operator.certificates.values import Credential
 from eso_operator.stores.resolved import ManagedTls, ServiceKey
 from eso_testkit.operator.certificates import (
@@ -89,7 +89,7 @@ async def test_unchanged_secrets_are_reviewed_again_only_when_something_is_due(
     client: Client, api: RawApi, namespace: str, team: str
 ) -> None:
     service, notary, clock = ServiceKey(team, "provider"), NotaryHere(), ShiftedClock()
-    settings = CertificateSettings(namespace, namespaces=(namespace, team), shared=(team,))
+    settings = IssuerSettings(namespace, namespaces=(namespace, team), shared=(team,))
     issuer, counted = Issuer(client, settings, clock=clock, notary=notary), list[int]()
     await create_service(api, service)
     issuer.demand(service)
@@ -408,7 +408,7 @@ async def test_two_issuers_take_one_service_through_a_rollover_together(
 
 async def nothing_due(api: RawApi, core: str, service: ServiceKey, clock: ShiftedClock) -> State:
     """Return the stored Secrets once no step is due at this time."""
-    settings = CertificateSettings(core)
+    settings = IssuerSettings(core)
 
     async def settled() -> State | None:
         found = [await secret(api, *key) for _, key in secrets.keys_of(service, core).parts()]

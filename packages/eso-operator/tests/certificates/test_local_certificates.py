@@ -11,7 +11,7 @@ import pytest
 
 from eso_operator.certificates import authority, local
 from eso_operator.certificates.bundle import Identity, Lifetimes
-from eso_operator.certificates.settings import CertificateSettings, identity_of
+from eso_operator.certificates.settings import IssuerSettings, identity_of
 from eso_operator.stores.resolved import ServiceKey
 from eso_wire.tls import TlsMaterialError, load_material
 from kubebase.testing.clock import START
@@ -30,7 +30,7 @@ def test_a_first_call_issues_a_set_that_both_sides_can_load(tmp_path: Path, iden
 
 
 def test_a_supervised_process_is_named_by_its_address(tmp_path: Path) -> None:
-    identity = identity_of(ServiceKey("eso", "p"), CertificateSettings("eso"), local=("127.0.0.1",))
+    identity = identity_of(ServiceKey("eso", "p"), IssuerSettings("eso"), local=("127.0.0.1",))
 
     made = local.maintain(tmp_path, identity, START, LIFETIMES)
 

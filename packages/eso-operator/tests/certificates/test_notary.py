@@ -136,15 +136,15 @@ async def test_a_process_that_was_killed_is_reported_and_replaced(notary: Proces
 _ISSUE = """
 import asyncio, sys
 from datetime import UTC, datetime
-import eso_operator.__main__
+import eso_operator.main
 from eso_operator.certificates.bundle import Lifetimes
 from eso_operator.certificates.notary import ProcessNotary
 from eso_operator.certificates.review import Question
-from eso_operator.certificates.settings import CertificateSettings, identity_of
+from eso_operator.certificates.settings import IssuerSettings, identity_of
 from eso_operator.stores.resolved import ServiceKey
 
 async def issue():
-    identity = identity_of(ServiceKey("team", "provider"), CertificateSettings("eso"))
+    identity = identity_of(ServiceKey("team", "provider"), IssuerSettings("eso"))
     return await ProcessNotary().review(Question({}, datetime.now(UTC), Lifetimes(), identity))
 
 print(asyncio.run(issue()).steps, "cryptography" in sys.modules)

@@ -11,7 +11,7 @@ import grpc
 
 from eso_operator.certificates import authority, local
 from eso_operator.certificates.bundle import Lifetimes
-from eso_operator.certificates.settings import CertificateSettings, identity_of
+from eso_operator.certificates.settings import IssuerSettings, identity_of
 from eso_operator.stores.resolved import ServiceKey
 from eso_wire.tls import ServerCertificates, TlsMaterial, channel_credentials, load_material
 from kubebase.clock import SystemClock
@@ -37,7 +37,7 @@ class Seconds:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._start = SystemClock().now()
-        self._identity = identity_of(ServiceKey("team", "p"), CertificateSettings("eso"), local=("127.0.0.1",))
+        self._identity = identity_of(ServiceKey("team", "p"), IssuerSettings("eso"), local=("127.0.0.1",))
         self.server: list[TlsMaterial] = []
         self.client: list[TlsMaterial] = []
 

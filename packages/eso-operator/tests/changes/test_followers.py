@@ -7,7 +7,7 @@ from eso_operator.changes.subscriptions import StreamKey, stream_key
 from eso_operator.changes.watchedkeys import ReadState, Topic, WatchedKey, topic_of
 from eso_operator.controllers.externalsecret.record import ExternalSecretRecord
 from eso_operator.memory import Memory
-from eso_operator.process.memory import Memories
+from eso_operator.wiring_controllers import Memories
 from eso_testkit.operator.boundstores import bound_store, endpoint
 from eso_wire.values import RemoteRef, WatchItem
 from kubebase.meta import ObjectKey

@@ -17,11 +17,11 @@ from eso_operator.dashboard.calls import calls_of
 from eso_operator.dashboard.snapshots import Snapshots
 from eso_operator.dashboard.viewers import MAX_NAMESPACES, AnonymousViewer, Authorizer, ViewerClient, visible
 from eso_operator.dashboard.views import PAGE_ROWS, objects_view, url_of
+from eso_operator.flags import parse
 from eso_operator.insight.overview import Gap, Health, Missing, ObjectId, Overview, Row
-from eso_operator.process.flags import parse
-from eso_operator.process.settings import SettingsError
 from eso_operator.providers.metrics import PrometheusMetrics
 from eso_operator.providers.protection.slots import InFlight
+from eso_operator.settings import SettingsError
 from eso_operator.telemetry.access import User
 from kubebase.meta import ObjectKey, Resource
 from kubebase.testing.clock import START as NOW
@@ -42,7 +42,7 @@ def row(name: str, namespace: str = "team", health: Health = Health.GOOD, reason
 
 def test_the_dashboard_is_off_by_default_and_its_modules_are_not_loaded_then() -> None:
     modules = ("jinja2", "eso_operator.dashboard.pages")
-    loaded = f"import sys, eso_operator.__main__; print(*[name in sys.modules for name in {modules}])"
+    loaded = f"import sys, eso_operator.main; print(*[name in sys.modules for name in {modules}])"
     told = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True, timeout=60)
 
     assert parse([], {}).dashboard.listen.disabled

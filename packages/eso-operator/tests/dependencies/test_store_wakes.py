@@ -21,12 +21,12 @@ from eso_operator.dependencies.dependencies import (
     on_connection,
 )
 from eso_operator.dependencies.wakes import Wakes
-from eso_operator.process.memory import Memories
-from eso_operator.process.watched import WatchedKinds
 from eso_operator.providers.directory import Change as ProviderChange
 from eso_operator.stores.inputs import CLASS, SERVICE, Scope
 from eso_operator.stores.resolved import Connection, Endpoint, EndpointSource, ManagedTls, ServiceKey
 from eso_operator.telemetry.subsystems import Subsystem
+from eso_operator.watches import WatchedKinds
+from eso_operator.wiring_controllers import Memories
 from eso_testkit.operator.operators import BACKEND, BACKEND_ID, Bench, eventually
 from eso_wire.values import KindId
 from kubebase.clock import SystemClock

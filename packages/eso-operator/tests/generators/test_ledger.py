@@ -24,8 +24,8 @@ from eso_operator.generators.ledger import (
 )
 from eso_operator.generators.seals import Sealed
 from eso_operator.generators.values import Kept, Made, StateOwner
-from eso_operator.process.memory import Memories
 from eso_operator.stores.resolved import BoundStore
+from eso_operator.wiring_controllers import Memories
 from eso_testkit.operator.boundstores import bound_store
 from eso_testkit.operator.externalsecrets import external_secret
 from eso_testkit.operator.pushsecrets import push_secret

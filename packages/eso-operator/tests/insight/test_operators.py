@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from eso_operator.election import Heartbeat, election_of
 from eso_operator.insight.operators import (
     DEFAULT_LEASE,
     MEMBER_LABEL,
@@ -18,8 +19,7 @@ from eso_operator.insight.operators import (
     operators_of,
     read_operators,
 )
-from eso_operator.process.election import Heartbeat, election_of
-from eso_operator.process.settings import LeaderSettings, Settings
+from eso_operator.settings import LeaderSettings, Settings
 from eso_testkit.operator.operators import Bench, eventually
 from kubebase.clock import SystemClock, rfc3339
 from kubebase.meta import ObjectKey

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from eso_operator.process.build import this_build
-from eso_operator.process.flags import parse
+from eso_operator.build import this_build
+from eso_operator.flags import parse
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eso_operator.process.flags import WITHOUT_EFFECT
-from eso_operator.process.flagverdicts import Verdict, contradiction, examine, flags_in
+from eso_operator.flags import WITHOUT_EFFECT, Verdict, contradiction, examine, flags_in
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,15 @@ from typing import Any
 
 import pytest
 
-from eso_operator.process.flags import WITHOUT_EFFECT, parse, parser
-from eso_operator.process.partsettings import certificate_settings
-from eso_operator.process.settings import FeatureGate, LeaderSettings, Reconcilers, Settings, SettingsError
+from eso_operator.flags import WITHOUT_EFFECT, parse, parser
+from eso_operator.settings import (
+    FeatureGate,
+    LeaderSettings,
+    Reconcilers,
+    Settings,
+    SettingsError,
+    issuer_settings,
+)
 from eso_operator.stores.resolved import ServiceKey
 from eso_operator.telemetry.settings import Listener, LogLevel, LogSettings, MetricsSettings, TimeEncoding
 
@@ -321,4 +327,4 @@ def test_the_certificates_name_the_service_account_of_the_pod(
     settings = parse(["--core-namespace=eso", *arguments], environ, service_account=tmp_path)
 
     assert settings.certificates.service_account == account
-    assert certificate_settings(settings).client_identity == f"spiffe://cluster.local/ns/eso/sa/{account}"
+    assert issuer_settings(settings).client_identity == f"spiffe://cluster.local/ns/eso/sa/{account}"

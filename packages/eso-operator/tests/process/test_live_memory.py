@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from eso_api.pushsecret import PUSH_SECRET
+from eso_operator import wiring_controllers
 from eso_operator.memory import Memory
-from eso_operator.process import memory as process_memory
 from eso_testkit.operator.holders import holders_of
 from eso_testkit.operator.operators import READS, Bench, eventually
 from eso_testkit.operator.scenes import ES, FAKE_STORE, STORE, STORES, Scene, running, scripted_with
@@ -124,7 +124,7 @@ async def test_nothing_in_the_process_holds_the_key_of_a_push_secret_that_is_gon
 async def test_an_evicted_object_keeps_its_target_and_is_woken_and_told_as_before(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process_memory, "LOOK_AGAIN_SECONDS", 0.1)
+    monkeypatch.setattr(wiring_controllers, "LOOK_AGAIN_SECONDS", 0.1)
     async with watchable_stores(bench) as stage:
         await stage.sync("db", ONE)
         watched = await eventually(lambda: _watched(stage, "backend-key"), "it follows nothing")

@@ -12,8 +12,8 @@ import pytest
 
 from eso_api.clustersecretstore import CLUSTER_SECRET_STORE
 from eso_api.pushsecret import PUSH_SECRET
-from eso_operator.process.settings import LeaderSettings, Settings
-from eso_operator.process.wiring import Operator
+from eso_operator.settings import LeaderSettings, Settings
+from eso_operator.wiring import Operator
 from eso_testkit.operator.keepingprovider import KeepingProvider, keeping
 from eso_testkit.operator.operators import Bench, eventually
 from eso_testkit.operator.scenes import ES, FAKE_STORE, STORES, CountedTransport, decoded

@@ -10,9 +10,8 @@ import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
-from eso_operator.process.definitions import Definitions
-from eso_operator.process.reach import Reach
-from eso_operator.process.settings import Reconcilers
+from eso_operator.missingkinds import Definitions, Reach
+from eso_operator.settings import Reconcilers
 from eso_testkit.operator.operators import Bench, eventually
 from eso_testkit.operator.transports import UnservedGroup, UnservedKinds
 from kubebase.meta import Resource

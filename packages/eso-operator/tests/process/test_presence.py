@@ -11,10 +11,9 @@ from dataclasses import dataclass, field, replace
 import pytest
 from structlog.testing import capture_logs
 
-from eso_operator.process.informers import informers_of
-from eso_operator.process.presence import LOOK_AGAIN_SECONDS, Presence, nothing
-from eso_operator.process.settings import Reconcilers, Settings
-from eso_operator.process.watched import WatchedKinds
+from eso_operator.missingkinds import LOOK_AGAIN_SECONDS, Presence, nothing
+from eso_operator.settings import Reconcilers, Settings
+from eso_operator.watches import WatchedKinds, informers_of
 from kubebase.meta import ObjectKey, Resource, raw
 from kubebase.testing.clock import VirtualClock
 from kuberun.client import Client

@@ -13,12 +13,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from eso_api.references import StoreRef
-from eso_operator.process.definitions import Definitions
-from eso_operator.process.reach import Reach
-from eso_operator.process.watched import WatchedKinds
+from eso_operator.missingkinds import Definitions, Reach
 from eso_operator.stores.inputs import ClusterView, Scope
 from eso_operator.stores.resolve import resolve
 from eso_operator.stores.resolved import Reason, ResolutionError
+from eso_operator.watches import WatchedKinds
 from eso_testkit.operator.clusters import ANYTHING, SETTINGS, caller
 from eso_wire.values import KindId
 from kubebase.meta import JsonObject, ObjectKey, Resource, raw

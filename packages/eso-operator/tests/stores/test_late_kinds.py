@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from eso_operator.process.watched import MAX_MISSING, WatchedKinds
 from eso_operator.stores.inputs import Scope
+from eso_operator.watches import MAX_MISSING, WatchedKinds
 from eso_wire.values import KindId
 from kubebase.testing.clock import VirtualClock
 from kuberun.client import Client

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 
-from eso_operator.process.watched import WatchedKinds
+from eso_operator.watches import WatchedKinds
 from eso_wire.values import KindId
 from kubebase.testing.clock import VirtualClock
 from kuberun.client import Client

@@ -12,10 +12,10 @@ from urllib.parse import unquote
 import pytest
 
 from eso_api.values import SecretBytes
-from eso_operator.process.memory import Memories
 from eso_operator.targets.discovery import served_in_group, served_resource
 from eso_operator.targets.manifest import ManifestTarget
 from eso_operator.targets.target import UnknownKindError
+from eso_operator.wiring_controllers import Memories
 from eso_render.errors import TargetError
 from eso_render.rendering import Rendering
 from eso_render.sources import TemplateObjects

@@ -10,11 +10,11 @@ from eso_api.values import SecretBytes
 from eso_operator.controllers.externalsecret.snapshot import Rules
 from eso_operator.controllers.externalsecret.status import Conflicted, Failed
 from eso_operator.controllers.externalsecret.sync import Cleanup, TargetWriter
-from eso_operator.process.memory import Memories
 from eso_operator.sources.results import Fetched
 from eso_operator.sources.templates import TemplateReader
 from eso_operator.targets.former import FormerTargets
 from eso_operator.targets.secret import SecretTarget
+from eso_operator.wiring_controllers import Memories
 from eso_render.rendering import Rendering
 from eso_render.workers import Workers
 from eso_testkit.operator.externalsecrets import NAMESPACE, external_secret

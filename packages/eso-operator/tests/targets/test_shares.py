@@ -2,10 +2,10 @@
 
 import pytest
 
-from eso_operator.process.memory import Memories
 from eso_operator.targets.managedfields import managers_of
 from eso_operator.targets.metadata import field_manager_of
 from eso_operator.targets.observed import KeyShares
+from eso_operator.wiring_controllers import Memories
 from eso_testkit.operator.externalsecrets import external_secret
 from kubebase.meta import JsonObject, meta_of
 

@@ -14,11 +14,11 @@ import pytest
 
 from eso_api.externalsecret import ExternalSecret
 from eso_api.values import SecretBytes
-from eso_operator.process.memory import Memories
 from eso_operator.targets.change import Keep, TargetChange, Untouched, Update
 from eso_operator.targets.metadata import HASH_ANNOTATION, MANAGED, MANAGED_LABEL, data_digest, synced_version
 from eso_operator.targets.secret import ENOUGH, PAGE, SecretTarget
 from eso_operator.targets.target import Present
+from eso_operator.wiring_controllers import Memories
 from eso_render.rendering import Rendering
 from eso_render.sources import TemplateObjects
 from eso_render.workers import Workers

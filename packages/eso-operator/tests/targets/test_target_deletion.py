@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from eso_operator.process.memory import Memories
 from eso_operator.targets.manifest import ManifestTarget
 from eso_operator.targets.secret import SecretTarget
 from eso_operator.targets.target import Target
+from eso_operator.wiring_controllers import Memories
 from eso_render.rendering import Rendering
 from eso_render.workers import Workers
 from eso_testkit.operator.externalsecrets import NAMESPACE, external_secret

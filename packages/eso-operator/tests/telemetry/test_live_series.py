@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.secretstore import SECRET_STORE
-from eso_operator.process.settings import LeaderSettings
+from eso_operator.settings import LeaderSettings
 from eso_testkit.operator.operators import Bench, scripted
 from eso_testkit.operator.scenes import FAKE_STORE
 

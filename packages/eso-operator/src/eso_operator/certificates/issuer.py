@@ -3,7 +3,7 @@
     labelled Services, demands, our own Secrets -> key -> observe -> review -> write, issuer first -> report
 
 A Service gets certificates if it has the label `external-secrets.io/provider: "true"` in a namespace where labels count
-(`CertificateSettings.labelled_in`), if a store resolved to it (`demand`), or if it already has some. They are checked
+(`IssuerSettings.labelled_in`), if a store resolved to it (`demand`), or if it already has some. They are checked
 at an interval (`--cert-interval`) and when a step is due; a review of the same Secrets is reused until then. After the
 Service is deleted, its Secrets in the core namespace are deleted; the server's Secret is owned by the Service and
 garbage-collected with it.
@@ -35,7 +35,7 @@ from eso_operator.certificates.notary import Notary, NotaryError
 from eso_operator.certificates.problems import Problem, ProblemName, alias_problem
 from eso_operator.certificates.review import Content, Question, Review
 from eso_operator.certificates.secrets import CLIENT, ISSUER, SERVER, Mark, Owner, SecretKeys, SecretObject
-from eso_operator.certificates.settings import CertificateSettings, identity_of
+from eso_operator.certificates.settings import IssuerSettings, identity_of
 from eso_operator.stores.addresses import is_alias
 from eso_operator.stores.resolved import ServiceKey
 from kubebase.bounded import BoundedDict
@@ -82,7 +82,7 @@ class Issuer:
     def __init__(
         self,
         client: Client,
-        settings: CertificateSettings,
+        settings: IssuerSettings,
         *,
         clock: Clock,
         notary: Notary,
@@ -357,7 +357,7 @@ def _key(service: ServiceKey) -> ObjectKey:
     return ObjectKey(service.namespace, service.name)
 
 
-def _with_core(settings: CertificateSettings) -> tuple[str, ...]:
+def _with_core(settings: IssuerSettings) -> tuple[str, ...]:
     return tuple(dict.fromkeys((settings.core_namespace, *settings.namespaces))) if settings.namespaces else ()
 
 

@@ -11,7 +11,7 @@ from eso_wire.tls import client_id, service_id
 
 
 @dataclass(frozen=True, slots=True)
-class CertificateSettings:
+class IssuerSettings:
     """`namespaces` are those whose Services get certificates; an empty set means all. `interval` is in seconds.
 
     Labelled Services of the core namespace and of `shared` namespaces get certificates. Services of other namespaces
@@ -50,7 +50,7 @@ class CertificateSettings:
         return client_id(self.trust_domain, self.core_namespace, self.service_account)
 
 
-def identity_of(service: ServiceKey, settings: CertificateSettings, *, local: tuple[str, ...] = ()) -> Identity:
+def identity_of(service: ServiceKey, settings: IssuerSettings, *, local: tuple[str, ...] = ()) -> Identity:
     """Return the names in the certificates of a Service. `local` are the addresses of a supervised process."""
     dns = service_dns(service.namespace, service.name, settings.cluster_domain)
     return Identity(

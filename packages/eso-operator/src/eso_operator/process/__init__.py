@@ -1,1 +1,1 @@
-"""The operator process: flags, settings, informers, and the wiring of all parts."""
+"""The dashboard of the operator process."""

@@ -13,12 +13,11 @@ from eso_api.generators.generatorstate import GENERATOR_STATE
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.v2.clusterproviderclass import CLUSTER_PROVIDER_CLASS
 from eso_api.v2.providerclass import PROVIDER_CLASS
-from eso_operator.process.informers import Informers
-from eso_operator.process.memory import Memories
-from eso_operator.process.parts import Parts
 from eso_operator.stores.inputs import CLASS, CLUSTER_CLASS
 from eso_operator.telemetry.access import Reviews
 from eso_operator.telemetry.subsystems import Subsystem
+from eso_operator.watches import Informers
+from eso_operator.wiring_controllers import Memories, Parts
 from kuberun.informer import Informer
 
 if TYPE_CHECKING:

@@ -21,7 +21,6 @@ from eso_operator.controllers.externalsecret.status import SUBJECT
 from eso_operator.controllers.externalsecret.sync import Cleanup, ExternalSecretDeps, TargetWriter, repair_allowance
 from eso_operator.dependencies.dependencies import Dependencies, OnObject
 from eso_operator.generators.values import Kept, Made, StateOwner
-from eso_operator.process.memory import Memories
 from eso_operator.report.reporter import Channels, EventPublisher, Reporter
 from eso_operator.sources.results import Fetched
 from eso_operator.sources.templates import TemplateReader
@@ -29,6 +28,7 @@ from eso_operator.targets.change import Create, TargetChange, Update
 from eso_operator.targets.metadata import TARGET_INDEX, GeneratedMark, controller_reference_of, marked
 from eso_operator.targets.target import Absent, Applied, RemovedTargets, TargetState, WriteKind
 from eso_operator.telemetry.metrics import ObjectSeries
+from eso_operator.wiring_controllers import Memories
 from eso_render.secret import Values
 from eso_render.sources import TemplateObjects
 from eso_testkit.operator.externalsecrets import external_secret, intact, synced

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from eso_operator.process.settings import Settings, SyncSettings, Tempo
 from eso_operator.providers.settings import RuntimeSettings, SubscriptionSettings
+from eso_operator.settings import Settings, SyncSettings, Tempo
 from eso_testkit.operator.operators import READS, Bench, eventually
 from eso_testkit.operator.scenes import ES, FAKE_STORE, STORE, STORES, Scene, running, scripted_with
 from eso_testkit.operator.scriptedprovider import ScriptedProvider

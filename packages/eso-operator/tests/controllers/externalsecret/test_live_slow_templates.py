@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from eso_operator.process.settings import Settings
+from eso_operator.settings import Settings
 from eso_render.workers import WorkerSettings
 from eso_testkit.operator.operators import Bench
 from eso_testkit.operator.scenes import ES, Scene, scene

@@ -16,11 +16,11 @@ from eso_operator.controllers.externalsecret.checks import refresh_due
 from eso_operator.controllers.externalsecret.controller import target_of
 from eso_operator.controllers.externalsecret.loops import CHANGING_ROUNDS, LOOP_ROUNDS, PACE_SECONDS, Loops
 from eso_operator.controllers.externalsecret.status import Synced, report_of
-from eso_operator.process.memory import Memories
 from eso_operator.sources.entries import ReadEntry, entries_of
 from eso_operator.sources.results import Fetched
 from eso_operator.targets.change import Overwritten
 from eso_operator.targets.metadata import TARGET_INDEX, field_manager_of
+from eso_operator.wiring_controllers import Memories
 from eso_testkit.operator.externalsecrets import entry, external_secret, snapshot, synced
 from kubebase.meta import Condition, Object, ObjectKey
 from kubebase.testing.clock import START

@@ -21,10 +21,9 @@ from eso_operator.controllers.fanout.controller import (
 )
 from eso_operator.controllers.fanout.kinds import FanOut
 from eso_operator.controllers.fanout.status import subject_of
-from eso_operator.process.controllers import FanOutWatches, fan_out_controller
-from eso_operator.process.memory import Memories
 from eso_operator.report.reporter import Channels, EventPublisher, Reporter
 from eso_operator.telemetry.metrics import ObjectSeries
+from eso_operator.wiring_controllers import FanOutWatches, Memories, fan_out_controller
 from eso_testkit.operator.operators import Bench, eventually
 from eso_testkit.operator.transports import Between
 from kubebase.clock import SystemClock

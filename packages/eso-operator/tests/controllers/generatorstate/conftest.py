@@ -12,8 +12,8 @@ import pytest
 
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.generators.generatorstate import GENERATOR_STATE
-from eso_operator.process.memory import Memories
-from eso_operator.process.settings import DEFAULT_GATES, FeatureGate, Settings
+from eso_operator.settings import DEFAULT_GATES, FeatureGate, Settings
+from eso_operator.wiring_controllers import Memories
 from eso_testkit.operator.makingprovider import MakingProvider, making
 from eso_testkit.operator.operators import Bench, eventually
 from kubebase.meta import JsonObject, Resource

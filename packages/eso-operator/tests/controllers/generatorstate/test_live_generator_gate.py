@@ -9,7 +9,7 @@ from eso_api.generators.generatorstate import GENERATOR_STATE
 from eso_api.v2.generator import GENERATOR
 from eso_operator.controllers.generatorstate.checks import CleanupLimits
 from eso_operator.generators.ledger import FINALIZER
-from eso_operator.process.settings import FeatureGate
+from eso_operator.settings import FeatureGate
 from eso_testkit.operator.makingprovider import making
 from eso_testkit.operator.operators import MAKER, eventually
 from kubebase.meta import JsonObject, ObjectKey

@@ -16,9 +16,9 @@ from eso_operator.controllers.generatorstate.sync import WentBy
 from eso_operator.controllers.patience import Limit
 from eso_operator.dependencies.dependencies import Dependencies
 from eso_operator.generators.ledger import FINALIZER
-from eso_operator.process.memory import Memories
 from eso_operator.report.reporter import EventPublisher, TerminatingNamespaces
 from eso_operator.stores.resolved import Connection, Reason, ResolutionError
+from eso_operator.wiring_controllers import Memories
 from eso_testkit.operator.clusters import caller
 from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.clock import rfc3339

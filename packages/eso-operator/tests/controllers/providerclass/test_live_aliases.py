@@ -12,10 +12,10 @@ import pytest
 
 from eso_api.v2.secretstore import SECRET_STORE_V2
 from eso_operator.certificates.problems import CertificateError, ProblemName
-from eso_operator.process.settings import Settings
 from eso_operator.providers.dispatch import Seams
 from eso_operator.providers.doors import ServiceDoors
 from eso_operator.providers.transport import Transport
+from eso_operator.settings import Settings
 from eso_operator.stores.resolved import Endpoint, EndpointSource, ServiceKey
 from eso_testkit.operator.operators import LABEL, SERVICES, Bench
 from eso_testkit.operator.providerhost import TestAuthority

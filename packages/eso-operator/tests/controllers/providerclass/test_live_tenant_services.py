@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from eso_api.v2.providerclass import PROVIDER_CLASS
-from eso_operator.process.settings import Settings
+from eso_operator.settings import Settings
 from eso_testkit.operator.operators import LABEL, SERVICES, Bench, eventually, scripted
 from eso_testkit.operator.scenes import FAKE_STORE, STORES
 

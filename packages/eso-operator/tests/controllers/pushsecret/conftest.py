@@ -13,8 +13,8 @@ import pytest
 
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
-from eso_operator.process.settings import Settings
-from eso_operator.process.wiring import Operator
+from eso_operator.settings import Settings
+from eso_operator.wiring import Operator
 from eso_testkit.operator.keepingprovider import KeepingProvider, keeping
 from eso_testkit.operator.operators import Bench, eventually
 from kubebase.meta import Condition, JsonObject

@@ -10,8 +10,8 @@ from eso_api.pushsecret import PUSH_SECRET
 from eso_api.v2.secretstore import SECRET_STORE_V2
 from eso_operator.controllers.pushsecret.controller import FINALIZER
 from eso_operator.controllers.pushsecret.ownership import RemovalLimits
-from eso_operator.process.settings import FeatureGate
-from eso_operator.process.wiring import Operator
+from eso_operator.settings import FeatureGate
+from eso_operator.wiring import Operator
 from eso_testkit.operator.keepingprovider import keeping
 from eso_testkit.operator.operators import BACKEND, Bench, eventually
 from eso_testkit.operator.pushsecrets import entry

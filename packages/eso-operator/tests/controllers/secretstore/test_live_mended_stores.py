@@ -14,7 +14,7 @@ from eso_api.secretstore import SECRET_STORE
 from eso_api.v2.owned import namespaced_config
 from eso_api.v2.providerclass import PROVIDER_CLASS
 from eso_api.v2.secretstore import SECRET_STORE_V2
-from eso_operator.process.settings import FeatureGate
+from eso_operator.settings import FeatureGate
 from eso_testkit.operator.operators import LABEL, READS, SERVICES, Backend, Bench, eventually, scripted
 from eso_testkit.operator.scriptedprovider import ScriptedProvider
 from eso_wire.errors import ErrorReason, ProviderError

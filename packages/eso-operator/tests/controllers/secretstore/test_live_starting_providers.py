@@ -14,7 +14,7 @@ from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
 from eso_api.v2.providerclass import PROVIDER_CLASS
 from eso_api.v2.secretstore import SECRET_STORE_V2
-from eso_operator.process.settings import Settings
+from eso_operator.settings import Settings
 from eso_testkit.operator.keepingprovider import keeping
 from eso_testkit.operator.operators import BACKEND_ID, LABEL, PORT, SERVICE, SERVICES, Bench, eventually, scripted
 from eso_testkit.operator.transports import Between

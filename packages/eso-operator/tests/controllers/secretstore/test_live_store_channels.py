@@ -13,7 +13,7 @@ from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.v2.clustersecretstore import CLUSTER_SECRET_STORE_V2
 from eso_api.v2.providerclass import PROVIDER_CLASS
 from eso_api.v2.secretstore import SECRET_STORE_V2
-from eso_operator.process.settings import FeatureGate, ProviderSettings
+from eso_operator.settings import FeatureGate, ProviderSettings
 from eso_operator.stores.resolved import ServiceKey
 from eso_testkit.operator.operators import (
     BACKEND,

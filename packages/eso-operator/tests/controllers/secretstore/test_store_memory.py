@@ -15,10 +15,10 @@ from eso_operator.controllers.secretstore.kinds import STORE
 from eso_operator.controllers.secretstore.status import Broken, subject_of
 from eso_operator.controllers.secretstore.sync import Finding
 from eso_operator.dependencies.dependencies import Dependant, Dependencies, OnObject
-from eso_operator.process.memory import Memories
 from eso_operator.report.reporter import Channels, EventPublisher, Reporter
 from eso_operator.telemetry.metrics import ObjectSeries
 from eso_operator.telemetry.subsystems import Subsystem
+from eso_operator.wiring_controllers import Memories
 from kubebase.meta import ObjectKey
 from kubebase.testing.clock import VirtualClock
 from kuberun.cache import Cache

@@ -19,9 +19,9 @@ from eso_operator.dependencies.dependencies import (
     on_connection,
     on_object,
 )
-from eso_operator.process.memory import Memories
 from eso_operator.stores.resolved import Connection, Endpoint, EndpointSource, ManagedTls, ServiceKey
 from eso_operator.telemetry.subsystems import Subsystem
+from eso_operator.wiring_controllers import Memories
 from eso_wire.values import ObjectRef, Operation
 from kubebase.meta import ObjectKey
 from kuberun.testing.builders import metadata

@@ -22,7 +22,7 @@ import aiohttp
 from eso_cli.providers import CLIENT_IDENTITY
 from eso_operator.certificates.bundle import Lifetimes
 from eso_operator.certificates.local import LocalCertificates, maintain
-from eso_operator.certificates.settings import CertificateSettings, identity_of
+from eso_operator.certificates.settings import IssuerSettings, identity_of
 from eso_operator.stores.resolved import ServiceKey
 from eso_tools.providers import CORE_NAMESPACE
 from kubebase.clock import SystemClock
@@ -39,7 +39,7 @@ def serve_command(name: str) -> tuple[str, ...]:
 
 def local_certificates(folder: Path, name: str = "test", *, namespace: str = CORE_NAMESPACE) -> LocalCertificates:
     """Certificates for a provider on loopback and for the operator as its client, of a new authority."""
-    settings = CertificateSettings(core_namespace=namespace)
+    settings = IssuerSettings(core_namespace=namespace)
     identity = identity_of(ServiceKey(namespace, f"provider-{name}"), settings, local=("127.0.0.1",))
     return maintain(folder, identity, SystemClock().now(), Lifetimes())
 

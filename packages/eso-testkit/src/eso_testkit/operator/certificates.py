@@ -15,7 +15,7 @@ from eso_operator.certificates.materials import Materials, MaterialSettings, cli
 from eso_operator.certificates.notary import Notary
 from eso_operator.certificates.review import Question, Review
 from eso_operator.certificates.reviewing import review
-from eso_operator.certificates.settings import CertificateSettings
+from eso_operator.certificates.settings import IssuerSettings
 from eso_operator.stores.resolved import ServiceKey
 from kubebase.clock import SystemClock
 from kuberun.client import Client
@@ -68,7 +68,7 @@ async def operator(
     clock, reports = ShiftedClock(), list[Report]()
     team = f"{core}-team"
     given = {"namespaces": (core, team) if served is None else served, "shared": (team,), **more}
-    settings = CertificateSettings(core, **given)
+    settings = IssuerSettings(core, **given)
     issuer = Issuer(client, settings, clock=clock, notary=notary or NotaryHere())
     issuer.listen(reports.append)
     materials = Materials(

@@ -14,8 +14,8 @@ from eso_operator.changes.resumetokens import ResumeTokens
 from eso_operator.changes.subscriptions import Subscriptions
 from eso_operator.changes.watchedkeys import ReadState, WatchedKey, topic_of
 from eso_operator.dependencies.dependencies import OnObject
-from eso_operator.process.memory import Memories
 from eso_operator.providers.settings import SubscriptionSettings
+from eso_operator.wiring_controllers import Memories
 from eso_testkit.operator.boundstores import bound_store
 from eso_testkit.operator.gateways import LoopbackGateway, loopback
 from eso_testkit.operator.leases import MemoryLeases

@@ -29,13 +29,13 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from eso_operator.process.flags import parse
-from eso_operator.process.wiring import wire
+from eso_operator.flags import parse
 from eso_operator.providers.channel import GrpcTransport
 from eso_operator.providers.dispatch import Seams
 from eso_operator.providers.transport import HANDSHAKE, CallOptions, Duplex, short_name
 from eso_operator.providers.transport import Transport as ProviderTransport
 from eso_operator.telemetry import logs
+from eso_operator.wiring import wire
 from kubebase.clock import SystemClock
 from kuberun import config
 from kuberun.client import Client

@@ -21,11 +21,11 @@ from eso_api.kinds import KINDS
 from eso_api.shapes import Fragment, JsonMap
 from eso_api.v2.owned import GENERATOR_CONFIG_GROUP, STORE_CONFIG_GROUP, OwnedStatus, namespaced_config
 from eso_api.values import SecretBytes
-from eso_operator.process.settings import FIELD_MANAGER, ProviderSettings, Settings
-from eso_operator.process.wiring import Operator, wire
 from eso_operator.providers.dispatch import Seams
+from eso_operator.settings import FIELD_MANAGER, ProviderSettings, Settings
 from eso_operator.stores.resolved import ServiceKey
 from eso_operator.telemetry.settings import Listener, MetricsSettings
+from eso_operator.wiring import Operator, wire
 from eso_testkit.operator.accounts import kubeconfig_of, noting
 from eso_testkit.operator.providerhost import ProviderHost
 from eso_testkit.operator.scriptedprovider import ScriptedProvider

@@ -16,8 +16,8 @@ from typing import Any
 
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.secretstore import SECRET_STORE
-from eso_operator.process.settings import Settings
-from eso_operator.process.wiring import Operator
+from eso_operator.settings import Settings
+from eso_operator.wiring import Operator
 from eso_testkit.operator.operators import Bench, eventually, scripted
 from eso_testkit.operator.scriptedprovider import ScriptedProvider
 from eso_testkit.operator.transports import Between

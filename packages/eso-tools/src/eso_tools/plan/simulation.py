@@ -22,14 +22,14 @@ from typing import Any, Final
 from eso_api.crd import crds
 from eso_api.kinds import installed_kinds
 from eso_operator.certificates.secrets import keys_of
+from eso_operator.flags import parse
 from eso_operator.generators.seals import SECRET_NAME as SEAL_SECRET
 from eso_operator.insight.overview import ListedObjects, Overview, gather
-from eso_operator.process.flags import parse
-from eso_operator.process.settings import FIELD_MANAGER, Settings
-from eso_operator.process.wiring import Operator, wire
 from eso_operator.providers.dispatch import Seams
 from eso_operator.providers.settings import DirectorySettings
+from eso_operator.settings import FIELD_MANAGER, Settings
 from eso_operator.telemetry.subsystems import Subsystem
+from eso_operator.wiring import Operator, wire
 from eso_tools.manifests import Document
 from eso_tools.plan.backends import Backend, Needed
 from eso_tools.plan.live import Live, is_token_request

@@ -1,7 +1,7 @@
 """The values and flags of the operator in Go, and what becomes of each here. Pure.
 
 `VALUES` is the table of chart values. A path covers everything below it; the longest path that covers a value wins. A
-value that no path covers is unknown. `eso_operator/process/flagverdicts.py` knows the flags. Values come from
+value that no path covers is unknown. `eso_operator/flags.py` knows the flags. Values come from
 `--values`, or else from the records of the Helm releases. Only their names are printed: a value may be a password.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from eso_operator.process.flagverdicts import FlagVerdict, Verdict, contradiction, examine, flags_in
+from eso_operator.flags import FlagVerdict, Verdict, contradiction, examine, flags_in
 from eso_tools.preflight.findings import Detail, Finding, Findings, Level, counted
 from eso_tools.preflight.snapshot import Release, Role, Snapshot, Workload
 from kubebase.meta import JsonObject

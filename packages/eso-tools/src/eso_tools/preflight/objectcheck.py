@@ -29,7 +29,7 @@ from eso_api.template import Template
 from eso_api.validation.externalsecret import external_secret_problems
 from eso_api.validation.problems import FieldError
 from eso_api.validation.pushsecret import push_secret_problems
-from eso_operator.process.flagverdicts import flags_in
+from eso_operator.flags import flags_in
 from eso_operator.report.messages import READY
 from eso_render.clock import wall_nanos
 from eso_tools.preflight.findings import Detail, Finding, Findings, Level, counted

@@ -12,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-COMMIT_FILE: Final = Path(__file__).parent.parent / "commit.txt"
+COMMIT_FILE: Final = Path(__file__).parent / "commit.txt"
 
 
 @dataclass(frozen=True, slots=True)

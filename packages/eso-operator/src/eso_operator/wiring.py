@@ -3,62 +3,65 @@
     metrics, watched kinds, wakes -> certificates -> gateway, directory, subscriptions
     -> parts (informers, resolver, planner, change feed) -> controllers -> manager
 
-`parts.py` holds the objects that controllers share. `controllers.py` and `pushsecrets.py` make the controllers.
-Nothing runs until the manager does.
+`wiring_controllers.py` holds the objects that controllers share, and makes the controllers. Nothing runs until the
+manager does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
+from eso_api.generators.clustergenerator import CLUSTER_GENERATOR
+from eso_api.kinds import GENERATOR_KINDS
+from eso_operator.build import this_build
 from eso_operator.certificates.issuer import Issuer
 from eso_operator.certificates.materials import Materials, MaterialSettings, client_secrets
 from eso_operator.certificates.notary import ProcessNotary
-from eso_operator.changes.feed import ChangeFeed
+from eso_operator.changes.feed import ChangeFeed, StoreListener
 from eso_operator.changes.followers import Followers
 from eso_operator.changes.pace import Pace
 from eso_operator.changes.resumetokens import NoTokens, ResumeTokens
 from eso_operator.changes.subscriptions import Subscriptions
 from eso_operator.controllers.providerclass.controller import CertificateEnds
-from eso_operator.dependencies.dependencies import Dependencies
-from eso_operator.dependencies.wakes import Wakes
-from eso_operator.process.build import this_build
-from eso_operator.process.controllers import (
-    Controllers,
-    class_controllers,
-    external_secret_controller,
-    fan_out_controllers,
-    generator_state_controllers,
-    malformed_controller,
-    service_controller,
-    store_controllers,
-    store_holders,
-    store_releases,
-)
+from eso_operator.controllers.secretstore.kinds import STORE_KINDS
+from eso_operator.dependencies.dependencies import Dependencies, OnObject
+from eso_operator.dependencies.wakes import Feeds, Wakes
+from eso_operator.election import Heartbeat, divide, election_of, leases_of
+from eso_operator.missingkinds import Definitions
 from eso_operator.process.dashboard import dashboard_of
-from eso_operator.process.definitions import Definitions
-from eso_operator.process.election import Heartbeat, divide, election_of, leases_of
-from eso_operator.process.feeds import broken_streams, feeds_of
-from eso_operator.process.informers import informers_of
-from eso_operator.process.memory import Memories, look_again
-from eso_operator.process.parts import Parts
-from eso_operator.process.partsettings import certificate_settings, resolver_settings, runtime_settings, workers
-from eso_operator.process.pushsecrets import push_secret_controllers
-from eso_operator.process.settings import Settings
-from eso_operator.process.watched import WatchedKinds
 from eso_operator.providers.directory import Directory
 from eso_operator.providers.dispatch import Seams
 from eso_operator.providers.doors import ServiceDoors
 from eso_operator.providers.gateway import Gateway
 from eso_operator.providers.metrics import PrometheusMetrics
 from eso_operator.providers.planner import ReadPlanner
+from eso_operator.settings import Settings, issuer_settings, resolver_settings, runtime_settings, workers
+from eso_operator.stores.inputs import CLASS, CLUSTER_CLASS, NAMESPACE, SERVICE
 from eso_operator.stores.resolver import ResolutionCache, Resolver
 from eso_operator.telemetry.access import Gatekeeper
 from eso_operator.telemetry.metrics import Metrics
 from eso_operator.telemetry.subsystems import Subsystem
 from eso_operator.telemetry.webserver import MetricsServer, anybody
+from eso_operator.watches import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, Informers, WatchedKinds, informers_of, kind_id
+from eso_operator.wiring_controllers import (
+    Controllers,
+    Memories,
+    Parts,
+    class_controllers,
+    external_secret_controller,
+    fan_out_controllers,
+    generator_state_controllers,
+    look_again,
+    malformed_controller,
+    push_secret_controllers,
+    service_controller,
+    store_controllers,
+    store_holders,
+    store_releases,
+)
 from kubebase.clock import Clock
 from kubebase.meta import ObjectKey
 from kuberun.client import Client
@@ -68,6 +71,7 @@ from kuberun.leader import LeaderElection
 from kuberun.manager import Manager, Run
 from kuberun.sharding import Sharding
 from kuberun.transport import RequestTally
+from kuberun.workqueue import ReconcileRequest
 
 if TYPE_CHECKING:
     from eso_operator.dashboard.server import DashboardServer
@@ -111,7 +115,7 @@ def wire(
     wakes = Wakes(dependencies, clock, (settings.core_namespace, *settings.providers.namespaces))
     ends = CertificateEnds(metrics.registry, wakes.certificates_changed)
     notary = ProcessNotary()
-    issuer = Issuer(client, certificate_settings(settings), clock=clock, notary=notary, listener=ends.heard)
+    issuer = Issuer(client, issuer_settings(settings), clock=clock, notary=notary, listener=ends.heard)
     materials = _materials(settings, client, clock, issuer)
     calls, runtime = PrometheusMetrics(metrics.registry), runtime_settings(settings)
     gateway = Gateway(materials, clock, settings=runtime, metrics=calls, seams=seams, doors=ServiceDoors(client, clock))
@@ -267,3 +271,47 @@ def _metrics(settings: Settings, clock: Clock, tally: RequestTally) -> Metrics:
 def _metrics_server(settings: Settings, metrics: Metrics, client: Client, clock: Clock) -> MetricsServer:
     admits = Gatekeeper(client, clock).admission if settings.metrics.authenticated else anybody
     return MetricsServer(settings.metrics, metrics.pages, clock=clock, admits=admits)
+
+
+def feeds_of(informers: Informers, wakes: Wakes, gateway: Gateway) -> Feeds:
+    """Return the feeds that report changes of every kind that reconciled objects can depend on.
+
+    The gateway gets those of kinds that hold configurations of providers.
+    """
+    feeds = Feeds(wakes)
+    feeds.add(informers.secrets, partial(wakes.object_changed, kind_id(SECRETS)))
+    feeds.add(informers.config_maps, partial(wakes.object_changed, kind_id(CONFIG_MAPS)))
+    feeds.add(informers.service_accounts, partial(wakes.object_changed, kind_id(SERVICE_ACCOUNTS)))
+    feeds.add(informers.namespaces, partial(wakes.object_changed, NAMESPACE))
+    for store, informer in informers.stores.items():
+        feeds.add(informer, partial(wakes.object_changed, kind_id(store.resource)))
+        feeds.add(informer, partial(gateway.object_changed, kind_id(store.resource)))
+    for generator, informer in zip((*GENERATOR_KINDS, CLUSTER_GENERATOR), informers.others, strict=True):
+        feeds.add(informer, partial(wakes.object_changed, kind_id(generator.resource())))
+        feeds.add(informer, partial(gateway.object_changed, kind_id(generator.resource())))
+    for services in (informers.services, *informers.shared_services):
+        feeds.add(services, partial(wakes.place_changed, SERVICE))
+    for kind in (CLASS, CLUSTER_CLASS):
+        feeds.add(informers.classes[kind], partial(wakes.place_changed, kind))
+    return feeds
+
+
+def broken_streams(settings: Settings, wakes: Wakes, controllers: Mapping[Subsystem, Controller]) -> StoreListener:
+    """Return a listener for streams that break or recover.
+
+    It requeues the store, whose condition reports the stream. If push refresh stretches the refresh interval, it also
+    requeues the objects that depend on the store, because their interval changes.
+    """
+    queues = {
+        (kind.resource.group, kind.resource.kind): controllers[kind.subsystem].queue
+        for kind in STORE_KINDS
+        if kind.subsystem in controllers
+    }
+
+    def heard(store: OnObject) -> None:
+        if (queue := queues.get((store.group, store.kind))) is not None:
+            queue.add(ReconcileRequest(store.key, "push refresh of it broke, or works again"))
+        if settings.sync.push_refresh_multiplier > 1:
+            wakes.wake(store, f"push refresh of {store.kind} {store.key} broke, or works again")
+
+    return heard

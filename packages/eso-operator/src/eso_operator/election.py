@@ -8,10 +8,9 @@ from typing import Final, NoReturn
 import structlog
 
 from eso_operator.insight.operators import MEMBER_LABEL
-from eso_operator.process.controllers import Controllers
-from eso_operator.process.memory import Memories
-from eso_operator.process.settings import LeaderSettings, Settings
+from eso_operator.settings import LeaderSettings, Settings
 from eso_operator.telemetry.subsystems import Subsystem
+from eso_operator.wiring_controllers import Controllers, Memories
 from kubebase.clock import Clock
 from kubebase.deadline import Deadline
 from kubebase.meta import JsonObject, ObjectKey

@@ -1,26 +1,31 @@
-"""Controllers, made from the parts of the process: one function for each kind of object."""
+"""The objects that controllers share (`Parts`), and the controllers: one function for each kind of object."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from eso_api.externalsecret import ExternalSecret
 from eso_api.v2.clusterproviderclass import CLUSTER_PROVIDER_CLASS
 from eso_api.v2.providerclass import PROVIDER_CLASS
+from eso_operator.changes.feed import ChangeFeed
+from eso_operator.controllers.contention import PushedKey
 from eso_operator.controllers.externalsecret import controller as external_secrets
-from eso_operator.controllers.externalsecret.controller import ExternalSecretReconciler
+from eso_operator.controllers.externalsecret.controller import ExternalSecretReconciler, makers_of
+from eso_operator.controllers.externalsecret.loops import Loops
+from eso_operator.controllers.externalsecret.record import ExternalSecretRecord
 from eso_operator.controllers.externalsecret.snapshot import Gatherer, Rules, controller_classes
 from eso_operator.controllers.externalsecret.status import SUBJECT as EXTERNAL_SECRET_SUBJECT
 from eso_operator.controllers.externalsecret.sync import Cleanup, ExternalSecretDeps, TargetWriter, repair_allowance
 from eso_operator.controllers.fanout import controller as fan_out_changes
-from eso_operator.controllers.fanout.controller import Caches, FanOutDeps, FanOutReconciler
+from eso_operator.controllers.fanout.controller import Caches, FanOutDeps, FanOutReconciler, ParentRecord
 from eso_operator.controllers.fanout.kinds import FanOut
 from eso_operator.controllers.fanout.status import subject_of as fanout_subject
-from eso_operator.controllers.generatorstate.controller import GeneratorStateReconciler, StateDeps
+from eso_operator.controllers.generatorstate.controller import GeneratorStateReconciler, StateDeps, StateRecord
 from eso_operator.controllers.generatorstate.sync import Cleaner
 from eso_operator.controllers.malformed import MalformedObjects
+from eso_operator.controllers.memory import Record
 from eso_operator.controllers.providerclass.controller import (
     CertificateEnds,
     ClassDeps,
@@ -30,6 +35,17 @@ from eso_operator.controllers.providerclass.controller import (
 )
 from eso_operator.controllers.providerclass.services import ServiceClasses
 from eso_operator.controllers.providerclass.status import subject_of as class_subject
+from eso_operator.controllers.pushsecret import controller as push_secrets
+from eso_operator.controllers.pushsecret import snapshot as push_snapshot
+from eso_operator.controllers.pushsecret.controller import Finalizer, PushSecretDeps, PushSecretReconciler
+from eso_operator.controllers.pushsecret.ownership import Claims, Patience, Pushes, RemovalLimits
+from eso_operator.controllers.pushsecret.pending import PendingPushes
+from eso_operator.controllers.pushsecret.push import Pusher
+from eso_operator.controllers.pushsecret.record import PushSecretRecord
+from eso_operator.controllers.pushsecret.removal import Remover
+from eso_operator.controllers.pushsecret.snapshot import SourceReader, StoreChooser
+from eso_operator.controllers.pushsecret.status import SUBJECT as PUSH_SECRET_SUBJECT
+from eso_operator.controllers.pushsecret.sync import Moves, Settlement
 from eso_operator.controllers.secretstore.controller import (
     StoreDeps,
     StoreReconciler,
@@ -42,27 +58,192 @@ from eso_operator.controllers.secretstore.finalizer import Release, StoreHolder
 from eso_operator.controllers.secretstore.kinds import NAMESPACED_KINDS, STORE_KINDS, Generation
 from eso_operator.controllers.secretstore.status import subject_of as store_subject
 from eso_operator.controllers.secretstore.sync import Validator
+from eso_operator.dependencies.dependencies import Dependencies
 from eso_operator.dependencies.wakes import service_changed
+from eso_operator.generators.ledger import NoLedger, StateLedger
+from eso_operator.generators.seals import KeptSeals, Seals
 from eso_operator.generators.source import GeneratorSource
-from eso_operator.process.informers import fan_outs
-from eso_operator.process.parts import Parts
-from eso_operator.process.typedkinds import typed_kinds
-from eso_operator.report.reporter import TerminatingNamespaces
+from eso_operator.generators.values import HasIntents
+from eso_operator.memory import Memory
+from eso_operator.providers.directory import Directory
+from eso_operator.providers.gateway import Gateway
+from eso_operator.providers.planner import ReadPlanner
+from eso_operator.providers.protection.weights import Weights
+from eso_operator.report.reporter import Channels, EventPublisher, Reporter, Subject, TerminatingNamespaces
+from eso_operator.settings import Settings, workers
 from eso_operator.sources.fetch import Fetcher
+from eso_operator.sources.templates import TemplateReader
+from eso_operator.stores.credentials import Followed, KubeCredentials, bind, follow_metadata
 from eso_operator.stores.inputs import CLASS, CLUSTER_CLASS
+from eso_operator.stores.resolved import BoundStore, ResolvedStore
+from eso_operator.stores.resolver import Resolver
 from eso_operator.targets.discovery import Discovery
 from eso_operator.targets.former import FormerTargets
 from eso_operator.targets.manifest import ManifestTarget
 from eso_operator.targets.observed import ObservedTargets
 from eso_operator.targets.secret import SecretTarget
 from eso_operator.targets.target import Target
+from eso_operator.telemetry.metrics import Metrics
 from eso_operator.telemetry.subsystems import Subsystem
+from eso_operator.watches import Informers, WatchedKinds, fan_outs, typed_kinds
 from eso_render.rendering import Rendering, rendering_of_keys
+from eso_render.workers import Workers
 from eso_wire.values import KindRole
-from kubebase.meta import Object
+from kubebase.clock import Clock
+from kubebase.meta import Object, ObjectKey
 from kuberun import triggers
-from kuberun.controller import Controller, Reconcile
+from kuberun.client import Client
+from kuberun.controller import Controller, Reconcile, parked
+from kuberun.events import EventRecorder
 from kuberun.informer import Informer
+from kuberun.workqueue import ReconcileRequest, WorkQueue
+
+# --- records of objects -----------------------------------------------------------------------------------------------
+
+
+LOOK_AGAIN_SECONDS: Final = 300.0
+"""An evicted object is looked at after this time. Not at once, because with more objects than records every look evicts
+another record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memories:
+    """The tables by kind of object."""
+
+    external_secrets: Memory[ExternalSecretRecord] = field(default_factory=lambda: Memory(ExternalSecretRecord))
+    push_secrets: Memory[PushSecretRecord] = field(default_factory=lambda: Memory(PushSecretRecord))
+    generator_states: Memory[StateRecord] = field(default_factory=lambda: Memory(StateRecord))
+    cluster_external_secrets: Memory[ParentRecord] = field(default_factory=lambda: Memory(ParentRecord))
+    cluster_push_secrets: Memory[ParentRecord] = field(default_factory=lambda: Memory(ParentRecord))
+    by_controller: Mapping[Subsystem, Memory[Record]] = field(init=False)
+    """All of them; stores and classes have no fields of their own."""
+
+    def __post_init__(self) -> None:
+        own: dict[Subsystem, Memory[Record]] = {
+            Subsystem.EXTERNAL_SECRET: self.external_secrets,
+            Subsystem.PUSH_SECRET: self.push_secrets,
+            Subsystem.GENERATOR_STATE: self.generator_states,
+            Subsystem.CLUSTER_EXTERNAL_SECRET: self.cluster_external_secrets,
+            Subsystem.CLUSTER_PUSH_SECRET: self.cluster_push_secrets,
+        }
+        others = {subsystem: Memory(Record) for subsystem in Subsystem if subsystem not in own}
+        object.__setattr__(self, "by_controller", own | others)
+
+    def parents(self, subsystem: Subsystem) -> Memory[ParentRecord]:
+        """Return the table of one kind that is fanned out."""
+        if subsystem is Subsystem.CLUSTER_EXTERNAL_SECRET:
+            return self.cluster_external_secrets
+        return self.cluster_push_secrets
+
+
+def look_again(memory: Memory[Record], queue: WorkQueue) -> None:
+    """Have evicted objects looked at again, which restores their records: the indexes no longer point to them."""
+
+    def requeue(key: ObjectKey) -> None:
+        queue.add(ReconcileRequest(key, "its record was evicted"), after=LOOK_AGAIN_SECONDS)
+
+    memory.on_evict(requeue)
+
+
+# --- shared objects ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The objects that more than one controller uses."""
+
+    settings: Settings
+    client: Client
+    clock: Clock
+    metrics: Metrics
+    watched: WatchedKinds
+    informers: Informers
+    resolver: Resolver
+    directory: Directory
+    dependencies: Dependencies
+    memories: Memories
+    gateway: Gateway
+    planner: ReadPlanner
+    changes: ChangeFeed
+    credentials: KubeCredentials = field(init=False)
+    events: EventRecorder = field(init=False)
+    queues: list[WorkQueue] = field(default_factory=list)
+    """The queues of all controllers."""
+    seals: Seals = field(init=False)
+    templates: TemplateReader = field(init=False)
+    weights: Weights = field(init=False)
+    workers: Workers = field(init=False)
+    pushes: Pushes = field(init=False)
+    loops: Loops = field(init=False)
+
+    def __post_init__(self) -> None:
+        limits, pushes = self.settings.limits, Pushes(self.memories.push_secrets)
+        terminating = TerminatingNamespaces(self.informers.namespaces.cache)
+        made = {
+            "events": EventRecorder(
+                self.client,
+                self.clock,
+                component="external-secrets",
+                busy=lambda: any(queue.has_backlog for queue in self.queues),
+                accepts=terminating.accepts_events,
+            ),
+            "pushes": pushes,
+            "loops": Loops(
+                self.informers.external_secrets.cache,
+                self.informers.secrets.cache,
+                self.memories.external_secrets,
+                pushed_from=self._pushed_from,
+                next_order=pushes.rivals.next_order,
+            ),
+            "credentials": KubeCredentials(self.client, self.clock, self.informers.version_of),
+            "templates": TemplateReader(self.client, self.informers.version_of),
+            "seals": KeptSeals(self.client, self.settings.core_namespace),
+            "weights": Weights(object_bytes=limits.object_bytes, total_bytes=limits.total_bytes),
+            "workers": Workers(self.settings.sync.workers, waiting=parked),
+        }
+        for name, part in made.items():
+            object.__setattr__(self, name, part)
+
+    async def bind(self, target: ResolvedStore) -> BoundStore:
+        """Read the credentials of a store."""
+        return await bind(target, self.credentials)
+
+    async def follow(self, target: ResolvedStore, metadata: Mapping[str, Any] | None) -> Followed:
+        """Read the objects that the metadata of a push refers to."""
+        return await follow_metadata(target, metadata, self.credentials)
+
+    def _pushed_from(self, secret: ObjectKey, labels: dict[str, str]) -> Iterator[PushedKey]:
+        for push in push_secrets.pushing(self.informers.push_secrets.cache, secret, labels):
+            yield from self.pushes.remote_keys(push)
+
+    def ledger(self, memory: Memory[HasIntents]) -> StateLedger | NoLedger:
+        """Return a ledger of generated state; one that records nothing if GeneratorStates are not reconciled."""
+        if not self.settings.reconcilers.generator_state:
+            return NoLedger()
+        states, grace = self.informers.generator_states.cache, self.settings.sync.generator_grace
+        return StateLedger(
+            self.client, states, self.gateway, clock=self.clock, grace=grace, seals=self.seals, memory=memory
+        )
+
+    def publisher(self, component: str, terminating: TerminatingNamespaces | None = None) -> EventPublisher:
+        """Make what records events in the name of a component."""
+        return EventPublisher(self.events, terminating, component=component)
+
+    def reporter(
+        self, component: str, subject: Subject, terminating: TerminatingNamespaces | None = None
+    ) -> Reporter[Any]:
+        """Build the reporter of a controller; `component` is the source of its events."""
+        publisher = self.publisher(component, terminating)
+        channels = Channels(self.client, self.clock, self.metrics.objects, publisher)
+        return Reporter(subject, channels, self.memories.by_controller[subject.subsystem])
+
+    def controller(self, name: str, reconcile: Reconcile) -> Controller:
+        """Make a controller that times its reconciles and counts the bytes of values that they hold."""
+        counted = self.weights.weighed(self.metrics.controllers.timed(name, reconcile))
+        made = Controller(name, counted, clock=self.clock, workers=workers(self.settings))
+        self.queues.append(made.queue)
+        return made
+
 
 Controllers = dict[Subsystem, Controller]
 
@@ -312,3 +493,67 @@ def malformed_controller(parts: Parts) -> Controller:
     for kind, informer in typed_kinds(parts.informers):
         controller.watch(informer, malformed.changes(kind))
     return controller
+
+
+# --- PushSecrets ------------------------------------------------------------------------------------------------------
+
+
+def push_secret_controllers(parts: Parts) -> dict[Subsystem, Controller]:
+    """Make the controller of PushSecrets; it watches PushSecrets, Secrets and stores."""
+    if not parts.settings.reconcilers.push_secret:
+        return {}
+    pushes, informers = parts.pushes, parts.informers
+    made = parts.controller("pushsecret", _push_secret_reconciler(parts, pushes).reconcile)
+    pushes.rivals.listen(
+        lambda key: made.queue.add(ReconcileRequest(key, "another PushSecret writes to one of its places"))
+    )
+    parts.loops.listen(
+        lambda key: made.queue.add(ReconcileRequest(key, "an ExternalSecret is in a loop with it, or was"))
+    )
+    objects = informers.push_secrets.cache
+    made.watch(informers.push_secrets, push_secrets.own_changes)
+    made.watch(informers.secrets, push_secrets.source_changes(objects))
+    for kind, informer in informers.stores.items():
+        made.watch(informer, push_secrets.store_changes(kind, objects))
+    return {Subsystem.PUSH_SECRET: made}
+
+
+def _push_secret_reconciler(parts: Parts, pushes: Pushes) -> PushSecretReconciler:
+    client, clock, sync, memory = parts.client, parts.clock, parts.settings.sync, parts.memories.push_secrets
+    resolver, gateway, ledger = parts.resolver, parts.gateway, parts.ledger(memory)
+    chooser = StoreChooser(parts.watched, client, parts.settings.controller_class, v2_stores=parts.settings.v2_stores)
+    generators = GeneratorSource(resolver, parts.bind, gateway, clock=clock, intents=ledger)
+    makers = makers_of(parts.informers.external_secrets.cache)
+    sources = SourceReader(client, parts.informers.secrets.cache, generators, maker_of=makers)
+    objects = parts.informers.push_secrets.cache
+    claims = Claims(objects, memory)
+    terminating = TerminatingNamespaces(parts.informers.namespaces.cache)
+    patience = Patience(clock, RemovalLimits(), memory, terminating)
+    pusher = Pusher(resolver, parts.bind, gateway, pushes.rivals, follow=parts.follow)
+    remover = Remover(resolver, parts.bind, gateway, chooser=chooser, claims=claims, patience=patience)
+    deps = PushSecretDeps(
+        client=client,
+        templates=parts.templates,
+        clock=clock,
+        sources=sources,
+        settlement=Settlement(pusher, remover, pushes, claims, Moves(resolver, parts.bind, chooser)),
+        pending=PendingPushes(pusher, memory),
+        ledger=ledger,
+        finalizer=Finalizer(client),
+        pushes=pushes,
+        fed_by=parts.loops.fed_by,
+        memory=memory,
+        dependencies=parts.dependencies,
+        reporter=parts.reporter("pushsecret", PUSH_SECRET_SUBJECT, terminating),
+        rendering=Rendering(parts.workers, sync.left_delimiter, sync.right_delimiter),
+        selecting=rendering_of_keys(parts.workers),
+    )
+    gatherer = push_snapshot.Gatherer(
+        objects,
+        pushes,
+        sources=sources,
+        chooser=chooser,
+        version_of=parts.informers.version_of,
+        shortest_interval=sync.shortest_interval,
+    )
+    return PushSecretReconciler(gatherer, deps)

@@ -1,21 +1,25 @@
-"""The settings of the process as one frozen value. `flags.py` makes it from the command line.
+"""The settings of the process as one frozen value, and the settings of its parts, which are derived from it.
 
-This module reads neither the environment nor files. Times are in seconds.
+`flags.py` makes `Settings` from the command line. This module reads neither the environment nor files. Times are in
+seconds.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+from eso_operator.build import this_build
 from eso_operator.certificates.bundle import Lifetimes
+from eso_operator.certificates.settings import IssuerSettings
 from eso_operator.changes.pace import PaceSettings
 from eso_operator.controllers.floor import SHORTEST_INTERVAL
 from eso_operator.dashboard.settings import DashboardSettings
 from eso_operator.providers.protection.weights import OBJECT_BYTES, TOTAL_BYTES
 from eso_operator.providers.settings import DirectorySettings, RuntimeSettings
+from eso_operator.stores.inputs import ResolverSettings
 from eso_operator.stores.resolved import ServiceKey
 from eso_operator.telemetry.settings import Listener, LogSettings, MetricsSettings
 from eso_render.workers import WorkerSettings
@@ -175,3 +179,52 @@ class Settings:
         if not self.namespace:
             return ()
         return tuple(dict.fromkeys((self.namespace, self.core_namespace, *self.providers.namespaces)))
+
+
+# --- settings of the parts --------------------------------------------------------------------------------------------
+
+
+FEWEST_WORKERS: Final = 32
+
+
+def workers(settings: Settings) -> int:
+    """Return the number of concurrent reconciles: at least 32, so that one silent provider cannot block the rest."""
+    return max(settings.workers, FEWEST_WORKERS)
+
+
+def runtime_settings(settings: Settings) -> RuntimeSettings:
+    runtime = settings.providers.tempo.runtime
+    calls = replace(runtime.calls, longest_timeout=settings.limits.call_timeout)
+    return replace(runtime, core_version=this_build().version, calls=calls)
+
+
+def resolver_settings(settings: Settings) -> ResolverSettings:
+    return ResolverSettings(
+        core_namespace=settings.core_namespace,
+        controller_class=settings.controller_class,
+        provider_namespaces=settings.providers.namespaces,
+        namespaced_providers=settings.providers.namespaced,
+        cluster_domain=settings.providers.cluster_domain,
+        allowed_addresses=settings.providers.allowed_addresses,
+        trusted=dict((*settings.providers.trusted, *settings.providers.expected)),
+        expected=frozenset(service for service, _ in settings.providers.expected),
+        unix_sockets=FeatureGate.UNIX_SOCKET_PROVIDERS in settings.gates,
+        naming_convention=FeatureGate.PROVIDER_NAMING_CONVENTION in settings.gates,
+        flood_gate=settings.sync.flood_gate,
+        v2_stores=settings.v2_stores,
+    )
+
+
+def issuer_settings(settings: Settings) -> IssuerSettings:
+    return IssuerSettings(
+        core_namespace=settings.core_namespace,
+        service_account=settings.certificates.service_account,
+        cluster_domain=settings.providers.cluster_domain,
+        trust_domain=settings.certificates.trust_domain,
+        namespaces=settings.namespaces,
+        shared=settings.providers.namespaces,
+        namespaced_providers=settings.providers.namespaced,
+        max_namespaced=settings.providers.max_namespaced,
+        interval=settings.certificates.interval,
+        lifetimes=settings.certificates.lifetimes,
+    )

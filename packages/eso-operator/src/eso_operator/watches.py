@@ -1,32 +1,57 @@
-"""The informers of the operator, by kind. The resolver reads its objects from them.
+"""The kinds that the operator watches, with the informer and the indexes of each.
 
 Our own kinds are watched from the start. A kind of a provider is watched from the first reference to it, if the API
 server serves it. A kind that is not served is looked up again every few seconds, with one request for all such kinds of
 an API version, until no object has asked for it for an hour. Objects of providers and generators are cached as plain
-JSON, because their specs are sent unchanged.
+JSON, because their specs are sent unchanged. The resolver reads its objects from `WatchedKinds`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final, TypeVar
 
 import structlog
 
+from eso_api.externalsecret import EXTERNAL_SECRET, ExternalSecret
+from eso_api.generators.clustergenerator import CLUSTER_GENERATOR
+from eso_api.generators.generatorstate import GENERATOR_STATE, GeneratorState
+from eso_api.kinds import GENERATOR_KINDS
+from eso_api.pushsecret import PUSH_SECRET, PushSecret
 from eso_api.references import CORE_GROUP
-from eso_operator.process.presence import Presence, ServedKinds, present
-from eso_operator.process.reach import Reach
-from eso_operator.stores.inputs import Scope
+from eso_api.v2.clusterproviderclass import CLUSTER_PROVIDER_CLASS
+from eso_api.v2.providerclass import PROVIDER_CLASS
+from eso_operator.controllers.externalsecret.controller import target_of
+from eso_operator.controllers.fanout.clusterexternalsecret import CLUSTER_EXTERNAL_SECRETS
+from eso_operator.controllers.fanout.clusterpushsecret import CLUSTER_PUSH_SECRETS
+from eso_operator.controllers.fanout.controller import CHILD_NAME_INDEX, PARENT_INDEX, by_child_name, by_parent
+from eso_operator.controllers.fanout.kinds import FanOut
+from eso_operator.controllers.malformed import TypedKind
+from eso_operator.controllers.pushsecret.controller import INDEXES as PUSH_INDEXES
+from eso_operator.controllers.pushsecret.status import ERRORED
+from eso_operator.controllers.secretstore.controller import STORES_INDEX, stores_of
+from eso_operator.controllers.secretstore.kinds import CLUSTER_KINDS, NAMESPACED_KINDS, Generation, StoreKind
+from eso_operator.controllers.secretstore.status import INVALID_PROVIDER_CONFIG
+from eso_operator.generators.ledger import OWNER_INDEX, owner_of
+from eso_operator.missingkinds import Presence, Reach, ServedKinds, present
+from eso_operator.report.steps import FAILED
+from eso_operator.settings import FeatureGate, Settings
+from eso_operator.stores.classes import PROVIDER_LABEL
+from eso_operator.stores.inputs import CLASS, CLUSTER_CLASS, Scope
+from eso_operator.stores.resolved import Reason
 from eso_operator.targets.discovery import served_resource, served_resources
-from eso_operator.targets.metadata import MANAGED, MANAGED_LABEL
+from eso_operator.targets.metadata import FINALIZER, MANAGED, MANAGED_LABEL, TARGET_INDEX
+from eso_operator.targets.secret import CREATED_BY_INDEX, created_by_of
+from eso_operator.telemetry.subsystems import Subsystem
 from eso_wire.values import KindId
 from kubebase.bounded import BoundedDict
 from kubebase.clock import Clock
 from kubebase.deadline import Deadline
-from kubebase.meta import Kind, ObjectKey, Resource, meta_of, metadata_of, raw
+from kubebase.meta import JsonObject, Kind, Object, ObjectKey, Resource, meta_of, metadata_of, raw, version_of
 from kuberun.cache import Change, IndexFunction
 from kuberun.client import Client
 from kuberun.errors import ApiError
@@ -101,14 +126,14 @@ class WatchedKinds:
             source = self.reach.source(kind, needs)
         source = present(source, kind.resource, presence, self._served)
         informer = self._over(source, str(kind.resource), indexes, packing, first=first)
-        self._informers[_id(kind.resource)] = (kind.resource, (informer,))
+        self._informers[kind_id(kind.resource)] = (kind.resource, (informer,))
         return informer
 
     def add_in(self, kind: Kind[T], namespaces: Iterable[str], *, labels: str = "") -> tuple[Informer[T], ...]:
         """Watch these further namespaces for a kind that was added before."""
-        resource, before = self._informers[_id(kind.resource)]
+        resource, before = self._informers[kind_id(kind.resource)]
         more = tuple(self._informer(kind, namespace, labels=labels) for namespace in namespaces)
-        self._informers[_id(kind.resource)] = (resource, (*before, *more))
+        self._informers[kind_id(kind.resource)] = (resource, (*before, *more))
         return more
 
     # --- queries of the resolver --------------------------------------------------------------------------------------
@@ -169,7 +194,7 @@ class WatchedKinds:
 
         Returns at once. Existing objects are reported when the first list arrives.
         """
-        kind = _id(resource)
+        kind = kind_id(resource)
         full = len(self._followed) >= MAX_INCLUDED
         if kind in self._followed or kind in _ALWAYS_TOLD or kind in self._included or full or self._group is None:
             return
@@ -202,7 +227,7 @@ class WatchedKinds:
     async def _include_served(self, api_version: str) -> None:
         """Watch the missing kinds of an API version that are served by now."""
         for resource in await served_resources(self._client, api_version):
-            if (kind := _id(resource)) in self._missing:
+            if (kind := kind_id(resource)) in self._missing:
                 async with self._including:
                     with suppress(ApiError):  # a kind that may not be read must not hide the others
                         await self._included_now(kind, resource)
@@ -299,5 +324,138 @@ def _namespace_of(obj: Any) -> Iterable[str]:
     return (meta_of(obj).namespace,)
 
 
-def _id(resource: Resource) -> KindId:
+def kind_id(resource: Resource) -> KindId:
     return KindId(resource.group, resource.version, resource.kind)
+
+
+# --- kinds that are watched from the start ----------------------------------------------------------------------------
+
+
+_PUSH_INDEXES: Final = {STORES_INDEX: stores_of, PARENT_INDEX: by_parent, **PUSH_INDEXES}
+
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+SECRETS = Resource("", "v1", "secrets", "Secret")
+CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
+SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
+SERVICES = Resource("", "v1", "services", "Service")
+
+
+@dataclass(frozen=True, slots=True)
+class Informers:
+    """The informers of every kind that is watched from the start."""
+
+    stores: dict[StoreKind, Informer[Any]]
+    classes: dict[KindId, Informer[Any]]
+    services: Informer[JsonObject]
+    shared_services: tuple[Informer[JsonObject], ...]
+    """Services of the core and provider namespaces, if `--namespace` limits the other informers to one namespace."""
+    secrets: Informer[Object]
+    config_maps: Informer[Object]
+    service_accounts: Informer[Object]
+    push_secrets: Informer[PushSecret]
+    external_secrets: Informer[ExternalSecret]
+    parents: dict[Subsystem, Informer[Any]]
+    """Cluster-scoped objects that fan out over namespaces."""
+    namespaces: Informer[Object]
+    generator_states: Informer[GeneratorState]
+    others: tuple[Informer[Any], ...]
+
+    @property
+    def everything(self) -> tuple[Informer[Any], ...]:
+        known = (self.services, self.secrets, self.config_maps, self.service_accounts, self.push_secrets)
+        synced = (self.external_secrets, self.generator_states)
+        parents = self.parents.values()
+        own = (*self.stores.values(), *self.classes.values())
+        return (*own, *known, *self.shared_services, *synced, *parents, self.namespaces, *self.others)
+
+    def version_of(self, kind: str, key: ObjectKey) -> str:
+        """Return the cached resourceVersion of a Secret, ConfigMap or ServiceAccount; empty if it is not cached."""
+        holding = {"Secret": self.secrets, "ConfigMap": self.config_maps, "ServiceAccount": self.service_accounts}
+        found = holding[kind].cache.get(key)
+        return "" if found is None else version_of(found)
+
+
+def informers_of(watched: WatchedKinds, settings: Settings) -> Informers:
+    both = (*NAMESPACED_KINDS, *(CLUSTER_KINDS if settings.reconcilers.cluster_store else ()))
+    kinds = tuple(kind for kind in both if settings.v2_stores or kind.generation is Generation.V1)
+    generators = (*GENERATOR_KINDS, CLUSTER_GENERATOR)
+    providers = "" if FeatureGate.PROVIDER_NAMING_CONVENTION in settings.gates else f"{PROVIDER_LABEL}=true"
+    return Informers(
+        stores={kind: watched.add(kind.kind, presence=_store_presence(kind, settings), first=True) for kind in kinds},
+        classes={CLASS: watched.add(PROVIDER_CLASS.kind()), CLUSTER_CLASS: watched.add(CLUSTER_PROVIDER_CLASS.kind())},
+        services=watched.add(raw(SERVICES), labels=providers),
+        shared_services=watched.add_in(raw(SERVICES), _elsewhere(settings), labels=providers),
+        secrets=watched.add(
+            metadata_of(SECRETS), indexes={CREATED_BY_INDEX: created_by_of}, packing=Packing(Object), first=True
+        ),
+        config_maps=watched.add(metadata_of(CONFIG_MAPS), packing=Packing(Object)),
+        service_accounts=watched.add(metadata_of(SERVICE_ACCOUNTS), packing=Packing(Object)),
+        push_secrets=watched.add(
+            PUSH_SECRET.kind(),
+            indexes=_PUSH_INDEXES,
+            packing=Packing(PushSecret),
+            presence=_push_presence(settings),
+            first=True,
+        ),
+        external_secrets=watched.add(
+            EXTERNAL_SECRET.kind(),
+            indexes={TARGET_INDEX: target_of, PARENT_INDEX: by_parent},
+            packing=Packing(ExternalSecret),
+            first=True,
+        ),
+        parents={each.subsystem: _parents(watched, each) for each in fan_outs(settings)},
+        namespaces=watched.add(metadata_of(NAMESPACES)),
+        generator_states=watched.add(
+            GENERATOR_STATE.kind(),
+            indexes={OWNER_INDEX: owner_of},
+            packing=Packing(GeneratorState),
+            presence=Presence.REQUIRED if settings.reconcilers.generator_state else Presence.OFF,
+        ),
+        others=tuple(watched.add(raw(each.resource()), presence=Presence.OPTIONAL) for each in generators),
+    )
+
+
+def _store_presence(kind: StoreKind, settings: Settings) -> Presence:
+    """Return OPTIONAL for stores that are read but not validated: other objects may refer to them."""
+    validated = settings.reconcilers.secret_store or kind in CLUSTER_KINDS
+    return Presence.REQUIRED if validated else Presence.OPTIONAL
+
+
+def _push_presence(settings: Settings) -> Presence:
+    used = settings.reconcilers.push_secret or settings.reconcilers.cluster_push_secret
+    return Presence.REQUIRED if used else Presence.OFF
+
+
+def fan_outs(settings: Settings) -> tuple[FanOut, ...]:
+    external = (CLUSTER_EXTERNAL_SECRETS,) if settings.reconcilers.cluster_external_secret else ()
+    push = (CLUSTER_PUSH_SECRETS,) if settings.reconcilers.cluster_push_secret else ()
+    return (*external, *push)
+
+
+def _elsewhere(settings: Settings) -> tuple[str, ...]:
+    """Return the namespaces with providers that the other informers do not watch."""
+    if not settings.namespace:
+        return ()
+    return tuple(each for each in settings.namespaces if each != settings.namespace)
+
+
+def _parents(watched: WatchedKinds, fan_out: FanOut) -> Informer[Any]:
+    # Without a list of namespaces no namespace matches the selector, and all children would look obsolete.
+    return watched.add(fan_out.parent, indexes={CHILD_NAME_INDEX: by_child_name(fan_out)}, needs=NAMESPACES)
+
+
+def typed_kinds(informers: Informers) -> Iterator[tuple[TypedKind, Informer[Any]]]:
+    """Yield each kind with the informer of its objects."""
+    for kind, stores in informers.stores.items():
+        invalid = INVALID_PROVIDER_CONFIG if kind.generation is Generation.V1 else Reason.MALFORMED.value
+        yield TypedKind(kind.resource, stores.cache, invalid), stores
+    for custom, kind_id in ((PROVIDER_CLASS, CLASS), (CLUSTER_PROVIDER_CLASS, CLUSTER_CLASS)):
+        classes = informers.classes[kind_id]
+        yield TypedKind(custom.resource(), classes.cache, Reason.MALFORMED.value), classes
+    for each in (CLUSTER_EXTERNAL_SECRETS, CLUSTER_PUSH_SECRETS):
+        if (parents := informers.parents.get(each.subsystem)) is not None:
+            yield TypedKind(each.parent.resource, parents.cache, ERRORED, each.finalizer), parents
+    external, push, states = informers.external_secrets, informers.push_secrets, informers.generator_states
+    yield TypedKind(EXTERNAL_SECRET.resource(), external.cache, f"Secret{FAILED}", FINALIZER), external
+    yield TypedKind(PUSH_SECRET.resource(), push.cache, ERRORED), push
+    yield TypedKind(GENERATOR_STATE.resource(), states.cache, ERRORED), states

@@ -1,0 +1,699 @@
+"""The command line of the operator: the flags of the existing operator under the same names, and our own.
+
+    argv, environment -> parse -> Settings, or SettingsError
+
+An unknown flag is an error. A flag of the existing operator that has no effect here (`WITHOUT_EFFECT`) is accepted and
+logged with the reason, so that an existing Deployment starts without edits. Values that the existing operator accepts
+are accepted with the same meaning. `examine` says how this operator treats a flag of another command line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import binascii
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import Enum
+from pathlib import Path
+from typing import Final, NoReturn, TypeVar
+
+import msgspec
+
+from eso_api import durations
+from eso_operator.build import this_build
+from eso_operator.certificates.bundle import Lifetimes
+from eso_operator.dashboard.settings import DashboardSettings
+from eso_operator.providers.protection.weights import MIB
+from eso_operator.settings import (
+    DEFAULT_GATES,
+    CertificateSettings,
+    FeatureGate,
+    LeaderSettings,
+    LimitSettings,
+    ProviderSettings,
+    Reconcilers,
+    Settings,
+    SettingsError,
+    SyncSettings,
+)
+from eso_operator.stores.resolved import ServiceKey
+from eso_operator.telemetry.settings import Listener, LogLevel, LogSettings, MetricsSettings, TimeEncoding
+from eso_render.workers import WorkerSettings
+from kuberun.config import SERVICE_ACCOUNT
+
+_PROVIDER_CACHE: Final = "providers are processes of their own, with flags of their own"
+_LIVE_READS: Final = "Secrets and ConfigMaps are watched as metadata and read when they are needed, never cached"
+_NO_LIMIT: Final = "requests are bounded by the workers, and the API server's priority and fairness does the rest"
+
+_LONGEST_LABEL: Final = 63
+
+WITHOUT_EFFECT: Final[Mapping[str, str]] = {
+    "client-qps": _NO_LIMIT,
+    "client-burst": _NO_LIMIT,
+    "enable-http2": "the metrics server speaks HTTP/1.1 only",
+    "enable-secrets-caching": _LIVE_READS,
+    "enable-configmaps-caching": _LIVE_READS,
+    "enable-managed-secrets-caching": _LIVE_READS,
+    "enable-secret-api-read-on-cache-mismatch": _LIVE_READS,
+    "enable-vault-token-cache": _PROVIDER_CACHE,
+    "vault-token-cache-size": _PROVIDER_CACHE,
+    "experimental-enable-vault-token-cache": _PROVIDER_CACHE,
+    "experimental-vault-token-cache-size": _PROVIDER_CACHE,
+    "experimental-enable-doppler-oidc-cache": _PROVIDER_CACHE,
+    "experimental-doppler-oidc-cache-size": _PROVIDER_CACHE,
+    "doppler-etag-cache-size": _PROVIDER_CACHE,
+    "mysterybox-tokens-cache-size": _PROVIDER_CACHE,
+    "mysterybox-connections-cache-size": _PROVIDER_CACHE,
+}
+"""Flags of the existing operator that have no effect here, each with the reason that is logged."""
+
+
+def parse(
+    arguments: Sequence[str],
+    environ: Mapping[str, str],
+    *,
+    service_account: Path = SERVICE_ACCOUNT,
+) -> Settings:
+    """Return the settings of a command line. Raises `SettingsError`, which names the flag and what to write."""
+    given = parser().parse_args(arguments)
+    if given.metrics_auth and not given.metrics_secure:
+        raise SettingsError("--metrics-auth needs --metrics-secure: a token must not travel in the clear")
+    core = given.core_namespace or own_namespace(environ, service_account)
+    account = given.service_account or own_account(environ, service_account, core)
+    dashboard = DashboardSettings(
+        given.dashboard_addr,
+        given.dashboard_auth,
+        Path(given.dashboard_cert_dir) if given.dashboard_cert_dir else None,
+    )
+    if not dashboard.is_safe:
+        raise SettingsError("--dashboard-addr: listen on 127.0.0.1, or require a token with --dashboard-auth")
+    return Settings(
+        kubeconfig=given.kubeconfig,
+        context=given.context,
+        core_namespace=core,
+        namespace=given.namespace,
+        controller_class=given.controller_class,
+        workers=given.concurrent,
+        store_interval=given.store_requeue_interval,
+        live=given.live_addr,
+        logs=LogSettings(given.loglevel, _parse_time_encoding(given.zap_time_encoding) or TimeEncoding.EPOCH),
+        metrics=_metrics(given),
+        dashboard=dashboard,
+        leader=_leader(given),
+        reconcilers=_reconcilers(given),
+        providers=_providers(given),
+        certificates=_certificates(given, account),
+        sync=_sync(given),
+        limits=_limits(given),
+        gates=given.feature_gates,
+        ignored=_ignored(given),
+    )
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return a parser of every flag. Flags of the existing operator keep their defaults."""
+    flags = _Parser(prog="eso-operator", allow_abbrev=False, description="External Secrets Operator")
+    _add_process_flags(flags)
+    _add_metrics_flags(flags)
+    _add_dashboard_flags(flags)
+    _add_leader_flags(flags)
+    _add_reconciler_flags(flags)
+    _add_provider_flags(flags)
+    _add_certificate_flags(flags)
+    _add_limit_flags(flags)
+    quiet = flags.add_argument_group("accepted, without effect here")
+    for name, reason in WITHOUT_EFFECT.items():
+        quiet.add_argument(f"--{name}", nargs="?", const="true", help=reason)
+    return flags
+
+
+# --- the flags --------------------------------------------------------------------------------------------------------
+
+
+def _add_process_flags(flags: argparse.ArgumentParser) -> None:
+    flags.add_argument("--version", action="version", version=f"eso-operator {this_build()}", help="print the version")
+    flags.add_argument("--kubeconfig", type=Path, help="kubeconfig file; else KUBECONFIG, the pod, ~/.kube/config")
+    flags.add_argument("--context", default="", help="context of the kubeconfig")
+    flags.add_argument("--namespace", default="", help="watch this namespace only")
+    flags.add_argument("--core-namespace", default="", help="where the operator lives; default POD_NAMESPACE")
+    flags.add_argument("--controller-class", default="default", help="handle stores of this class or without one")
+    flags.add_argument(
+        "--concurrent", type=_parse_workers, default=1, help="reconciles at once in a controller; never below 32"
+    )
+    flags.add_argument(
+        "--live-addr", type=_parse_live_addr, default=":8082", help="where /healthz and /readyz listen; 0 for nowhere"
+    )
+    flags.add_argument("--loglevel", type=_parse_log_level, default="info", help=_names_of(LogLevel))
+    flags.add_argument("--zap-time-encoding", default="epoch", help=_names_of(TimeEncoding))
+    flags.add_argument(
+        "--feature-gates",
+        type=_parse_gates,
+        default="",
+        help=f"NAME=true,NAME=false,…: {_names_of(FeatureGate)}; only V2Stores is on by default",
+    )
+
+
+def _add_metrics_flags(flags: argparse.ArgumentParser) -> None:
+    flags.add_argument(
+        "--metrics-addr", type=_parse_metrics_addr, default=":8080", help="where /metrics listens; 0 for nowhere"
+    )
+    _add_switch(flags, "metrics-secure", "serve metrics over TLS", default="false")
+    _add_switch(flags, "metrics-auth", "ask the API server who may read metrics", default="false")
+    flags.add_argument("--metrics-cert-dir", default="", help="folder with the certificate of the metrics server")
+    flags.add_argument("--metrics-cert-name", default="tls.crt", help="file name of the certificate")
+    flags.add_argument("--metrics-key-name", default="tls.key", help="file name of the key")
+    _add_switch(flags, "enable-extended-metric-labels", "add app.kubernetes.io labels to metrics", default="false")
+
+
+def _add_dashboard_flags(flags: argparse.ArgumentParser) -> None:
+    flags.add_argument(
+        "--dashboard-addr", type=_parse_listener, default="0", help="where the dashboard listens; 0 for nowhere"
+    )
+    _add_switch(flags, "dashboard-auth", "serve the dashboard over TLS, to holders of a token only", default="false")
+    flags.add_argument("--dashboard-cert-dir", default="", help="folder with tls.crt and tls.key of the dashboard")
+
+
+def _add_leader_flags(flags: argparse.ArgumentParser) -> None:
+    _add_switch(flags, "enable-leader-election", "elect a leader; the other replicas stand by", default="false")
+    flags.add_argument("--leader-election-id", default="external-secrets-controller", help="name of the Lease")
+    _add_duration(
+        flags, "leader-election-lease-duration", "15s", "a standby takes over a lease not renewed for this long"
+    )
+    _add_duration(
+        flags, "leader-election-renew-deadline", "10s", "a leader that fails to renew this long stops leading"
+    )
+    _add_duration(flags, "leader-election-retry-period", "2s", "time between attempts to acquire or renew the lease")
+    flags.add_argument(
+        "--shards",
+        type=_parse_shards,
+        default=1,
+        help="parts of the objects, divided by namespace, that as many replicas work on at the same time",
+    )
+
+
+def _add_reconciler_flags(flags: argparse.ArgumentParser) -> None:
+    for name in ("cluster-store", "secret-store", "cluster-external-secret", "cluster-push-secret", "push-secret"):
+        _add_switch(flags, f"enable-{name}-reconciler", f"run the {name} controller", default="true")
+    _add_duration(flags, "store-requeue-interval", "5m", "time between validations of a store without refreshInterval")
+    _add_duration(
+        flags, "min-refresh-interval", "1s", "shorter refresh intervals are raised to this; a condition reports it"
+    )
+    flags.add_argument(
+        "--push-refresh-multiplier",
+        type=_parse_factor,
+        default="1",
+        metavar="NUMBER",
+        help="factor on the refresh interval of objects whose providers announce every change",
+    )
+    _add_switch(flags, "enable-flood-gate", "do not call the provider of a store that is not ready", default="true")
+    _add_switch(flags, "enable-generator-state", "keep the state of generators", default="true")
+    _add_duration(flags, "generator-gc-grace-period", "2m", "replaced generator state is kept this long")
+    _add_switch(flags, "unsafe-allow-generic-targets", "allow targets that are not Secrets", default="false")
+    flags.add_argument("--template-left-delimiter", default="{{", help="begins an action of a template")
+    flags.add_argument("--template-right-delimiter", default="}}", help="ends an action of a template")
+    flags.add_argument(
+        "--template-workers",
+        type=_parse_count,
+        default=2,
+        help="processes for slow templates and patterns; one is always left for other namespaces",
+    )
+    _add_duration(flags, "template-timeout", "10s", "a template or pattern that takes more processor time is stopped")
+
+
+def _add_provider_flags(flags: argparse.ArgumentParser) -> None:
+    flags.add_argument("--provider-namespace", action="append", default=[], help="namespace with providers for all")
+    _add_switch(
+        flags,
+        "namespaced-providers",
+        "let any namespace run providers that only that namespace can use",
+        default="false",
+    )
+    flags.add_argument(
+        "--max-namespaced-providers",
+        type=_parse_count,
+        default=10,
+        help="Services of one such namespace that get certificates",
+    )
+    flags.add_argument(
+        "--allowed-provider-address",
+        action="append",
+        default=[],
+        help="pattern of provider hosts that are not Services",
+    )
+    flags.add_argument(
+        "--trusted-provider",
+        action="append",
+        type=_parse_provider_address,
+        default=[],
+        metavar="NAMESPACE/SERVICE=HOST:PORT",
+        help="a Service whose provider listens at another address",
+    )
+    flags.add_argument(
+        "--expected-provider",
+        action="append",
+        type=_parse_provider_address,
+        default=[],
+        metavar="NAMESPACE/SERVICE=HOST:PORT",
+        help="like --trusted-provider, for a provider that starts later: it is used once its Service exists",
+    )
+    flags.add_argument(
+        "--trusted-provider-tls",
+        action="append",
+        type=_parse_client_folder,
+        default=[],
+        metavar="NAMESPACE/SERVICE=FOLDER",
+        help="client certificates for that Service, instead of issued ones",
+    )
+    flags.add_argument("--cluster-domain", default="cluster.local", help="DNS domain of the cluster")
+
+
+def _add_limit_flags(flags: argparse.ArgumentParser) -> None:
+    flags.add_argument(
+        "--max-object-values", type=_parse_count, default=8, metavar="MIB", help="values one object may read"
+    )
+    flags.add_argument("--max-held-values", type=_parse_count, default=64, metavar="MIB", help="values held at a time")
+    _add_duration(flags, "max-provider-call-timeout", "5m", "the largest timeouts.call that a store may set")
+
+
+def _add_certificate_flags(flags: argparse.ArgumentParser) -> None:
+    flags.add_argument(
+        "--service-account",
+        default="",
+        help="the operator's service account, named in its certificates; default POD_SERVICE_ACCOUNT, then its token",
+    )
+    flags.add_argument("--trust-domain", default="cluster.local", help="SPIFFE trust domain of operator and providers")
+    _add_duration(flags, "cert-authority-validity", "8760h", "lifetime of a provider's certificate authority")
+    _add_duration(flags, "cert-authority-renew-before", "1440h", "an authority is replaced this long before it expires")
+    _add_duration(flags, "cert-validity", "2160h", "lifetime of a certificate")
+    _add_duration(flags, "cert-renew-before", "840h", "a certificate is replaced this long before it expires")
+    _add_duration(flags, "cert-settle", "1h", "time within which providers load a changed Secret")
+    _add_duration(
+        flags, "cert-connection-age", "15m", "longest life of a connection; a change of the authority waits for it"
+    )
+    _add_duration(flags, "cert-interval", "10m", "time between checks of all certificates")
+
+
+# --- from flags to settings -------------------------------------------------------------------------------------------
+
+
+def _metrics(given: argparse.Namespace) -> MetricsSettings:
+    return MetricsSettings(
+        listen=given.metrics_addr,
+        secure=given.metrics_secure,
+        authenticated=given.metrics_auth,
+        certificate_folder=Path(given.metrics_cert_dir) if given.metrics_cert_dir else None,
+        certificate_name=given.metrics_cert_name,
+        key_name=given.metrics_key_name,
+        extended_labels=given.enable_extended_metric_labels,
+    )
+
+
+def _leader(given: argparse.Namespace) -> LeaderSettings:
+    leader = LeaderSettings(
+        enabled=given.enable_leader_election,
+        lease=given.leader_election_id,
+        lease_duration=given.leader_election_lease_duration,
+        renew_deadline=given.leader_election_renew_deadline,
+        retry_period=given.leader_election_retry_period,
+        shards=given.shards,
+    )
+    _check_shards(leader)
+    if leader.enabled and not 0 < leader.retry_period < leader.renew_deadline < leader.lease_duration:
+        raise SettingsError(
+            "leader election needs 0 < --leader-election-retry-period < --leader-election-renew-deadline"
+            " < --leader-election-lease-duration"
+        )
+    return leader
+
+
+def _check_shards(leader: LeaderSettings) -> None:
+    if leader.shards > 1 and not leader.enabled:
+        raise SettingsError("--shards needs --enable-leader-election: a Lease decides which replica has a shard")
+    if leader.shards > 1 and len(leader.lease) > _LONGEST_LABEL:
+        raise SettingsError(f"with --shards, --leader-election-id may have at most {_LONGEST_LABEL} characters")
+
+
+def _reconcilers(given: argparse.Namespace) -> Reconcilers:
+    return Reconcilers(
+        secret_store=given.enable_secret_store_reconciler,
+        cluster_store=given.enable_cluster_store_reconciler,
+        push_secret=given.enable_push_secret_reconciler,
+        cluster_push_secret=given.enable_cluster_push_secret_reconciler,
+        cluster_external_secret=given.enable_cluster_external_secret_reconciler,
+        generator_state=given.enable_generator_state,
+    )
+
+
+def _providers(given: argparse.Namespace) -> ProviderSettings:
+    return ProviderSettings(
+        namespaces=tuple(given.provider_namespace),
+        namespaced=given.namespaced_providers,
+        max_namespaced=given.max_namespaced_providers,
+        allowed_addresses=tuple(given.allowed_provider_address),
+        trusted=tuple(given.trusted_provider),
+        expected=tuple(given.expected_provider),
+        client_folders=tuple(given.trusted_provider_tls),
+        cluster_domain=given.cluster_domain,
+    )
+
+
+def _certificates(given: argparse.Namespace, account: str) -> CertificateSettings:
+    try:
+        lifetimes = Lifetimes(
+            authority=timedelta(seconds=given.cert_authority_validity),
+            authority_renewal=timedelta(seconds=given.cert_authority_renew_before),
+            leaf=timedelta(seconds=given.cert_validity),
+            leaf_renewal=timedelta(seconds=given.cert_renew_before),
+            settle=timedelta(seconds=given.cert_settle),
+            connection_age=timedelta(seconds=given.cert_connection_age),
+        )
+    except (ValueError, OverflowError) as error:
+        raise SettingsError(f"the --cert-* times do not fit together: {error}") from None
+    return CertificateSettings(given.trust_domain, account, lifetimes, given.cert_interval)
+
+
+def _sync(given: argparse.Namespace) -> SyncSettings:
+    return SyncSettings(
+        flood_gate=given.enable_flood_gate,
+        generic_targets=given.unsafe_allow_generic_targets,
+        left_delimiter=given.template_left_delimiter,
+        right_delimiter=given.template_right_delimiter,
+        generator_grace=given.generator_gc_grace_period,
+        push_refresh_multiplier=given.push_refresh_multiplier,
+        shortest_interval=given.min_refresh_interval,
+        workers=WorkerSettings(processes=given.template_workers, seconds=given.template_timeout),
+    )
+
+
+def _limits(given: argparse.Namespace) -> LimitSettings:
+    return LimitSettings(
+        object_bytes=given.max_object_values * MIB,
+        total_bytes=given.max_held_values * MIB,
+        call_timeout=given.max_provider_call_timeout,
+    )
+
+
+def _ignored(given: argparse.Namespace) -> tuple[tuple[str, str], ...]:
+    ignored = [
+        (f"--{name}", reason)
+        for name, reason in WITHOUT_EFFECT.items()
+        if getattr(given, name.replace("-", "_")) is not None
+    ]
+    if _parse_time_encoding(given.zap_time_encoding) is None:
+        reason = f"{given.zap_time_encoding!r} is unknown, so that epoch is used; known are {_names_of(TimeEncoding)}"
+        ignored.append(("--zap-time-encoding", reason))
+    return tuple(ignored)
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that raises `SettingsError` instead of exiting."""
+
+    def error(self, message: str) -> NoReturn:
+        raise SettingsError(f"{message}; see {self.prog} --help")
+
+
+# --- the values of flags ----------------------------------------------------------------------------------------------
+
+
+T = TypeVar("T")
+
+MAX_FACTOR: Final = 1000
+MAX_SHARDS: Final = 64
+NOWHERE: Final = Listener("", -1)
+METRICS: Final = Listener("", 8080)
+
+
+def _add_switch(flags: argparse.ArgumentParser, name: str, text: str, *, default: str) -> None:
+    """Add a flag that is given as `--name`, `--name=true` or `--name=false`."""
+    flags.add_argument(f"--{name}", nargs="?", const="true", default=default, type=_parse_bool, help=text)
+
+
+def _add_duration(flags: argparse.ArgumentParser, name: str, default: str, text: str) -> None:
+    flags.add_argument(f"--{name}", type=_parse_duration, default=default, metavar="DURATION", help=text)
+
+
+_TRUTHS: Final = {
+    **dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True),
+    **dict.fromkeys(("0", "f", "F", "FALSE", "false", "False"), False),
+}
+
+
+def _parse_bool(text: str) -> bool:
+    if text not in _TRUTHS:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
+    return _TRUTHS[text]
+
+
+def _parse_duration(text: str) -> float:
+    try:
+        parsed = durations.parse(text) / durations.SECOND
+    except durations.DurationError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if parsed < 0:
+        raise argparse.ArgumentTypeError(f"{text} is negative")
+    return parsed
+
+
+def _parse_count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 1")
+    return int(text)
+
+
+def _parse_workers(text: str) -> int:
+    """Parse `--concurrent`: a number below 1 means 1."""
+    try:
+        return max(int(text), 1)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+
+
+def _parse_shards(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= MAX_SHARDS:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to {MAX_SHARDS}")
+    return int(text)
+
+
+def _parse_factor(text: str) -> float:
+    try:
+        parsed = float(text)
+    except ValueError:
+        parsed = 0.0
+    if not 1 <= parsed <= MAX_FACTOR:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {MAX_FACTOR}")
+    return parsed
+
+
+# --- addresses --------------------------------------------------------------------------------------------------------
+
+
+def _parse_listener(text: str) -> Listener:
+    """Parse `host:port`, `:port` for every address, or `0` for none."""
+    if text == "0":
+        return NOWHERE
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not host:port or :port")
+    return Listener(host.strip("[]"), int(port))
+
+
+def _parse_live_addr(text: str) -> Listener:
+    """Parse `--live-addr`: an empty text means none, like `0`."""
+    return _parse_listener(text) if text else NOWHERE
+
+
+def _parse_metrics_addr(text: str) -> Listener:
+    """Parse `--metrics-addr`: an empty text means the default."""
+    return _parse_listener(text) if text else METRICS
+
+
+def _parse_provider_address(text: str) -> tuple[ServiceKey, str]:
+    service, address = _assigned(text, "NAMESPACE/SERVICE=HOST:PORT")
+    parsed = _parse_listener(address)
+    if not parsed.host or parsed.disabled:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAMESPACE/SERVICE=HOST:PORT")
+    return service, address
+
+
+def _parse_client_folder(text: str) -> tuple[ServiceKey, Path]:
+    service, folder = _assigned(text, "NAMESPACE/SERVICE=FOLDER")
+    return service, Path(folder)
+
+
+def _assigned(text: str, shape: str) -> tuple[ServiceKey, str]:
+    service, _, value = text.partition("=")
+    namespace, _, name = service.partition("/")
+    if not namespace or not name or not value:
+        raise argparse.ArgumentTypeError(f"{text!r} is not {shape}")
+    return ServiceKey(namespace, name), value
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+def _choice_of(names: type[T]) -> Callable[[str], T]:
+    def chosen(text: str) -> T:
+        try:
+            return names(text)  # type: ignore[call-arg]  # an enumeration is called with a value
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is none of {_names_of(names)}") from None
+
+    return chosen
+
+
+def _names_of(names: type[T]) -> str:
+    return ", ".join(str(name) for name in names)  # type: ignore[attr-defined]  # an enumeration lists its members
+
+
+def _parse_log_level(text: str) -> LogLevel:
+    """Parse `--loglevel` in upper or lower case; an empty text means `info`."""
+    known = {each.value: each for each in LogLevel} | {"warning": LogLevel.WARN, "": LogLevel.INFO}
+    if (found := known.get(text.lower())) is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is none of {_names_of(LogLevel)}")
+    return found
+
+
+def _parse_time_encoding(text: str) -> TimeEncoding | None:
+    """Return the encoding of a value of `--zap-time-encoding`; None for an unknown one."""
+    known = {each.value: each for each in TimeEncoding} | {"nanos": TimeEncoding.NANO}
+    return known.get(text.lower())
+
+
+def _parse_gates(text: str) -> frozenset[FeatureGate]:
+    """Return the gates that are on after these changes of the defaults."""
+    on = set(DEFAULT_GATES)
+    for entry in filter(None, text.split(",")):
+        name, _, value = entry.partition("=")
+        gate = _choice_of(FeatureGate)(name.strip())
+        if _parse_bool(value.strip() or "true"):
+            on.add(gate)
+        else:
+            on.discard(gate)
+    return frozenset(on)
+
+
+# --- namespace and service account of this pod ------------------------------------------------------------------------
+
+
+DEFAULT_NAMESPACE: Final = "external-secrets"
+DEFAULT_ACCOUNT: Final = "external-secrets"
+
+
+class _Claims(msgspec.Struct):
+    sub: str = ""
+
+
+def own_namespace(environ: Mapping[str, str], folder: Path) -> str:
+    """Return the namespace of this pod. `folder` is where Kubernetes mounts the service account."""
+    return environ.get("POD_NAMESPACE") or _content(folder / "namespace") or DEFAULT_NAMESPACE
+
+
+def own_account(environ: Mapping[str, str], folder: Path, namespace: str) -> str:
+    """Return the service account of this pod in the core namespace."""
+    if named := environ.get("POD_SERVICE_ACCOUNT"):
+        return named
+    home, account = _subject_of(_content(folder / "token"))
+    return account if account and home == namespace else DEFAULT_ACCOUNT
+
+
+def _subject_of(token: str) -> tuple[str, str]:
+    """Return the namespace and the name of the service account that a token belongs to; empty if it names none."""
+    _, _, rest = token.partition(".")
+    payload = rest.partition(".")[0]
+    try:
+        claims = msgspec.json.decode(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)), type=_Claims)
+    except (binascii.Error, msgspec.MsgspecError, ValueError):
+        return "", ""
+    match claims.sub.split(":"):
+        case ["system", "serviceaccount", namespace, name]:
+            return namespace, name
+        case _:
+            return "", ""
+
+
+def _content(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+# --- flags of another command line ------------------------------------------------------------------------------------
+
+
+_DIFFERENT: Final = {
+    "concurrent": "a number below 32 means 32",
+}
+"""Flags of the existing operator that act here, but in another way."""
+_EXPANDED: Final = "$("
+"""Begins a value that the kubelet replaces, so that its text says nothing."""
+
+
+class Verdict(Enum):
+    ACCEPTED = "accepted"
+    DIFFERENT = "different"
+    WITHOUT_EFFECT = "without effect"
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class FlagVerdict:
+    """`says` is the reason, for every verdict but `ACCEPTED`."""
+
+    flag: str
+    verdict: Verdict
+    says: str = ""
+
+
+def flags_in(arguments: Sequence[str]) -> Iterator[tuple[str, str | None]]:
+    """Yield name and value of each flag, spelled `--name=value`, `--name value` or `--name`; skip other words."""
+    for position, argument in enumerate(arguments):
+        name, equals, value = argument.lstrip("-").partition("=")
+        if not argument.startswith("-") or not name:
+            continue
+        following = arguments[position + 1 : position + 2]
+        if not equals and following and not following[0].startswith("-"):
+            yield name, following[0]
+        else:
+            yield name, value if equals else None
+
+
+def examine(name: str, value: str | None) -> FlagVerdict:
+    """Return what happens if the operator is started with this flag. The value is not repeated."""
+    flag = f"--{name}"
+    try:
+        _, unknown = parser().parse_known_args(list(filter(None, [_argument(name, value)])))
+    except SettingsError as problem:
+        return FlagVerdict(flag, Verdict.REFUSED, _redact_value(value or "", str(problem)))
+    if unknown:
+        return FlagVerdict(flag, Verdict.UNKNOWN, "this operator has no such flag")
+    if name in WITHOUT_EFFECT:
+        return FlagVerdict(flag, Verdict.WITHOUT_EFFECT, WITHOUT_EFFECT[name])
+    if name in _DIFFERENT:
+        return FlagVerdict(flag, Verdict.DIFFERENT, _DIFFERENT[name])
+    return FlagVerdict(flag, Verdict.ACCEPTED)
+
+
+def contradiction(arguments: Sequence[str]) -> str:
+    """Return why flags that are accepted one by one are refused together; empty if they are not."""
+    judged = [word for name, value in flags_in(arguments) if (word := _argument(name, value))]
+    try:
+        parse(judged, {"POD_NAMESPACE": "any"})
+    except SettingsError as problem:
+        return str(problem)
+    return ""
+
+
+def _argument(name: str, value: str | None) -> str:
+    """Return the flag as one word; empty if the kubelet replaces its value."""
+    if value is None:
+        return f"--{name}"
+    return "" if _EXPANDED in value else f"--{name}={value}"
+
+
+def _redact_value(value: str, text: str) -> str:
+    """Cut out the value as the parser quotes it."""
+    return text.replace(repr(value), "its value").replace(f'"{value}"', "its value")
