@@ -14,7 +14,8 @@ import pytest
 from apart import apart, resident, until_told
 from report import Row
 
-from eso_provider_gcp.provider import PROVIDER, SecretManager
+from eso_provider_gcp.provider import PROVIDER
+from eso_provider_gcp.store import SecretManagerStore
 from eso_provider_gcp.testing.google import PROJECT, Google
 from eso_provider_gcp.testing.sessions import AUTH, KEY, read
 from eso_sdk.testing import InMemory, call_context
@@ -108,7 +109,7 @@ async def _values(provider: InMemory, store: Context, keys: list[str]) -> None:
 
 def _store(key: str, number: int = 0) -> Context:
     config = {"projectID": PROJECT, "auth": AUTH}
-    return call_context(SecretManager, config, {KEY: key}, namespace=f"team-{number}")
+    return call_context(SecretManagerStore, config, {KEY: key}, namespace=f"team-{number}")
 
 
 def _serve(connection: Connection) -> None:

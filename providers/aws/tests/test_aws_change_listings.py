@@ -12,11 +12,9 @@ import pytest
 
 from eso_provider_aws.api import CALL_SECONDS
 from eso_provider_aws.changes.listings import LONGEST_POLL, MAX_PAGES, PARAMETERS, POLL_SECONDS, REFUSED_SECONDS
-from eso_provider_aws.clusterparameterstore import CLUSTER_PARAMETER_STORE
 from eso_provider_aws.endpoints import PARAMETER_STORE as SSM
-from eso_provider_aws.parameterstore import PARAMETER_STORE
+from eso_provider_aws.kinds import PARAMETER_STORE, ParameterStoreConfig
 from eso_provider_aws.provider import PROVIDER, SecretsManager
-from eso_provider_aws.specs import ParameterStoreConfig
 from eso_provider_aws.testing.front import Front, RecordedRequest, StubResponse, refused
 from eso_provider_aws.testing.sessions import admin, context
 from eso_provider_aws.testing.streams import Stream, key, summary, watching
@@ -54,7 +52,7 @@ class _Parameters(WatchedStore[ParameterStoreConfig]):
     SOURCE = PARAMETERS
 
 
-Parameters = store_kind(objects=(PARAMETER_STORE, CLUSTER_PARAMETER_STORE))(_Parameters)
+Parameters = store_kind(objects=PARAMETER_STORE)(_Parameters)
 
 
 @pytest.fixture

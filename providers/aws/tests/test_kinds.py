@@ -6,9 +6,7 @@ import msgspec
 import pytest
 
 from eso_api.kinds import AnyKind, installed_kinds
-from eso_provider_aws.awssecretmanager import AWSSecretManager
-from eso_provider_aws.clustersecretsmanager import ClusterSecretsManager
-from eso_provider_aws.kinds import KINDS
+from eso_provider_aws.kinds import AWS_SECRET_MANAGER, KINDS, SECRETS_MANAGER
 from eso_provider_aws.provider import PROVIDER, CertificateManager, ParameterStore, SecretsManager
 from eso_sdk.kinds import served_kind
 from eso_wire.values import CallerDependence, KindInfo, SpecCondition
@@ -28,7 +26,7 @@ def test_the_example_of_the_proposal_decodes_R88() -> None:  # noqa: N802 - the 
         "status": {},
     }
 
-    spec = msgspec.convert(manifest, AWSSecretManager).spec
+    spec = msgspec.convert(manifest, AWS_SECRET_MANAGER[0].type).spec
 
     assert spec.region == "eu-central-1"
     assert spec.auth is not None
@@ -47,7 +45,7 @@ def test_region_is_all_a_configuration_needs(kind: AnyKind) -> None:
 def test_a_cluster_twin_keeps_the_common_behaviour_in_one_place_R186() -> None:  # noqa: N802 - the row's name
     manifest = {"spec": {"region": "eu", "common": {"authenticationScope": "ManifestNamespace", "refreshInterval": 60}}}
 
-    common = msgspec.convert(manifest, ClusterSecretsManager).spec.common
+    common = msgspec.convert(manifest, SECRETS_MANAGER[1].type).spec.common
 
     assert common is not None
     assert (common.authentication_scope, common.refresh_interval) == ("ManifestNamespace", 60)

@@ -6,9 +6,7 @@ import pytest
 
 from eso_api.generators.acraccesstoken import ACR_ACCESS_TOKEN as V1_ACR_ACCESS_TOKEN
 from eso_api.kinds import AnyKind, installed_kinds
-from eso_provider_azure.clusterkeyvault import CLUSTER_KEY_VAULT
-from eso_provider_azure.keyvault import KEY_VAULT
-from eso_provider_azure.kinds import KINDS
+from eso_provider_azure.kinds import KINDS, STORES
 from eso_provider_azure.provider import PROVIDER
 from eso_wire.values import KindRole
 
@@ -17,7 +15,7 @@ def test_the_kinds_are_found_through_the_entry_point() -> None:
     assert set(KINDS) <= set(installed_kinds())
 
 
-@pytest.mark.parametrize("kind", [pytest.param(kind, id=kind.name) for kind in (KEY_VAULT, CLUSTER_KEY_VAULT)])
+@pytest.mark.parametrize("kind", [pytest.param(kind, id=kind.name) for kind in STORES])
 def test_the_url_is_all_a_configuration_needs(kind: AnyKind) -> None:
     schema = kind.crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 

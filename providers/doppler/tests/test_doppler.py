@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from eso_api.values import SecretBytes
-from eso_provider_doppler.provider import Doppler
+from eso_provider_doppler.store import DopplerStore
 from eso_provider_doppler.testing.server import TOKEN, DopplerServer
 from eso_sdk.testing import InMemory, call_context
 from eso_sdk.testing.standin import StandinResponse
@@ -42,7 +42,7 @@ SHOP = ("shop", "prd")
 def opened(token: str = TOKEN, **spec: Any) -> Context:
     auth = {"secretRef": {"dopplerToken": {"name": "doppler", "key": "token"}}}
     whole = {"project": "shop", "config": "prd", "auth": auth, **spec}
-    return call_context(Doppler, whole, {"/auth/secretRef/dopplerToken": token})
+    return call_context(DopplerStore, whole, {"/auth/secretRef/dopplerToken": token})
 
 
 async def outcome(client: InMemory, context: Context, key: str, **ref: Any) -> Any:
@@ -297,7 +297,7 @@ def oidc(identity: str = "shop-reader", text: bytes = b"jwt-of-reader") -> Conte
         "auth": {"oidcConfig": {"identity": identity, "serviceAccountRef": {"name": "reader"}}},
     }
     token = Token(SecretBytes(text), namespace="team", name="reader", uid="1", audiences=("https://api.doppler.com",))
-    return call_context(Doppler, spec, {"/auth/oidcConfig/serviceAccountRef": token})
+    return call_context(DopplerStore, spec, {"/auth/oidcConfig/serviceAccountRef": token})
 
 
 async def test_a_service_account_logs_in_once_for_all_reads(client: InMemory, doppler: DopplerServer) -> None:
@@ -323,7 +323,7 @@ async def test_a_refused_login_costs_one_call_a_minute(client: InMemory, doppler
              {"identity": "i", "serviceAccountRef": {"name": "r"}}}, id="both")],
 )  # fmt: skip
 async def test_credentials_must_have_exactly_one_form(client: InMemory, auth: dict[str, Any]) -> None:
-    found = await client.validate(call_context(Doppler, {"auth": auth}))
+    found = await client.validate(call_context(DopplerStore, {"auth": auth}))
 
     assert found.error is not None
     assert "exactly one of secretRef and oidcConfig" in found.error.message

@@ -13,7 +13,8 @@ import pytest
 from eso_api.values import SecretBytes
 from eso_provider_gcp.auth.gke import ACCOUNT_ANNOTATION
 from eso_provider_gcp.generator import GCRAccessTokenGenerator
-from eso_provider_gcp.provider import PROVIDER, SecretManager
+from eso_provider_gcp.provider import PROVIDER
+from eso_provider_gcp.store import SecretManagerStore
 from eso_provider_gcp.testing.google import EMAIL, PROJECT, Google
 from eso_provider_gcp.testing.sessions import AUTH, KEY, account_token, context, failure, read
 from eso_provider_gcp.testing.tokens import RecordedRequest, StubResponse
@@ -73,7 +74,7 @@ async def test_a_key_that_google_does_not_know_is_refused_once_for_a_while(
 )
 async def test_a_value_that_is_no_key_names_the_field(provider: InMemory, content: str) -> None:
     refused = await failure(
-        provider, call_context(SecretManager, {"projectID": PROJECT, "auth": AUTH}, {KEY: content}), "a"
+        provider, call_context(SecretManagerStore, {"projectID": PROJECT, "auth": AUTH}, {KEY: content}), "a"
     )
     assert refused.reason is ErrorReason.CONFIG_INVALID
     assert refused.message.startswith(KEY)
@@ -83,7 +84,7 @@ async def test_a_value_that_is_no_key_names_the_field(provider: InMemory, conten
 async def test_a_key_cannot_lead_the_provider_to_an_address_inside_its_pod(google: Google, provider: InMemory) -> None:
     inside = google.tokens.url.replace("127.0.0.1", "localhost")
     spec = {"projectID": PROJECT, "auth": AUTH}
-    call = call_context(SecretManager, spec, {KEY: google.key(token_uri=f"{inside}/token")})
+    call = call_context(SecretManagerStore, spec, {KEY: google.key(token_uri=f"{inside}/token")})
     refused = await failure(provider, call, "a")
     assert refused.reason is ErrorReason.CONFIG_INVALID
     assert "loopback" in refused.message
@@ -100,7 +101,7 @@ def gke(google: Google, project: str = "cluster-project", bound: str = "", **con
     token = account_token("k8s-token", audiences=(f"{project}.svc.id.goog",), annotations=annotations)
     identity = {"serviceAccountRef": {"name": "app"}, **config}
     spec = {"projectID": PROJECT, "auth": {"workloadIdentity": identity}}
-    return call_context(SecretManager, spec, {GKE: token})
+    return call_context(SecretManagerStore, spec, {GKE: token})
 
 
 CLUSTER = {"clusterLocation": "europe-west3", "clusterName": "main", "clusterProjectID": "cluster-project"}
@@ -176,7 +177,7 @@ async def test_a_refused_workload_identity_names_the_account_and_the_role(google
 def federated(credentials: dict[str, Any], **config: Any) -> Context:
     """Return a call of a store with federation."""
     spec = {"projectID": PROJECT, "auth": {"workloadIdentityFederation": config}}
-    return call_context(SecretManager, spec, credentials)
+    return call_context(SecretManagerStore, spec, credentials)
 
 
 @pytest.mark.parametrize(
@@ -332,7 +333,7 @@ async def test_without_auth_the_machine_gives_a_token_and_the_project(
 ) -> None:
     google.store(name, b"value")
     google.tokens.facts["project/project-id"] = PROJECT
-    assert await read(provider, call_context(SecretManager, {}, cluster_scoped=True), name) == [b"value"]
+    assert await read(provider, call_context(SecretManagerStore, {}, cluster_scoped=True), name) == [b"value"]
     assert principal(google) == "machine"
     assert google.secrets.recorded == [("AccessSecretVersion", f"projects/{PROJECT}/secrets/{name}/versions/latest")]
 
@@ -348,7 +349,7 @@ async def test_a_key_file_of_the_process_is_used(
     path = tmp_path_factory.mktemp("key") / "key.json"
     path.write_text(google.key("own@my-project-1.iam.gserviceaccount.com"))
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
-    call = call_context(SecretManager, {"projectID": PROJECT}, cluster_scoped=True)
+    call = call_context(SecretManagerStore, {"projectID": PROJECT}, cluster_scoped=True)
     assert await read(provider, call, name) == [b"value"]
     assert principal(google) == "own@my-project-1.iam.gserviceaccount.com"
 
@@ -357,7 +358,7 @@ async def test_a_key_file_of_the_process_is_used(
 async def test_a_store_of_a_namespace_does_not_use_the_identity_of_the_provider(
     google: Google, provider: InMemory, spec: dict[str, Any]
 ) -> None:
-    refused = await failure(provider, call_context(SecretManager, {"projectID": PROJECT, **spec}), "a")
+    refused = await failure(provider, call_context(SecretManagerStore, {"projectID": PROJECT, **spec}), "a")
 
     assert refused.reason is ErrorReason.CONFIG_INVALID
     assert "--ambient-identity=namespaced" in refused.message
@@ -380,7 +381,7 @@ def naming(google: Google, path: str, **more: Any) -> Context:
     config = {"credConfig": {"name": "gcp", "key": "config"}}
     auth = {"workloadIdentityFederation": config}
     sent = {f"{FEDERATION}/credConfig": document}
-    return call_context(SecretManager, {"projectID": PROJECT, "auth": auth}, sent, cluster_scoped=True)
+    return call_context(SecretManagerStore, {"projectID": PROJECT, "auth": auth}, sent, cluster_scoped=True)
 
 
 @pytest.mark.parametrize(
@@ -466,7 +467,9 @@ async def test_another_identity_has_a_token_and_a_connection_of_its_own(
     google.store(name, b"value")
     spec = {"projectID": PROJECT, "auth": AUTH}
     for email in (EMAIL, "other@my-project-1.iam.gserviceaccount.com"):
-        assert await read(provider, call_context(SecretManager, spec, {KEY: google.key(email)}), name) == [b"value"]
+        assert await read(provider, call_context(SecretManagerStore, spec, {KEY: google.key(email)}), name) == [
+            b"value"
+        ]
         assert principal(google) == email
     assert len(google.secrets.peers) == 2
 

@@ -7,7 +7,8 @@ import pytest
 from eso_api.kinds import installed_kinds
 from eso_provider_gcp.generator import GCRAccessTokenGenerator
 from eso_provider_gcp.kinds import KINDS
-from eso_provider_gcp.provider import PROVIDER, SecretManager
+from eso_provider_gcp.provider import PROVIDER
+from eso_provider_gcp.store import SecretManagerStore
 from eso_provider_gcp.testing.google import Google
 from eso_provider_gcp.testing.sessions import context
 from eso_sdk.testing import InMemory, call_context
@@ -60,5 +61,5 @@ KEY = {"name": "gcp", "key": "key.json"}
     ],
 )
 async def test_a_v1_block_is_accepted_unedited(provider: InMemory, block: dict[str, object]) -> None:
-    validation = await provider.validate(call_context(SecretManager, block), ValidationMode.STATIC)
+    validation = await provider.validate(call_context(SecretManagerStore, block), ValidationMode.STATIC)
     assert validation.state is ValidationState.READY

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eso_provider_gcp.provider import SecretManager
+from eso_provider_gcp.store import SecretManagerStore
 from eso_provider_gcp.testing.google import PROJECT, Google
 from eso_provider_gcp.testing.sessions import AUTH, KEY, context, failure, read
 from eso_sdk.testing import InMemory, call_context
@@ -193,7 +193,7 @@ async def test_a_check_of_a_secret_that_is_not_there_says_so(google: Google, pro
     ],
 )
 async def test_an_unusable_configuration_names_the_field(provider: InMemory, spec: dict[str, Any], path: str) -> None:
-    call = call_context(SecretManager, {"projectID": PROJECT, "auth": AUTH} | spec, {KEY: "{}"})
+    call = call_context(SecretManagerStore, {"projectID": PROJECT, "auth": AUTH} | spec, {KEY: "{}"})
     validation = await provider.validate(call)
     assert validation.error is not None
     assert validation.error.reason is ErrorReason.CONFIG_INVALID

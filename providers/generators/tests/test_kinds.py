@@ -4,8 +4,7 @@ import msgspec
 
 from eso_api.generators.password import PasswordSpec
 from eso_api.kinds import installed_kinds
-from eso_provider_generators.kinds import KINDS
-from eso_provider_generators.password import Password
+from eso_provider_generators.kinds import KINDS, PASSWORD
 
 
 def test_the_kinds_are_found_through_the_entry_point() -> None:
@@ -15,7 +14,7 @@ def test_the_kinds_are_found_through_the_entry_point() -> None:
 def test_the_example_of_the_proposal_decodes_R92() -> None:  # noqa: N802 - the row's name
     written = {"digits": 5, "symbols": 5, "symbolCharacters": "-_$@", "noUpper": False, "allowRepeat": True}
 
-    spec = msgspec.convert({"spec": written}, Password).spec
+    spec = msgspec.convert({"spec": written}, PASSWORD.type).spec
 
     assert spec == PasswordSpec(digits=5, symbols=5, symbol_characters="-_$@", allow_repeat=True)
     assert spec.length == 24

@@ -8,11 +8,9 @@ from eso_api.kinds import installed_kinds
 from eso_api.stores.github import GithubProvider
 from eso_api.v2.owned import GENERATOR_CONFIG_GROUP, STORE_CONFIG_GROUP
 from eso_provider_github.app import Issued
-from eso_provider_github.clustergithub import ClusterGitHub
 from eso_provider_github.connection import generator_base, store_base
 from eso_provider_github.generator import GithubAccessTokenGenerator
-from eso_provider_github.github import GitHub
-from eso_provider_github.kinds import KINDS
+from eso_provider_github.kinds import KINDS, STORES
 from eso_provider_github.provider import PROVIDER
 from eso_provider_github.store import ActionsStore
 from eso_sdk.kinds import served_kind
@@ -37,7 +35,7 @@ def test_the_spec_is_that_of_the_v1_block() -> None:
         "auth": {"privateKey": {"name": "github", "key": "key"}},
     }
 
-    for spec in (msgspec.convert({"spec": v1}, GitHub).spec, msgspec.convert({"spec": v1}, ClusterGitHub).spec):
+    for spec in (msgspec.convert({"spec": v1}, kind.type).spec for kind in STORES):
         assert isinstance(spec, GithubProvider)
         assert (spec.app_id, spec.installation_id, spec.auth.private_key.name) == (1, 2, "github")
 

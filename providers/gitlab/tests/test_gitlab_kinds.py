@@ -6,10 +6,8 @@ from eso_api.generators.gitlabdeploytoken import GITLAB_DEPLOY_TOKEN as V1_GITLA
 from eso_api.kinds import installed_kinds
 from eso_api.stores.gitlab import GitlabProvider
 from eso_api.v2.owned import GENERATOR_CONFIG_GROUP, STORE_CONFIG_GROUP
-from eso_provider_gitlab.clustergitlab import ClusterGitLab
 from eso_provider_gitlab.generator import GitlabDeployTokenGenerator
-from eso_provider_gitlab.gitlab import GitLab
-from eso_provider_gitlab.kinds import KINDS
+from eso_provider_gitlab.kinds import KINDS, STORES
 from eso_provider_gitlab.provider import PROVIDER
 from eso_provider_gitlab.store import VariableStore
 from eso_sdk.kinds import served_kind
@@ -29,7 +27,7 @@ def test_the_kinds_are_found_through_the_entry_point() -> None:
 def test_the_spec_is_that_of_the_v1_block() -> None:
     v1 = {"projectID": "42", "auth": {"SecretRef": {"accessToken": {"name": "gitlab", "key": "token"}}}}
 
-    for spec in (msgspec.convert({"spec": v1}, GitLab).spec, msgspec.convert({"spec": v1}, ClusterGitLab).spec):
+    for spec in (msgspec.convert({"spec": v1}, kind.type).spec for kind in STORES):
         assert isinstance(spec, GitlabProvider)
         assert (spec.project_id, spec.auth.secret_ref.access_token.name) == ("42", "gitlab")
 

@@ -9,7 +9,8 @@ import pytest
 
 from eso_api.kinds import AnyKind, installed_kinds
 from eso_provider_infisical.kinds import KINDS
-from eso_provider_infisical.provider import PROVIDER, Infisical
+from eso_provider_infisical.provider import PROVIDER
+from eso_provider_infisical.store import InfisicalStore
 from eso_provider_infisical.testing.server import InfisicalServer
 from eso_provider_infisical.testing.sessions import CREDENTIALS, UNIVERSAL, spec_of
 from eso_sdk.testing import InMemory, call_context
@@ -49,7 +50,7 @@ def test_one_kind_serves_the_block_of_v1_stores() -> None:
     ],
 )
 async def test_a_configuration_that_cannot_work_is_refused(provider: InMemory, spec: dict[str, Any], text: str) -> None:
-    verdict = await provider.validate(call_context(Infisical, spec, CREDENTIALS))
+    verdict = await provider.validate(call_context(InfisicalStore, spec, CREDENTIALS))
 
     assert isinstance(verdict.error, ProviderError)
     assert verdict.error.reason is ErrorReason.CONFIG_INVALID
@@ -60,7 +61,7 @@ async def test_several_logins_are_warned_of(provider: InMemory, server: Infisica
     token = {"tokenAuthCredentials": {"accessToken": {"name": "infisical", "key": "token"}}}
     sent = CREDENTIALS | {"/auth/tokenAuthCredentials/accessToken": "unused"}
 
-    verdict = await provider.validate(call_context(Infisical, spec_of(server, {**UNIVERSAL, **token}), sent))
+    verdict = await provider.validate(call_context(InfisicalStore, spec_of(server, {**UNIVERSAL, **token}), sent))
 
     assert verdict.warnings == (
         "auth configures universalAuthCredentials, tokenAuthCredentials; only universalAuthCredentials is used",
@@ -77,7 +78,7 @@ async def test_a_server_with_its_own_authority_is_trusted_with_its_bundle(
         bundle = base64.b64encode(bundle)
     spec = spec_of(tls_server) | {"caBundle": bundle.decode()}
 
-    assert await read(provider, call_context(Infisical, spec, CREDENTIALS), "A") == [b"1"]
+    assert await read(provider, call_context(InfisicalStore, spec, CREDENTIALS), "A") == [b"1"]
 
 
 async def test_a_bundle_of_a_config_map_is_trusted_too(tls_server: InfisicalServer, provider: InMemory) -> None:
@@ -85,11 +86,11 @@ async def test_a_bundle_of_a_config_map_is_trusted_too(tls_server: InfisicalServ
     spec = spec_of(tls_server) | {"caProvider": {"type": "ConfigMap", "name": "authority", "key": "ca.crt"}}
     sent = CREDENTIALS | {"/caProvider": tls_server.ca.decode()}
 
-    assert await read(provider, call_context(Infisical, spec, sent), "A") == [b"1"]
+    assert await read(provider, call_context(InfisicalStore, spec, sent), "A") == [b"1"]
 
 
 async def test_a_server_with_an_unknown_authority_is_not_asked(tls_server: InfisicalServer, provider: InMemory) -> None:
-    (outcome,) = await read(provider, call_context(Infisical, spec_of(tls_server), CREDENTIALS), "A")
+    (outcome,) = await read(provider, call_context(InfisicalStore, spec_of(tls_server), CREDENTIALS), "A")
 
     assert isinstance(outcome, ProviderError)
     assert outcome.reason is ErrorReason.BACKEND_UNAVAILABLE

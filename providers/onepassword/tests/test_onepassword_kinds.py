@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from eso_provider_onepassword.provider import PROVIDER, OnePassword, OnePasswordSDK
+from eso_provider_onepassword.connectstore import ConnectStore
+from eso_provider_onepassword.provider import PROVIDER
+from eso_provider_onepassword.sdkstore import SDKStore
 from eso_provider_onepassword.testing.connect import TOKEN, ConnectServer
 from eso_provider_onepassword.testing.sessions import CONNECT_POINTER, REFERENCE, SDK_POINTER, connect, failure, read
 from eso_sdk.backend import Backend
@@ -45,23 +47,23 @@ def test_both_v1_blocks_and_four_kinds_are_served() -> None:
 @pytest.mark.parametrize(
     ("backend", "spec", "field"),
     [
-        pytest.param(OnePassword, {"connectHost": "connect:8080"}, "/connectHost", id="an address without a scheme"),
-        pytest.param(OnePassword, {"connectHost": "http://c/?a=b"}, "/connectHost", id="an address with a query"),
-        pytest.param(OnePassword, {"vaults": {}}, "/vaults", id="no vault"),
-        pytest.param(OnePassword, {"vaults": {"": 1}}, "/vaults", id="a vault without a name"),
-        pytest.param(OnePassword, {"vaults": {"a": 1, "b": 1}}, "/vaults", id="two vaults in the same place"),
+        pytest.param(ConnectStore, {"connectHost": "connect:8080"}, "/connectHost", id="an address without a scheme"),
+        pytest.param(ConnectStore, {"connectHost": "http://c/?a=b"}, "/connectHost", id="an address with a query"),
+        pytest.param(ConnectStore, {"vaults": {}}, "/vaults", id="no vault"),
+        pytest.param(ConnectStore, {"vaults": {"": 1}}, "/vaults", id="a vault without a name"),
+        pytest.param(ConnectStore, {"vaults": {"a": 1, "b": 1}}, "/vaults", id="two vaults in the same place"),
         pytest.param(
-            OnePassword,
+            ConnectStore,
             {"auth": {"secretRef": {"connectTokenSecretRef": {"name": "onepassword"}}}},
             "/auth/secretRef/connectTokenSecretRef",
             id="no key of the Secret",
         ),
-        pytest.param(OnePasswordSDK, {"vault": ""}, "/vault", id="neither vault nor environment"),
-        pytest.param(OnePasswordSDK, {"environment": "e"}, "/vault", id="vault and environment"),
-        pytest.param(OnePasswordSDK, {"vault": "op://team"}, "/vault", id="a reference as vault"),
-        pytest.param(OnePasswordSDK, {"cache": {"ttl": "soon"}}, "/cache/ttl", id="a time to live that is none"),
+        pytest.param(SDKStore, {"vault": ""}, "/vault", id="neither vault nor environment"),
+        pytest.param(SDKStore, {"environment": "e"}, "/vault", id="vault and environment"),
+        pytest.param(SDKStore, {"vault": "op://team"}, "/vault", id="a reference as vault"),
+        pytest.param(SDKStore, {"cache": {"ttl": "soon"}}, "/cache/ttl", id="a time to live that is none"),
         pytest.param(
-            OnePasswordSDK,
+            SDKStore,
             {"auth": {"serviceAccountSecretRef": {"key": "token"}}},
             "/auth/serviceAccountSecretRef",
             id="no name of the Secret",
@@ -71,7 +73,7 @@ def test_both_v1_blocks_and_four_kinds_are_served() -> None:
 async def test_an_unusable_configuration_names_its_field(
     backend: type[Backend[Any]], spec: dict[str, Any], field: str, provider: InMemory
 ) -> None:
-    base = CONNECT if backend is OnePassword else SDK
+    base = CONNECT if backend is ConnectStore else SDK
 
     verdict = await provider.validate(call_context(backend, base | spec, {}))
 
@@ -84,8 +86,8 @@ async def test_an_unusable_configuration_names_its_field(
 @pytest.mark.parametrize(
     ("backend", "spec", "pointer"),
     [
-        pytest.param(OnePassword, CONNECT, CONNECT_POINTER, id="Connect"),
-        pytest.param(OnePasswordSDK, SDK, SDK_POINTER, id="SDK"),
+        pytest.param(ConnectStore, CONNECT, CONNECT_POINTER, id="Connect"),
+        pytest.param(SDKStore, SDK, SDK_POINTER, id="SDK"),
     ],
 )
 async def test_a_cluster_scoped_store_must_name_the_namespace_of_its_token(

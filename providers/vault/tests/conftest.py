@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from eso_provider_vault.provider import PROVIDER, Vault
+from eso_provider_vault.provider import PROVIDER
+from eso_provider_vault.store import VaultStore
 from eso_provider_vault.testing.openbao import OpenBao
 from eso_sdk.addresses import AddressPolicy
 from eso_sdk.testing import InMemory, call_context
@@ -57,7 +58,7 @@ async def provider() -> AsyncIterator[InMemory]:
 def store(bao: OpenBao) -> Callable[..., Context]:
     """Calls to a `Vault` store on `bao`, with the root token unless `token` names another one."""
 
-    def make(path: str | None = None, *, token: str | None = None, backend: Any = Vault, **spec: Any) -> Context:
+    def make(path: str | None = None, *, token: str | None = None, backend: Any = VaultStore, **spec: Any) -> Context:
         auth = {"tokenSecretRef": {"name": "vault", "key": "token"}}
         mounted = {} if path is None else {"path": path}
         credentials = {"/auth/tokenSecretRef": bao.root_token if token is None else token}

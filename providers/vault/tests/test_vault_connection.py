@@ -12,7 +12,7 @@ import pytest
 
 from eso_api.values import SecretBytes
 from eso_provider_vault.connection import newer
-from eso_provider_vault.provider import Vault
+from eso_provider_vault.store import VaultStore
 from eso_provider_vault.testing.openbao import OpenBao
 from eso_provider_vault.testing.replies import RecordedRequest, ReplyServer, StubResponse
 from eso_sdk.testing import InMemory, call_context
@@ -32,7 +32,7 @@ def problem(result: GetResult) -> ProviderError:
 def context_of(url: str, credentials: dict[str, str | bytes] | None = None, **spec: Any) -> Context:
     auth = {"tokenSecretRef": {"name": "vault", "key": "token"}}
     given: Any = {"/auth/tokenSecretRef": "s.CANARYtoken"} | (credentials or {})
-    return call_context(Vault, {"server": url, "path": "kv", "auth": auth} | spec, given)
+    return call_context(VaultStore, {"server": url, "path": "kv", "auth": auth} | spec, given)
 
 
 # --- TLS --------------------------------------------------------------------------------------------------------------
@@ -261,7 +261,7 @@ async def test_a_login_at_a_standby_node_is_followed_too(bao: OpenBao, mount: st
 
     async with ReplyServer.started(lambda sent: StubResponse(307, b"", {"Location": bao.url + sent.target})) as server:
         spec = {"server": server.url, "path": mount, "auth": auth}
-        context = call_context(Vault, spec, {"/auth/userPass/secretRef": "secret"})
+        context = call_context(VaultStore, spec, {"/auth/userPass/secretRef": "secret"})
         result = await provider.get_one(context, "app", property="a")
 
     assert result.outcome == SecretBytes(b"x")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from eso_provider_vault.provider import OpenBao as OpenBaoKind
+from eso_provider_vault.store import OpenBaoStore
 from eso_provider_vault.testing.openbao import OpenBao
 from eso_sdk.testing import InMemory
 from eso_wire.errors import ErrorReason, ProviderError
@@ -245,7 +245,7 @@ async def test_a_version_1_engine_has_no_versions_and_no_metadata(
     fetch = MetadataPolicy.FETCH
 
     ignored = await provider.get_one(store(mount_v1, version="v1"), "app", version="7", property="user")
-    refused = problem(await provider.get_one(store(mount_v1, version="v1", backend=OpenBaoKind), "app", version="7"))
+    refused = problem(await provider.get_one(store(mount_v1, version="v1", backend=OpenBaoStore), "app", version="7"))
     metadata = problem(await provider.get_one(store(mount_v1, version="v1"), "app", metadata_policy=fetch))
 
     assert text(ignored) == "anna"
@@ -279,7 +279,7 @@ async def test_the_open_bao_block_reads_the_mount_kv_unless_told_otherwise(
     bao.enable("kv")
     bao.put("kv", "app", {"user": "anna"})
 
-    result = await provider.get_one(store(backend=OpenBaoKind), "app", property="user")
+    result = await provider.get_one(store(backend=OpenBaoStore), "app", property="user")
 
     assert text(result) == "anna"
 

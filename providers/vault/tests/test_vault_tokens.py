@@ -14,7 +14,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from eso_api.values import SecretBytes
 from eso_provider_vault.dynamic import VaultDynamicSecretGenerator
-from eso_provider_vault.provider import PROVIDER, Vault
+from eso_provider_vault.provider import PROVIDER
+from eso_provider_vault.store import VaultStore
 from eso_provider_vault.testing.openbao import OpenBao
 from eso_provider_vault.testing.sessions import opened, read
 from eso_sdk.addresses import AddressPolicy
@@ -50,7 +51,7 @@ class Users:
         return f"{self.mount}/data/app"
 
     def context(self, namespace: str = "team") -> Context:
-        return call_context(Vault, self.spec, self.sent, namespace=namespace)
+        return call_context(VaultStore, self.spec, self.sent, namespace=namespace)
 
     def generator(self, path: str = "") -> Context:
         spec = {"path": path or self.key, "provider": self.spec}
@@ -85,7 +86,7 @@ async def test_other_credentials_for_the_same_user_are_another_identity(
     users = Users(bao, mount)
     assert await value_of(provider, users.context()) == "value"
 
-    wrong = call_context(Vault, users.spec, {"/auth/userPass/secretRef": "guess"}, namespace="thief")
+    wrong = call_context(VaultStore, users.spec, {"/auth/userPass/secretRef": "guess"}, namespace="thief")
     with pytest.raises(ProviderError) as caught:
         await value_of(provider, wrong)
 
@@ -98,7 +99,7 @@ async def test_users_of_one_server_never_see_each_others_values(bao: OpenBao, mo
     bao.policy(f"{mount}-bob", f'path "{mount}/data/other" {{ capabilities = ["read"] }}')
     bao.must("POST", f"auth/{mount}/users/bob", {"password": "pass", "token_policies": f"{mount}-bob"})
     auth = {"userPass": {**users.spec["auth"]["userPass"], "username": "bob"}}
-    bob = call_context(Vault, {**users.spec, "auth": auth}, users.sent, namespace="bob")
+    bob = call_context(VaultStore, {**users.spec, "auth": auth}, users.sent, namespace="bob")
 
     assert await value_of(provider, users.context("ann")) == "value"
     assert await value_of(provider, bob, "other") == "of bob"
@@ -220,7 +221,7 @@ def issued(bao: OpenBao, mount: str) -> Callable[..., Context]:
         account = {"kubernetesServiceAccountToken": {"serviceAccountRef": {"name": name}}}
         spec = {"server": bao.url, "path": mount, "auth": {"jwt": {"path": mount, "role": "app", **account}}}
         pointer = "/auth/jwt/kubernetesServiceAccountToken/serviceAccountRef"
-        return call_context(Vault, spec, {pointer: token}, namespace=store)
+        return call_context(VaultStore, spec, {pointer: token}, namespace=store)
 
     return make
 
@@ -288,10 +289,12 @@ async def test_no_credential_of_a_login_is_ever_logged_or_reported(
     bad = {"/auth/userPass/secretRef": "CANARY-password"}
     role = {"roleId": "CANARY-role", "secretRef": {"name": "s", "key": "s"}}
     contexts = [
-        call_context(Vault, users.spec, bad),
-        call_context(Vault, {**users.spec, "auth": {"appRole": role}}, {"/auth/appRole/secretRef": "CANARY-secret-id"}),
+        call_context(VaultStore, users.spec, bad),
         call_context(
-            Vault,
+            VaultStore, {**users.spec, "auth": {"appRole": role}}, {"/auth/appRole/secretRef": "CANARY-secret-id"}
+        ),
+        call_context(
+            VaultStore,
             {**users.spec, "auth": {"jwt": {"path": mount, "role": "app", "secretRef": {"name": "j", "key": "j"}}}},
             {"/auth/jwt/secretRef": "CANARY.jwt.token"},
         ),

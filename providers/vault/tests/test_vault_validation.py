@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eso_provider_vault.provider import OpenBao as OpenBaoKind
+from eso_provider_vault.store import OpenBaoStore
 from eso_provider_vault.testing.openbao import OpenBao
 from eso_sdk.testing import InMemory
 from eso_wire.errors import ErrorReason, ProviderError
@@ -77,7 +77,7 @@ async def test_version_1_offers_less(mount_v1: str, provider: InMemory, store: S
 async def test_a_problem_of_a_store_is_named(
     mount: str, provider: InMemory, store: StoreMaker, *, changes: dict[str, Any], reason: str, text: str
 ) -> None:
-    for kind in (None, OpenBaoKind):
+    for kind in (None, OpenBaoStore):
         more = {} if kind is None or changes.get("path", "") is None else {"backend": kind}
         validation = await provider.validate(store(**({"path": mount} | changes | more)))
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from eso_provider_vault.provider import PROVIDER, Vault
+from eso_provider_vault.provider import PROVIDER
+from eso_provider_vault.store import VaultStore
 from eso_provider_vault.testing.events import EventServer
 from eso_provider_vault.testing.openbao import OpenBao
 from eso_provider_vault.watching import POLL_SECONDS
@@ -234,7 +235,7 @@ async def test_a_store_that_cannot_tell_says_so(
 def enterprise(server: EventServer) -> Context:
     auth = {"tokenSecretRef": {"name": "vault", "key": "token"}}
     spec = {"server": server.url, "path": "kv", "namespace": "team", "auth": auth}
-    return call_context(Vault, spec, {"/auth/tokenSecretRef": "hvs.CANARYtoken"})
+    return call_context(VaultStore, spec, {"/auth/tokenSecretRef": "hvs.CANARYtoken"})
 
 
 async def test_events_become_changes_of_the_watched_keys(provider: InMemory) -> None:

@@ -5,11 +5,9 @@ import msgspec
 from eso_api.kinds import installed_kinds
 from eso_api.stores.webhook import WebhookProvider
 from eso_api.v2.owned import GENERATOR_CONFIG_GROUP, STORE_CONFIG_GROUP
-from eso_provider_webhook.clusterwebhook import ClusterWebhook
-from eso_provider_webhook.kinds import KINDS
+from eso_provider_webhook.kinds import KINDS, STORES
 from eso_provider_webhook.provider import PROVIDER
 from eso_provider_webhook.store import WebhookStore
-from eso_provider_webhook.webhook import Webhook
 from eso_sdk import ALWAYS
 from eso_sdk.kinds import served_kind
 from eso_wire.values import KindRole, Operation
@@ -31,7 +29,7 @@ def test_the_store_and_the_generator_have_one_name_in_different_groups() -> None
 def test_the_spec_is_that_of_the_v1_provider() -> None:
     v1 = {"url": "https://example.com", "result": {"jsonPath": "$.a"}, "timeout": "5s"}
 
-    for spec in (msgspec.convert({"spec": v1}, Webhook).spec, msgspec.convert({"spec": v1}, ClusterWebhook).spec):
+    for spec in (msgspec.convert({"spec": v1}, kind.type).spec for kind in STORES):
         assert isinstance(spec, WebhookProvider)
         assert (spec.url, spec.result.json_path, spec.timeout) == ("https://example.com", "$.a", "5s")
 

@@ -13,10 +13,9 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from eso_api.v2.owned import GENERATOR_CONFIG_GROUP, STORE_CONFIG_GROUP
+from eso_api.v2.owned import GENERATOR_CONFIG_GROUP, STORE_CONFIG_GROUP, AnyKind, generator_config, store_kinds
 from eso_sdk.backend import Backend, config_type
 from eso_sdk.generator import Generator, generator_operations
-from eso_sdk.objects import AnyKind, cluster_twin, generator_object, namespaced
 from eso_sdk.pointers import patterns_of
 from eso_sdk.store import Store, store_operations
 from eso_wire.values import (
@@ -117,7 +116,7 @@ def store_kind(
         plural: lower-case plural of `kind`.
         group: API group of the kind.
         cluster: name of the cluster-scoped twin; None for none. Its plural is `cluster` plus the other one.
-        objects: the kinds themselves, if they are written by hand; instead of the four above.
+        objects: the kinds themselves, if `eso_api.v2.owned` made them elsewhere; instead of the four above.
         v1_key: `spec.provider.<key>` of v1 stores whose block is this configuration.
         v1_when: which of those blocks; several kinds may share a key, each with its own condition.
         v1_renames: members of the block that the spec of the kind names differently; an empty name drops the member.
@@ -134,13 +133,19 @@ def store_kind(
     def decorate(store: type[S]) -> type[S]:
         check_overrides(store, Store)
         config = config_type(store)
+        owned = objects
+        if not owned:
+            _named(kind, plural)
+            owned = store_kinds(
+                config, module=config.__module__, kind=kind, plural=plural, cluster=cluster or "", group=group
+            )
         served = ServedKind(
             backend=store,
             role=KindRole.STORE,
             config=config,
             operations=_narrowed(store.__name__, store_operations(store), operations),
             credentials=patterns_of(config),
-            owned=objects or _store_objects(config, kind, plural, group=group, cluster=cluster),
+            owned=owned,
             v1_key=v1_key,
             maintenance=maintenance,
             concurrency=_positive(concurrency),
@@ -170,7 +175,7 @@ def generator_kind(
         kind: the kind's name; the CRD is made from it, `plural` and `group`.
         plural: lower-case plural of `kind`.
         group: API group of the kind.
-        objects: the kinds themselves, if they are written by hand; instead of the three above.
+        objects: the kinds themselves, if `eso_api.v2.owned` made them elsewhere; instead of the three above.
         bridged: kinds of the core (v1alpha1 generators) with the same spec, which are served too.
         maintenance: maintained, deprecated, unmaintained or experimental.
         concurrency: how many calls of one session run at a time.
@@ -179,13 +184,17 @@ def generator_kind(
     def decorate(generator: type[G]) -> type[G]:
         check_overrides(generator, Generator)
         config = config_type(generator)
+        owned = objects
+        if not owned:
+            _named(kind, plural)
+            owned = (generator_config(config, module=config.__module__, kind=kind, plural=plural, group=group),)
         served = ServedKind(
             backend=generator,
             role=KindRole.GENERATOR,
             config=config,
             operations=generator_operations(generator),
             credentials=patterns_of(config),
-            owned=objects or (generator_object(config, *_named(kind, plural), group=group, plural=plural),),
+            owned=owned,
             bridged=bridged,
             maintenance=maintenance,
             concurrency=_positive(concurrency),
@@ -212,20 +221,9 @@ def _mark(backend: type[B], served: ServedKind) -> type[B]:
     return backend
 
 
-def _store_objects(
-    config: type[msgspec.Struct], kind: str, plural: str, *, group: str, cluster: str | None
-) -> tuple[AnyKind, ...]:
-    _named(kind, plural)
-    own = namespaced(config, kind, group=group, plural=plural)
-    if cluster is None:
-        return (own,)
-    return (own, cluster_twin(config, cluster, group=group, plural=f"cluster{plural}"))
-
-
-def _named(kind: str, plural: str) -> tuple[str]:
+def _named(kind: str, plural: str) -> None:
     if not kind or not plural:
         raise TypeError("a kind needs kind= and plural=, or objects=")
-    return (kind,)
 
 
 def _narrowed(name: str, real: frozenset[Operation], declared: frozenset[Operation] | None) -> frozenset[Operation]:

@@ -24,11 +24,11 @@ from eso_api.marks import (
     lifetime,
     sibling,
 )
+from eso_api.v2.owned import AnyKind
 from eso_sdk.accounts import ServiceAccount
 from eso_sdk.backend import Backend, Call
 from eso_sdk.generator import Generator
 from eso_sdk.kinds import ALWAYS, ServedKind, generator_kind, served_kind, store_kind, when
-from eso_sdk.objects import AnyKind
 from eso_sdk.results import Check, Pushed, Value
 from eso_sdk.store import Store, finds, pushes, reads
 from eso_wire.values import Context, KindId, KindInfo, Limits

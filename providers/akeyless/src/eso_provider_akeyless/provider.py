@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from eso_provider_akeyless.akeyless import AKEYLESS
-from eso_provider_akeyless.clusterakeyless import CLUSTER_AKEYLESS
 from eso_provider_akeyless.store import AkeylessStore
-from eso_sdk.provider import Maturity, Provider, store_kind
+from eso_sdk.main import run
+from eso_sdk.provider import Maturity, Provider
 
-NAME: Final = "akeyless"
-VERSION: Final = "0.1.0"
 API_NAME: Final = "AKEYLESSLESS/SecretsManager"
 """The label that metrics of the operator in Go have: dashboards select by it."""
 
-Akeyless = store_kind(objects=(AKEYLESS, CLUSTER_AKEYLESS), v1_key="akeyless")(AkeylessStore)
+PROVIDER: Final = Provider(
+    name="akeyless", version="0.1.0", kinds=(AkeylessStore,), api_name=API_NAME, maturity=Maturity.UNPROVEN
+)
 
-PROVIDER: Final = Provider(name=NAME, version=VERSION, kinds=(Akeyless,), api_name=API_NAME, maturity=Maturity.UNPROVEN)
+
+def main() -> None:
+    """Run the console script `eso-provider-akeyless`."""
+    raise SystemExit(run(PROVIDER))

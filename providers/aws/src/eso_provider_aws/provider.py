@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from eso_provider_aws.awssecretmanager import AWS_SECRET_MANAGER
-from eso_provider_aws.certificatemanager import CERTIFICATE_MANAGER
+from eso_provider_aws import kinds
 from eso_provider_aws.certificates.store import OFFERED, CertificatesStore
-from eso_provider_aws.clustercertificatemanager import CLUSTER_CERTIFICATE_MANAGER
-from eso_provider_aws.clusterparameterstore import CLUSTER_PARAMETER_STORE
-from eso_provider_aws.clustersecretsmanager import CLUSTER_SECRETS_MANAGER
 from eso_provider_aws.generators import ECRAuthorizationTokenGenerator, STSSessionTokenGenerator
 from eso_provider_aws.parameters.store import ParametersStore
-from eso_provider_aws.parameterstore import PARAMETER_STORE
 from eso_provider_aws.secrets.metadata import PushMetadata
 from eso_provider_aws.secrets.store import SecretsStore
-from eso_provider_aws.secretsmanager import SECRETS_MANAGER
 from eso_provider_aws.store import CONCURRENCY
+from eso_sdk.main import run
 from eso_sdk.provider import Maturity, Provider, store_kind, when
 from eso_wire.values import SpecCondition
 
@@ -29,7 +24,7 @@ OTHER_SERVICES: Final = {"secretsManager": ""}
 """Members of a v1 block that mean nothing to the service."""
 
 SecretsManager = store_kind(
-    objects=(SECRETS_MANAGER, CLUSTER_SECRETS_MANAGER, AWS_SECRET_MANAGER),
+    objects=(*kinds.SECRETS_MANAGER, *kinds.AWS_SECRET_MANAGER),
     v1_key="aws",
     v1_when=SpecCondition("/service", ("SecretsManager",)),
     v1_renames={"secretsManager": "deletion"},
@@ -39,7 +34,7 @@ SecretsManager = store_kind(
 )(SecretsStore)
 
 ParameterStore = store_kind(
-    objects=(PARAMETER_STORE, CLUSTER_PARAMETER_STORE),
+    objects=kinds.PARAMETER_STORE,
     v1_key="aws",
     v1_when=SpecCondition("/service", ("ParameterStore",)),
     v1_renames=OTHER_SERVICES,
@@ -48,7 +43,7 @@ ParameterStore = store_kind(
 )(ParametersStore)
 
 CertificateManager = store_kind(
-    objects=(CERTIFICATE_MANAGER, CLUSTER_CERTIFICATE_MANAGER),
+    objects=kinds.CERTIFICATE_MANAGER,
     v1_key="aws",
     v1_when=SpecCondition("/service", ("CertificateManager",)),
     v1_renames=OTHER_SERVICES,
@@ -70,3 +65,8 @@ PROVIDER: Final = Provider(
     ),
     api_name="AWS",
 )
+
+
+def main() -> None:
+    """Run the console script `eso-provider-aws`."""
+    raise SystemExit(run(PROVIDER))

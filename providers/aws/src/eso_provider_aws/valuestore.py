@@ -13,7 +13,7 @@ from eso_provider_aws.api import Api, Batching
 from eso_provider_aws.changes.listings import Source
 from eso_provider_aws.changes.watcher import Watcher, shared_by
 from eso_provider_aws.endpoints import SQS
-from eso_provider_aws.specs import ParameterStoreConfig, SecretsManagerConfig
+from eso_provider_aws.kinds import ParameterStoreConfig, SecretsManagerConfig
 from eso_provider_aws.store import AwsStore
 from eso_sdk.errors import invalid_config
 from eso_sdk.provider import Check, Pushed, Value, finds, pushes, reads

@@ -20,8 +20,8 @@ from eso_api.generators.acraccesstoken import ACR_ACCESS_TOKEN as V1_ACR_ACCESS_
 from eso_api.generators.acraccesstoken import ACRAccessTokenSpec
 from eso_api.references import ServiceAccountSelector
 from eso_api.values import SecretBytes
-from eso_provider_azure.acraccesstoken import ACR_ACCESS_TOKEN
 from eso_provider_azure.clouds import REGISTRY_HOSTS, registry_cloud
+from eso_provider_azure.kinds import ACCESS_TOKEN
 from eso_provider_azure.login import CLIENT_ANNOTATION, TENANT_ANNOTATION, Login, Receiver, where
 from eso_provider_azure.runtime import runtime_of
 from eso_sdk.errors import backend_error, credentials_not_found, error_for_status, invalid_config
@@ -37,7 +37,7 @@ _HOST: Final = re.compile(r"[a-z0-9][a-z0-9.-]*(:\d{1,5})?")
 _FORM: Final = {"Content-Type": "application/x-www-form-urlencoded"}
 
 
-@generator_kind(objects=(ACR_ACCESS_TOKEN,), bridged=(V1_ACR_ACCESS_TOKEN,))
+@generator_kind(objects=(ACCESS_TOKEN,), bridged=(V1_ACR_ACCESS_TOKEN,))
 class ACRAccessTokenGenerator(Generator[ACRAccessTokenSpec]):
     """A login that expires after some hours."""
 

@@ -10,14 +10,14 @@ from eso_provider_azure.api import Api
 from eso_provider_azure.changes import Watcher
 from eso_provider_azure.clouds import check_vault, cloud_of
 from eso_provider_azure.finding import Finder
+from eso_provider_azure.kinds import STORES, KeyVaultConfig
 from eso_provider_azure.login import Login, check_auth, log_in
 from eso_provider_azure.queue import SCOPE, EventQueue, check_queue
 from eso_provider_azure.reading import Reader
 from eso_provider_azure.runtime import runtime_of
-from eso_provider_azure.specs import KeyVaultConfig
 from eso_provider_azure.vault import Vault
 from eso_provider_azure.writing import Writer
-from eso_sdk.provider import Check, Pushed, Store, Value, finds, pushes, reads
+from eso_sdk.provider import Check, Pushed, Store, Value, finds, pushes, reads, store_kind
 from eso_wire.errors import ProviderError
 from eso_wire.values import (
     ChangeEvent,
@@ -38,6 +38,7 @@ CONCURRENCY: Final = 32
 """Calls of one session to its vault at a time."""
 
 
+@store_kind(objects=STORES, v1_key="azurekv", concurrency=CONCURRENCY)
 class KeyVaultStore(Store[KeyVaultConfig]):
     """Secrets, keys and certificates of one vault."""
 

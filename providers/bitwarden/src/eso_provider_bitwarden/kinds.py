@@ -1,6 +1,18 @@
 """The kinds this provider owns; found through the entry point group `eso.kinds`."""
 
-from eso_provider_bitwarden.bitwardensecretsmanager import BITWARDEN_SECRETS_MANAGER
-from eso_provider_bitwarden.clusterbitwardensecretsmanager import CLUSTER_BITWARDEN_SECRETS_MANAGER
+from __future__ import annotations
 
-KINDS = (BITWARDEN_SECRETS_MANAGER, CLUSTER_BITWARDEN_SECRETS_MANAGER)
+from typing import Final
+
+from eso_api.stores.bitwardensecretsmanager import BitwardenProvider
+from eso_api.v2.owned import fields_of, store_kinds
+
+KINDS: Final = store_kinds(
+    BitwardenProvider,
+    module=__name__,
+    kind="BitwardenSecretsManager",
+    plural="bitwardensecretsmanagers",
+    cluster="ClusterBitwardenSecretsManager",
+    about="Bitwarden Secrets Manager",
+    spec=fields_of("bitwardensecretsmanager"),
+)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from eso_provider_bitwarden.kinds import KINDS
 from eso_provider_bitwarden.store import BitwardenStore
-from eso_sdk.provider import Maturity, Provider, store_kind
+from eso_sdk.main import run
+from eso_sdk.provider import Maturity, Provider
 
-BitwardenSecretsManager = store_kind(objects=KINDS, v1_key="bitwardensecretsmanager")(BitwardenStore)
+PROVIDER: Final = Provider(name="bitwarden", version="0.1.0", kinds=(BitwardenStore,), maturity=Maturity.UNPROVEN)
 
-PROVIDER: Final = Provider(
-    name="bitwarden", version="0.1.0", kinds=(BitwardenSecretsManager,), maturity=Maturity.UNPROVEN
-)
+
+def main() -> None:
+    """Run the console script `eso-provider-bitwarden`."""
+    raise SystemExit(run(PROVIDER))

@@ -11,6 +11,7 @@ from eso_api.values import SecretBytes
 from eso_provider_bitwarden.client import BitwardenClient, Entry
 from eso_provider_bitwarden.companion import Companion
 from eso_provider_bitwarden.failures import status_of
+from eso_provider_bitwarden.kinds import KINDS
 from eso_provider_bitwarden.native import Native
 from eso_provider_bitwarden.reading import Reader, is_id, members_in
 from eso_provider_bitwarden.writing import Writer
@@ -20,7 +21,7 @@ from eso_sdk.errors import invalid_config
 from eso_sdk.extract import property_in
 from eso_sdk.http import ca_bundle
 from eso_sdk.matching import Matcher
-from eso_sdk.provider import Check, Pushed, Store, Value, finds, pushes, reads
+from eso_sdk.provider import Check, Pushed, Store, Value, finds, pushes, reads, store_kind
 from eso_sdk.rest import Rest, RestSettings
 from eso_wire.errors import ProviderError
 from eso_wire.values import (
@@ -37,6 +38,7 @@ from eso_wire.values import (
 _TOKEN = "/auth/secretRef/credentials"  # noqa: S105 - the name of a field
 
 
+@store_kind(objects=KINDS, v1_key="bitwardensecretsmanager")
 class BitwardenStore(Store[BitwardenProvider]):
     """Secrets of one organization."""
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from eso_provider_doppler.clusterdoppler import CLUSTER_DOPPLER
-from eso_provider_doppler.doppler import DOPPLER
 from eso_provider_doppler.store import DopplerStore
-from eso_sdk.provider import Maturity, Provider, store_kind
+from eso_sdk.main import run
+from eso_sdk.provider import Maturity, Provider
 
-NAME: Final = "doppler"
-VERSION: Final = "0.1.0"
+PROVIDER: Final = Provider(
+    name="doppler", version="0.1.0", kinds=(DopplerStore,), api_name="Doppler", maturity=Maturity.UNPROVEN
+)
 
-Doppler = store_kind(objects=(DOPPLER, CLUSTER_DOPPLER), v1_key="doppler")(DopplerStore)
 
-PROVIDER: Final = Provider(name=NAME, version=VERSION, kinds=(Doppler,), api_name="Doppler", maturity=Maturity.UNPROVEN)
+def main() -> None:
+    """Run the console script `eso-provider-doppler`."""
+    raise SystemExit(run(PROVIDER))

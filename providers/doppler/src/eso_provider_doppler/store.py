@@ -19,12 +19,13 @@ from yarl import URL
 from eso_api.stores.doppler import DopplerProvider
 from eso_api.values import SecretBytes
 from eso_provider_doppler.authorization import OidcLogin, check_auth, fixed_authorization
+from eso_provider_doppler.kinds import KINDS
 from eso_sdk.drafts import Draft, payload_of, text_of
 from eso_sdk.errors import backend_error, invalid_config, not_found
 from eso_sdk.extract import property_in
 from eso_sdk.matching import Matcher
 from eso_sdk.namespaces import require_namespaces
-from eso_sdk.provider import Check, Store, finds, pushes, reads
+from eso_sdk.provider import Check, Store, finds, pushes, reads, store_kind
 from eso_sdk.rest import Rest, RestRequest, RestResponse, RestSettings
 from eso_wire.errors import ProviderError
 from eso_wire.values import (
@@ -47,6 +48,7 @@ _DOWNLOAD: Final = "v3/configs/config/secrets/download"
 _UPDATE: Final = "v3/configs/config/secrets"
 
 
+@store_kind(objects=KINDS, v1_key="doppler")
 class DopplerStore(Store[DopplerProvider]):
     """A store of `spec.provider.doppler`, `Doppler` or `ClusterDoppler`."""
 

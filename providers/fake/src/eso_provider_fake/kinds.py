@@ -1,6 +1,20 @@
 """The kinds this provider owns; found through the entry point group `eso.kinds`."""
 
-from eso_provider_fake.clusterfake import CLUSTER_FAKE
-from eso_provider_fake.fake import FAKE
+from __future__ import annotations
 
-KINDS = (FAKE, CLUSTER_FAKE)
+from typing import Final
+
+from eso_api.stores.fake import FakeProvider
+from eso_api.v2.owned import store_kinds
+
+KINDS: Final = store_kinds(
+    FakeProvider,
+    module=__name__,
+    kind="Fake",
+    plural="fakes",
+    cluster="ClusterFake",
+    about="Secrets written in the object itself",
+    spec="The secrets, as in `spec.provider.fake` of a v1 store.",
+    scope="for tests and demonstrations",
+    cluster_spec="The secrets, and who may use them.",
+)

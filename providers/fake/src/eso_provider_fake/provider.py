@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from eso_provider_fake.clusterfake import CLUSTER_FAKE
-from eso_provider_fake.fake import FAKE
+from eso_provider_fake.kinds import KINDS
 from eso_provider_fake.store import FakeStore, World
 from eso_sdk.provider import DEFAULT_LIMITS, Maturity, Provider, store_kind
 
@@ -17,7 +16,7 @@ VERSION: Final = "0.1.0"
 def fake_provider(world: World, *, max_message_bytes: int = 0) -> Provider:
     """Return a provider whose stores use the values and faults of this world."""
 
-    @store_kind(objects=(FAKE, CLUSTER_FAKE), v1_key="fake", concurrency=64)
+    @store_kind(objects=KINDS, v1_key="fake", concurrency=64)
     class WorldlyStore(FakeStore):
         WORLD = world
 

@@ -16,8 +16,8 @@ from eso_api.generators.gcraccesstoken import GCR_ACCESS_TOKEN as V1_GCR_ACCESS_
 from eso_api.generators.gcraccesstoken import GCRAccessTokenSpec
 from eso_api.values import SecretBytes
 from eso_provider_gcp.auth.choice import check_auth, source_of
-from eso_provider_gcp.gcraccesstoken import GCR_ACCESS_TOKEN
 from eso_provider_gcp.identities import Joined, runtime_of
+from eso_provider_gcp.kinds import ACCESS_TOKEN
 from eso_sdk.provider import Generator, generator_kind
 from eso_wire.values import Generated, GenerateRequest, Validation, ValidationState, ValueMetadata
 
@@ -26,7 +26,7 @@ FRESH_SECONDS: Final = 3000.0
 """A user refreshes the login by an interval of his own, so he gets a token that is at most ten minutes old."""
 
 
-@generator_kind(objects=(GCR_ACCESS_TOKEN,), bridged=(V1_GCR_ACCESS_TOKEN,))
+@generator_kind(objects=(ACCESS_TOKEN,), bridged=(V1_GCR_ACCESS_TOKEN,))
 class GCRAccessTokenGenerator(Generator[GCRAccessTokenSpec]):
     """A registry login that expires after an hour."""
 

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from eso_provider_gcp.clustergcpsecretmanager import CLUSTER_GCP_SECRET_MANAGER
-from eso_provider_gcp.gcpsecretmanager import GCP_SECRET_MANAGER
 from eso_provider_gcp.generator import GCRAccessTokenGenerator
-from eso_provider_gcp.store import CONCURRENCY, SecretManagerStore
-from eso_sdk.provider import Maturity, Provider, store_kind
-
-NAME: Final = "gcp"
-VERSION: Final = "0.1.0"
-
-SecretManager = store_kind(
-    objects=(GCP_SECRET_MANAGER, CLUSTER_GCP_SECRET_MANAGER), v1_key="gcpsm", concurrency=CONCURRENCY
-)(SecretManagerStore)
+from eso_provider_gcp.store import SecretManagerStore
+from eso_sdk.main import run
+from eso_sdk.provider import Maturity, Provider
 
 PROVIDER: Final = Provider(
-    name=NAME,
-    version=VERSION,
+    name="gcp",
+    version="0.1.0",
     maturity=Maturity.BETA,
-    kinds=(SecretManager, GCRAccessTokenGenerator),
+    kinds=(SecretManagerStore, GCRAccessTokenGenerator),
     api_name="GCP/SecretManager",
 )
+
+
+def main() -> None:
+    """Run the console script `eso-provider-gcp`."""
+    raise SystemExit(run(PROVIDER))

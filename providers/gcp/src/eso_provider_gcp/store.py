@@ -13,11 +13,11 @@ from eso_provider_gcp.changes.subscription import FIELD
 from eso_provider_gcp.changes.watcher import Watcher
 from eso_provider_gcp.finding import Finder
 from eso_provider_gcp.identities import Joined, runtime_of
+from eso_provider_gcp.kinds import STORES, SUBSCRIPTION, SecretManagerConfig
 from eso_provider_gcp.reading import FETCH, Reader
-from eso_provider_gcp.specs import SUBSCRIPTION, SecretManagerConfig
 from eso_provider_gcp.writing import Writer
 from eso_sdk.errors import invalid_config, unsupported
-from eso_sdk.provider import Check, Pushed, Store, Value, finds, pushes, reads
+from eso_sdk.provider import Check, Pushed, Store, Value, finds, pushes, reads, store_kind
 from eso_wire.errors import ProviderError
 from eso_wire.values import (
     ChangeEvent,
@@ -42,6 +42,7 @@ _PROJECT: Final = re.compile(r"[a-z0-9.:-]{1,100}")
 _LOCATION: Final = re.compile(r"[a-z0-9-]{1,63}")
 
 
+@store_kind(objects=STORES, v1_key="gcpsm", concurrency=CONCURRENCY)
 class SecretManagerStore(Store[SecretManagerConfig]):
     """A store of `spec.provider.gcpsm`, `GCPSecretManager` or `ClusterGCPSecretManager`."""
 

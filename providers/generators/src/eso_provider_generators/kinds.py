@@ -1,9 +1,54 @@
 """The kinds this provider owns; found through the entry point group `eso.kinds`."""
 
-from eso_provider_generators.fake import FAKE
-from eso_provider_generators.mfa import MFA_KIND
-from eso_provider_generators.password import PASSWORD
-from eso_provider_generators.sshkey import SSH_KEY
-from eso_provider_generators.uuid import UUID_KIND
+from __future__ import annotations
 
-KINDS = (FAKE, MFA_KIND, PASSWORD, SSH_KEY, UUID_KIND)
+from typing import Final
+
+from eso_api.generators.fake import FakeSpec
+from eso_api.generators.mfa import MFASpec
+from eso_api.generators.password import PasswordSpec
+from eso_api.generators.sshkey import SSHKeySpec
+from eso_api.generators.uuid import UUIDSpec
+from eso_api.v2.owned import generator_config
+
+FAKE: Final = generator_config(
+    FakeSpec,
+    module=__name__,
+    kind="Fake",
+    plural="fakes",
+    about="Fixed values, for tests and demonstrations",
+    spec_required=False,
+)
+MFA: Final = generator_config(
+    MFASpec,
+    module=__name__,
+    kind="MFA",
+    plural="mfas",
+    about="Time-based one-time passwords",
+)
+PASSWORD: Final = generator_config(
+    PasswordSpec,
+    module=__name__,
+    kind="Password",
+    plural="passwords",
+    about="Random passwords",
+    spec_required=False,
+)
+SSH_KEY: Final = generator_config(
+    SSHKeySpec,
+    module=__name__,
+    kind="SSHKey",
+    plural="sshkeys",
+    about="Pairs of SSH keys",
+    spec_required=False,
+)
+UUID: Final = generator_config(
+    UUIDSpec,
+    module=__name__,
+    kind="UUID",
+    plural="uuids",
+    about="Random identifiers, version 4",
+    spec_required=False,
+)
+
+KINDS: Final = (FAKE, MFA, PASSWORD, SSH_KEY, UUID)

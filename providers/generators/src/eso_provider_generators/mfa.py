@@ -10,16 +10,12 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
-import msgspec
-
 from eso_api.generators.mfa import MFA_KIND as V1_MFA
 from eso_api.generators.mfa import MFASpec
-from eso_api.v2.generator import GENERATOR_CATEGORIES
-from eso_api.v2.owned import GENERATOR_CONFIG_GROUP, OwnedStatus, namespaced_config
+from eso_provider_generators.kinds import MFA
 from eso_sdk.errors import invalid_config
 from eso_sdk.provider import Generator, generator_kind
 from eso_wire.values import GenerateRequest
-from kubebase.meta import Object
 
 MAX_LENGTH: Final = 32
 
@@ -27,17 +23,7 @@ _DEFAULT_LENGTH: Final = 6
 _DEFAULT_PERIOD: Final = 30
 
 
-class MFA(Object, kw_only=True):
-    """Time-based one-time passwords, for v2 generators."""
-
-    spec: MFASpec
-    status: OwnedStatus = msgspec.field(default_factory=OwnedStatus)
-
-
-MFA_KIND = namespaced_config(MFA, GENERATOR_CONFIG_GROUP, "mfas", GENERATOR_CATEGORIES)
-
-
-@generator_kind(objects=(MFA_KIND,), bridged=(V1_MFA,))
+@generator_kind(objects=(MFA,), bridged=(V1_MFA,))
 class MFAGenerator(Generator[MFASpec]):
     """The present `token`, and for how many seconds it is the present one, as `timeLeft`."""
 

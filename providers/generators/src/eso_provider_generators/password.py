@@ -10,18 +10,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-import msgspec
-
 from eso_api.generators.password import PASSWORD as V1_PASSWORD
 from eso_api.generators.password import PasswordSpec
-from eso_api.v2.generator import GENERATOR_CATEGORIES
-from eso_api.v2.owned import GENERATOR_CONFIG_GROUP, OwnedStatus, namespaced_config
+from eso_provider_generators.kinds import PASSWORD
 from eso_provider_generators.turns import in_thread
 from eso_sdk.errors import invalid_config
 from eso_sdk.provider import Generator, generator_kind
 from eso_wire.errors import ProviderError
 from eso_wire.values import GenerateRequest
-from kubebase.meta import Object
 
 DEFAULT_SYMBOLS: Final = '~!@#$%^&*()_+`-={}|[]\\:"<>?,./'
 MAX_LENGTH: Final = 65_536
@@ -41,16 +37,6 @@ _ENCODINGS: Final[Mapping[str, Callable[[bytes], bytes]]] = {
     "base32": base64.b32encode,
     "hex": lambda raw: raw.hex().encode(),
 }
-
-
-class Password(Object, kw_only=True):
-    """Random passwords, for v2 generators."""
-
-    spec: PasswordSpec = msgspec.field(default_factory=PasswordSpec)
-    status: OwnedStatus = msgspec.field(default_factory=OwnedStatus)
-
-
-PASSWORD = namespaced_config(Password, GENERATOR_CONFIG_GROUP, "passwords", GENERATOR_CATEGORIES)
 
 
 @generator_kind(objects=(PASSWORD,), bridged=(V1_PASSWORD,))

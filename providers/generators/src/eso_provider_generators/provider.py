@@ -9,6 +9,7 @@ from eso_provider_generators.mfa import MFAGenerator
 from eso_provider_generators.password import PasswordGenerator
 from eso_provider_generators.sshkey import SSHKeyGenerator
 from eso_provider_generators.uuid import UUIDGenerator
+from eso_sdk.main import run
 from eso_sdk.provider import Maturity, Provider
 
 PROVIDER: Final = Provider(
@@ -17,3 +18,8 @@ PROVIDER: Final = Provider(
     maturity=Maturity.STABLE,
     kinds=(FakeGenerator, MFAGenerator, PasswordGenerator, SSHKeyGenerator, UUIDGenerator),
 )
+
+
+def main() -> None:
+    """Run the console script `eso-provider-generators`."""
+    raise SystemExit(run(PROVIDER))

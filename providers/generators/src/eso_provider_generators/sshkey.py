@@ -7,35 +7,22 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
-import msgspec
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from eso_api.generators.sshkey import SSH_KEY as V1_SSH_KEY
 from eso_api.generators.sshkey import SSHKeySpec
-from eso_api.v2.generator import GENERATOR_CATEGORIES
-from eso_api.v2.owned import GENERATOR_CONFIG_GROUP, OwnedStatus, namespaced_config
+from eso_provider_generators.kinds import SSH_KEY
 from eso_provider_generators.turns import in_thread
 from eso_sdk.errors import invalid_config
 from eso_sdk.provider import Generator, generator_kind
 from eso_wire.values import GenerateRequest
-from kubebase.meta import Object
 
 PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
 
 _RSA_BITS: Final = 2048
 _QUICK: Final = frozenset({"ed25519", "ecdsa"})
 _CURVES: Final[Mapping[int, ec.EllipticCurve]] = {256: ec.SECP256R1(), 384: ec.SECP384R1(), 521: ec.SECP521R1()}
-
-
-class SSHKey(Object, kw_only=True):
-    """Pairs of SSH keys, for v2 generators."""
-
-    spec: SSHKeySpec = msgspec.field(default_factory=SSHKeySpec)
-    status: OwnedStatus = msgspec.field(default_factory=OwnedStatus)
-
-
-SSH_KEY = namespaced_config(SSHKey, GENERATOR_CONFIG_GROUP, "sshkeys", GENERATOR_CATEGORIES)
 
 
 @generator_kind(objects=(SSH_KEY,), bridged=(V1_SSH_KEY,), concurrency=2)

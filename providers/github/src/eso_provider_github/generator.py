@@ -17,7 +17,7 @@ from eso_api.values import SecretBytes
 from eso_provider_github.app import App, issue
 from eso_provider_github.connection import generator_base, settings_of
 from eso_provider_github.escrow import deposit, read, withdraw
-from eso_provider_github.githubaccesstoken import GITHUB_ACCESS_TOKEN
+from eso_provider_github.kinds import ACCESS_TOKEN
 from eso_sdk.authorization import FixedHeaders, bearer
 from eso_sdk.errors import invalid_config
 from eso_sdk.generations import generations_of
@@ -29,7 +29,7 @@ from eso_wire.values import Generated, GenerateRequest, Validation, ValidationSt
 KEY_FIELD: Final = "/auth/privateKey/secretRef"
 
 
-@generator_kind(objects=(GITHUB_ACCESS_TOKEN,), bridged=(V1_GITHUB_ACCESS_TOKEN,))
+@generator_kind(objects=(ACCESS_TOKEN,), bridged=(V1_GITHUB_ACCESS_TOKEN,))
 class GithubAccessTokenGenerator(Generator[GithubAccessTokenSpec]):
     """A token of an installation."""
 

@@ -6,6 +6,7 @@ from typing import Final
 
 from eso_provider_github.generator import GithubAccessTokenGenerator
 from eso_provider_github.store import ActionsStore
+from eso_sdk.main import run
 from eso_sdk.provider import Maturity, Provider
 
 PROVIDER: Final = Provider(
@@ -15,3 +16,8 @@ PROVIDER: Final = Provider(
     api_name="GitHub",
     maturity=Maturity.UNPROVEN,
 )
+
+
+def main() -> None:
+    """Run the console script `eso-provider-github`."""
+    raise SystemExit(run(PROVIDER))

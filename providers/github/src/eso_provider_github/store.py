@@ -15,9 +15,8 @@ import msgspec
 from eso_api.stores.github import GithubProvider
 from eso_api.values import SecretBytes
 from eso_provider_github.app import App, issue
-from eso_provider_github.clustergithub import CLUSTER_GITHUB
 from eso_provider_github.connection import settings_of, store_base
-from eso_provider_github.github import GITHUB
+from eso_provider_github.kinds import STORES
 from eso_provider_github.scopes import Scope, name_of
 from eso_provider_github.sealing import PublishedKey
 from eso_sdk.authorization import LoginHeaders, bearer, digest
@@ -52,7 +51,7 @@ class _Repositories(msgspec.Struct, frozen=True, gc=False):
     repositories: list[_Repository]
 
 
-@store_kind(objects=(GITHUB, CLUSTER_GITHUB), v1_key="github")
+@store_kind(objects=STORES, v1_key="github")
 class ActionsStore(Store[GithubProvider]):
     """A store of `spec.provider.github`, `GitHub` or `ClusterGitHub`."""
 

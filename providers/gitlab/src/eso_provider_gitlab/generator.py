@@ -20,7 +20,7 @@ from eso_api.generators.gitlabdeploytoken import GITLAB_DEPLOY_TOKEN as V1_GITLA
 from eso_api.generators.gitlabdeploytoken import GitlabDeployTokenSpec
 from eso_api.values import SecretBytes
 from eso_provider_gitlab.connection import REFUSED, Place, base_of, connect, group, project, refusal
-from eso_provider_gitlab.gitlabdeploytoken import GITLAB_DEPLOY_TOKEN
+from eso_provider_gitlab.kinds import DEPLOY_TOKEN
 from eso_sdk.errors import backend_error, invalid_config, invalid_request
 from eso_sdk.generations import generations_of
 from eso_sdk.provider import Generator, generator_kind
@@ -50,7 +50,7 @@ class _Created(msgspec.Struct, gc=False):
         return "<deploy token>"
 
 
-@generator_kind(objects=(GITLAB_DEPLOY_TOKEN,), bridged=(V1_GITLAB_DEPLOY_TOKEN,))
+@generator_kind(objects=(DEPLOY_TOKEN,), bridged=(V1_GITLAB_DEPLOY_TOKEN,))
 class GitlabDeployTokenGenerator(Generator[GitlabDeployTokenSpec]):
     """A deploy token of a project or group."""
 

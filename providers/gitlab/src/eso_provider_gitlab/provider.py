@@ -6,6 +6,7 @@ from typing import Final
 
 from eso_provider_gitlab.generator import GitlabDeployTokenGenerator
 from eso_provider_gitlab.store import VariableStore
+from eso_sdk.main import run
 from eso_sdk.provider import Maturity, Provider
 
 PROVIDER: Final = Provider(
@@ -15,3 +16,8 @@ PROVIDER: Final = Provider(
     api_name="GitLab",
     maturity=Maturity.UNPROVEN,
 )
+
+
+def main() -> None:
+    """Run the console script `eso-provider-gitlab`."""
+    raise SystemExit(run(PROVIDER))

@@ -7,9 +7,8 @@ from typing import ClassVar, Final
 
 from eso_api.stores.gitlab import GitlabProvider
 from eso_provider_gitlab.catalog import Catalog
-from eso_provider_gitlab.clustergitlab import CLUSTER_GITLAB
 from eso_provider_gitlab.connection import Place, base_of, connect, group, project
-from eso_provider_gitlab.gitlab import GITLAB
+from eso_provider_gitlab.kinds import STORES
 from eso_provider_gitlab.variables import ANY, Variable, chosen, is_possible, key_of, merged, value_in
 from eso_sdk.errors import invalid_config, invalid_request, not_found
 from eso_sdk.http import ca_bundle
@@ -25,7 +24,7 @@ SCOPE_TAG: Final = "environment_scope"
 Outcome = Variable | ProviderError
 
 
-@store_kind(objects=(GITLAB, CLUSTER_GITLAB), v1_key="gitlab")
+@store_kind(objects=STORES, v1_key="gitlab")
 class VariableStore(Store[GitlabProvider]):
     """A store of `spec.provider.gitlab`, `GitLab` or `ClusterGitLab`."""
 

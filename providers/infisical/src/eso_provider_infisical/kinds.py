@@ -1,6 +1,18 @@
 """The kinds this provider owns; found through the entry point group `eso.kinds`."""
 
-from eso_provider_infisical.clusterinfisical import CLUSTER_INFISICAL
-from eso_provider_infisical.infisical import INFISICAL
+from __future__ import annotations
 
-KINDS = (INFISICAL, CLUSTER_INFISICAL)
+from typing import Final
+
+from eso_api.stores.infisical import InfisicalProvider
+from eso_api.v2.owned import fields_of, store_kinds
+
+KINDS: Final = store_kinds(
+    InfisicalProvider,
+    module=__name__,
+    kind="Infisical",
+    plural="infisicals",
+    cluster="ClusterInfisical",
+    about="Infisical",
+    spec=fields_of("infisical"),
+)

@@ -8,6 +8,7 @@ from typing import Final
 from eso_api.stores.infisical import InfisicalProvider
 from eso_api.values import SecretBytes
 from eso_provider_infisical.auth.choice import check_auth, open_auth
+from eso_provider_infisical.kinds import KINDS
 from eso_provider_infisical.reading import Reader
 from eso_provider_infisical.secrets import Secrets, api_url, folder_of, location_of
 from eso_provider_infisical.writing import Writer
@@ -15,7 +16,7 @@ from eso_sdk.drafts import Draft
 from eso_sdk.errors import invalid_config
 from eso_sdk.http import ca_bundle
 from eso_sdk.matching import Matcher
-from eso_sdk.provider import Check, Pushed, Store, Value, finds, pushes, reads
+from eso_sdk.provider import Check, Pushed, Store, Value, finds, pushes, reads, store_kind
 from eso_sdk.rest import Rest, RestSettings
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import (
@@ -33,6 +34,7 @@ MAX_RESPONSE: Final = 16 * 1024 * 1024
 """A list has all values of a folder, and with `recursive` those of the folders below it."""
 
 
+@store_kind(objects=KINDS, v1_key="infisical")
 class InfisicalStore(Store[InfisicalProvider]):
     """Secrets of one environment."""
 

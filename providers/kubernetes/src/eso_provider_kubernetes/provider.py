@@ -6,6 +6,7 @@ from typing import Final
 
 from eso_provider_kubernetes.objectstore import CustomResourceStore
 from eso_provider_kubernetes.secretstore import KubernetesStore
+from eso_sdk.main import run
 from eso_sdk.provider import Maturity, Provider
 
 PROVIDER: Final = Provider(
@@ -15,3 +16,8 @@ PROVIDER: Final = Provider(
     kinds=(KubernetesStore, CustomResourceStore),
     api_name="Kubernetes",
 )
+
+
+def main() -> None:
+    """Run the console script `eso-provider-kubernetes`."""
+    raise SystemExit(run(PROVIDER))

@@ -10,6 +10,7 @@ from yarl import URL
 from eso_api.references import SecretKeySelector
 from eso_api.stores.onepassword import OnePasswordProvider
 from eso_provider_onepassword.connect import Connect, is_sporadic
+from eso_provider_onepassword.kinds import CONNECT
 from eso_provider_onepassword.reading import Reader
 from eso_provider_onepassword.vaultcache import VaultCache
 from eso_provider_onepassword.writing import ConnectMetadata, PushSettings, Writer, metadata_of
@@ -17,7 +18,7 @@ from eso_sdk.authorization import FixedHeaders, bearer
 from eso_sdk.errors import invalid_config, invalid_request
 from eso_sdk.http import url_of
 from eso_sdk.namespaces import require_namespaces
-from eso_sdk.provider import Check, Pushed, Store, Value, finds, reads
+from eso_sdk.provider import Check, Pushed, Store, Value, finds, reads, store_kind
 from eso_sdk.rest import Rest, RestSettings
 from eso_wire.errors import ProviderError
 from eso_wire.values import (
@@ -37,6 +38,7 @@ MAX_RESPONSE: Final = 32 * 1024 * 1024
 _TOKEN: Final = "/auth/secretRef/connectTokenSecretRef"  # noqa: S105 - a pointer
 
 
+@store_kind(objects=CONNECT, v1_key="onepassword")
 class ConnectStore(Store[OnePasswordProvider]):
     """A store of `spec.provider.onepassword`, `OnePassword` or `ClusterOnePassword`."""
 

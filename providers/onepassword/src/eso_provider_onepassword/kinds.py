@@ -1,8 +1,30 @@
 """The kinds this provider owns; found through the entry point group `eso.kinds`."""
 
-from eso_provider_onepassword.clusteronepassword import CLUSTER_ONE_PASSWORD
-from eso_provider_onepassword.clusteronepasswordsdk import CLUSTER_ONE_PASSWORD_SDK
-from eso_provider_onepassword.onepassword import ONE_PASSWORD
-from eso_provider_onepassword.onepasswordsdk import ONE_PASSWORD_SDK
+from __future__ import annotations
 
-KINDS = (ONE_PASSWORD, CLUSTER_ONE_PASSWORD, ONE_PASSWORD_SDK, CLUSTER_ONE_PASSWORD_SDK)
+from typing import Final
+
+from eso_api.stores.onepassword import OnePasswordProvider
+from eso_api.stores.onepasswordsdk import OnePasswordSDKProvider
+from eso_api.v2.owned import fields_of, store_kinds
+
+CONNECT: Final = store_kinds(
+    OnePasswordProvider,
+    module=__name__,
+    kind="OnePassword",
+    plural="onepasswords",
+    cluster="ClusterOnePassword",
+    about="1Password through a Connect server",
+    spec=fields_of("onepassword"),
+)
+SERVICE_ACCOUNT: Final = store_kinds(
+    OnePasswordSDKProvider,
+    module=__name__,
+    kind="OnePasswordSDK",
+    plural="onepasswordsdks",
+    cluster="ClusterOnePasswordSDK",
+    about="1Password with a service account",
+    spec=fields_of("onepasswordSDK"),
+)
+
+KINDS: Final = (*CONNECT, *SERVICE_ACCOUNT)

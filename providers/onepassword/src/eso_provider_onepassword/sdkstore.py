@@ -18,6 +18,7 @@ from eso_api.values import SecretBytes
 from eso_provider_onepassword.account import TOKEN, account_of
 from eso_provider_onepassword.connectstore import check_reference
 from eso_provider_onepassword.items import DEFAULT_FIELD, Vault
+from eso_provider_onepassword.kinds import SERVICE_ACCOUNT
 from eso_provider_onepassword.reading import Reader, refuse_version
 from eso_provider_onepassword.sdksource import BATCH, SDKSource, read_only
 from eso_provider_onepassword.vaultcache import MAX_BYTES, MAX_ITEMS, SizedCache, VaultCache
@@ -25,7 +26,7 @@ from eso_provider_onepassword.writing import PushSettings, SDKMetadata, Writer, 
 from eso_sdk.errors import invalid_config, not_found, unsupported
 from eso_sdk.matching import Matcher
 from eso_sdk.namespaces import require_namespaces
-from eso_sdk.provider import Check, Pushed, Store, finds, pushes, reads
+from eso_sdk.provider import Check, Pushed, Store, finds, pushes, reads, store_kind
 from eso_sdk.store import members_of
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import (
@@ -47,6 +48,7 @@ _OF_VARIABLES: Final = frozenset(
 )
 
 
+@store_kind(objects=SERVICE_ACCOUNT, v1_key="onepasswordSDK")
 class SDKStore(Store[OnePasswordSDKProvider]):
     """A store of `spec.provider.onepasswordSDK`, `OnePasswordSDK` or `ClusterOnePasswordSDK`."""
 

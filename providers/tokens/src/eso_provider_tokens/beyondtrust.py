@@ -25,7 +25,7 @@ from eso_api.generators.beyondtrustworkloadcredentialsdynamicsecret import (
     BeyondtrustWorkloadCredentialsDynamicSecretSpec,
 )
 from eso_api.values import SecretBytes
-from eso_provider_tokens.beyondtrustworkloadcredentialsdynamicsecret import BEYONDTRUST_DYNAMIC_SECRET
+from eso_provider_tokens.kinds import BEYONDTRUST
 from eso_sdk.authorization import FixedHeaders, bearer
 from eso_sdk.errors import backend_error, invalid_config, invalid_request
 from eso_sdk.http import ca_bundle
@@ -56,7 +56,7 @@ class LeaseState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     path: str = ""
 
 
-@generator_kind(objects=(BEYONDTRUST_DYNAMIC_SECRET,), bridged=(V1_DYNAMIC_SECRET,))
+@generator_kind(objects=(BEYONDTRUST,), bridged=(V1_DYNAMIC_SECRET,))
 class BeyondtrustGenerator(Generator[BeyondtrustWorkloadCredentialsDynamicSecretSpec]):
     """Credentials of one dynamic secret."""
 

@@ -15,7 +15,7 @@ from yarl import URL
 
 from eso_api.generators.cloudsmithaccesstoken import CLOUDSMITH_ACCESS_TOKEN as V1_CLOUDSMITH_ACCESS_TOKEN
 from eso_api.generators.cloudsmithaccesstoken import CloudsmithAccessTokenSpec
-from eso_provider_tokens.cloudsmithaccesstoken import CLOUDSMITH_ACCESS_TOKEN
+from eso_provider_tokens.kinds import CLOUDSMITH
 from eso_provider_tokens.logins import registry_login
 from eso_sdk.errors import backend_error, invalid_config
 from eso_sdk.provider import Generator, generator_kind
@@ -30,7 +30,7 @@ class _CloudsmithToken(msgspec.Struct):
     token: str
 
 
-@generator_kind(objects=(CLOUDSMITH_ACCESS_TOKEN,), bridged=(V1_CLOUDSMITH_ACCESS_TOKEN,))
+@generator_kind(objects=(CLOUDSMITH,), bridged=(V1_CLOUDSMITH_ACCESS_TOKEN,))
 class CloudsmithGenerator(Generator[CloudsmithAccessTokenSpec]):
     """A registry login that expires."""
 

@@ -21,7 +21,7 @@ from yarl import URL
 from eso_api.generators.grafana import GRAFANA as V1_GRAFANA
 from eso_api.generators.grafana import GrafanaAuth, GrafanaSpec
 from eso_api.values import SecretBytes
-from eso_provider_tokens.grafana import GRAFANA
+from eso_provider_tokens.kinds import GRAFANA
 from eso_sdk.authorization import FixedHeaders, basic, bearer
 from eso_sdk.errors import invalid_config, invalid_request
 from eso_sdk.provider import Generator, generator_kind

@@ -1,8 +1,44 @@
 """The kinds this provider owns; found through the entry point group `eso.kinds`."""
 
-from eso_provider_tokens.beyondtrustworkloadcredentialsdynamicsecret import BEYONDTRUST_DYNAMIC_SECRET
-from eso_provider_tokens.cloudsmithaccesstoken import CLOUDSMITH_ACCESS_TOKEN
-from eso_provider_tokens.grafana import GRAFANA
-from eso_provider_tokens.quayaccesstoken import QUAY_ACCESS_TOKEN
+from __future__ import annotations
 
-KINDS = (QUAY_ACCESS_TOKEN, CLOUDSMITH_ACCESS_TOKEN, GRAFANA, BEYONDTRUST_DYNAMIC_SECRET)
+from typing import Final
+
+from eso_api.generators.beyondtrustworkloadcredentialsdynamicsecret import (
+    BeyondtrustWorkloadCredentialsDynamicSecretSpec,
+)
+from eso_api.generators.cloudsmithaccesstoken import CloudsmithAccessTokenSpec
+from eso_api.generators.grafana import GrafanaSpec
+from eso_api.generators.quayaccesstoken import QuayAccessTokenSpec
+from eso_api.v2.owned import generator_config
+
+QUAY: Final = generator_config(
+    QuayAccessTokenSpec,
+    module=__name__,
+    kind="QuayAccessToken",
+    plural="quayaccesstokens",
+    about="Logins of a Quay robot account",
+)
+CLOUDSMITH: Final = generator_config(
+    CloudsmithAccessTokenSpec,
+    module=__name__,
+    kind="CloudsmithAccessToken",
+    plural="cloudsmithaccesstokens",
+    about="Logins for Cloudsmith registries",
+)
+GRAFANA: Final = generator_config(
+    GrafanaSpec,
+    module=__name__,
+    kind="Grafana",
+    plural="grafanas",
+    about="Tokens of Grafana service accounts",
+)
+BEYONDTRUST: Final = generator_config(
+    BeyondtrustWorkloadCredentialsDynamicSecretSpec,
+    module=__name__,
+    kind="BeyondtrustWorkloadCredentialsDynamicSecret",
+    plural="beyondtrustworkloadcredentialsdynamicsecrets",
+    about="Short-lived credentials of BeyondTrust",
+)
+
+KINDS: Final = (QUAY, CLOUDSMITH, GRAFANA, BEYONDTRUST)

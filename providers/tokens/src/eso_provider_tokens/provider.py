@@ -8,6 +8,7 @@ from eso_provider_tokens.beyondtrust import BeyondtrustGenerator
 from eso_provider_tokens.cloudsmith import CloudsmithGenerator
 from eso_provider_tokens.grafanatokens import GrafanaGenerator
 from eso_provider_tokens.quay import QuayGenerator
+from eso_sdk.main import run
 from eso_sdk.provider import Maturity, Provider
 
 NAME: Final = "tokens"
@@ -19,3 +20,8 @@ PROVIDER: Final = Provider(
     kinds=(QuayGenerator, CloudsmithGenerator, GrafanaGenerator, BeyondtrustGenerator),
     maturity=Maturity.UNPROVEN,
 )
+
+
+def main() -> None:
+    """Run the console script `eso-provider-tokens`."""
+    raise SystemExit(run(PROVIDER))

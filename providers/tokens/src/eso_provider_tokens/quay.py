@@ -17,8 +17,8 @@ from yarl import URL
 from eso_api.generators.quayaccesstoken import QUAY_ACCESS_TOKEN as V1_QUAY_ACCESS_TOKEN
 from eso_api.generators.quayaccesstoken import QuayAccessTokenSpec
 from eso_api.values import SecretBytes
+from eso_provider_tokens.kinds import QUAY
 from eso_provider_tokens.logins import registry_login
-from eso_provider_tokens.quayaccesstoken import QUAY_ACCESS_TOKEN
 from eso_sdk.authorization import basic
 from eso_sdk.errors import invalid_config
 from eso_sdk.provider import Generator, generator_kind
@@ -33,7 +33,7 @@ class _QuayToken(msgspec.Struct):
     token: str
 
 
-@generator_kind(objects=(QUAY_ACCESS_TOKEN,), bridged=(V1_QUAY_ACCESS_TOKEN,))
+@generator_kind(objects=(QUAY,), bridged=(V1_QUAY_ACCESS_TOKEN,))
 class QuayGenerator(Generator[QuayAccessTokenSpec]):
     """A registry login that expires."""
 

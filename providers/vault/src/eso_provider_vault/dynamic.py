@@ -34,9 +34,9 @@ from eso_provider_vault.connection import connect
 from eso_provider_vault.documents import Json, Members, Number, at, integer, members, text, text_of
 from eso_provider_vault.errors import refusal
 from eso_provider_vault.identities import Held, SharedToken, TokenSource
+from eso_provider_vault.kinds import DYNAMIC_SECRET
 from eso_provider_vault.replies import Reply
 from eso_provider_vault.settings import settings_of
-from eso_provider_vault.vaultdynamicsecret import VAULT_DYNAMIC_SECRET
 from eso_sdk.errors import backend_error, invalid_config, invalid_request
 from eso_sdk.provider import Generator, generator_kind
 from eso_wire.errors import ErrorReason, ProviderError
@@ -139,7 +139,7 @@ class _Made:
     ends_with_token: bool
 
 
-@generator_kind(objects=(VAULT_DYNAMIC_SECRET,), bridged=(V1_VAULT_DYNAMIC_SECRET,))
+@generator_kind(objects=(DYNAMIC_SECRET,), bridged=(V1_VAULT_DYNAMIC_SECRET,))
 class VaultDynamicSecretGenerator(Generator[VaultDynamicSecretSpec]):
     """Members of the response of one path."""
 

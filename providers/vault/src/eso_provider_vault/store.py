@@ -18,13 +18,14 @@ from eso_provider_vault.connection import Connection, connect
 from eso_provider_vault.errors import accepts_token, dead_token, refusal
 from eso_provider_vault.finding import Finder
 from eso_provider_vault.identities import TokenSource
+from eso_provider_vault.kinds import OPEN_BAO, VAULT
 from eso_provider_vault.mounts import Mounts
 from eso_provider_vault.reading import Reader, ReadRequest, Secret, value_in
 from eso_provider_vault.settings import settings_of
 from eso_provider_vault.watching import Watcher
 from eso_provider_vault.writing import Writer
 from eso_sdk.batches import side_by_side
-from eso_sdk.provider import Check, Pushed, Store, Value, finds, pushes, reads
+from eso_sdk.provider import Check, Pushed, Store, Value, finds, pushes, reads, store_kind
 from eso_wire.errors import ProviderError
 from eso_wire.values import (
     ChangeEvent,
@@ -146,10 +147,12 @@ class KvStore(Store[C]):
             yield event
 
 
+@store_kind(objects=VAULT, v1_key="vault", concurrency=CONCURRENCY)
 class VaultStore(KvStore[VaultProvider]):
     """A store of `spec.provider.vault`, `Vault` or `ClusterVault`."""
 
 
+@store_kind(objects=OPEN_BAO, v1_key="openBao", concurrency=CONCURRENCY)
 class OpenBaoStore(KvStore[OpenBaoProvider]):
     """A store of `spec.provider.openBao`, `OpenBao` or `ClusterOpenBao`."""
 

@@ -9,36 +9,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-import msgspec
-
 from eso_api.generators.webhook import WEBHOOK as V1_WEBHOOK
 from eso_api.generators.webhook import WebhookSpec
-from eso_api.v2.generator import GENERATOR_CATEGORIES
-from eso_api.v2.owned import GENERATOR_CONFIG_GROUP, OwnedStatus, namespaced_config
 from eso_provider_webhook import jsonanswer
 from eso_provider_webhook.endpoint import SUBJECT, Endpoint, check_call
 from eso_provider_webhook.filling import members
 from eso_provider_webhook.jsonpath import Path
+from eso_provider_webhook.kinds import GENERATOR
 from eso_provider_webhook.offloop import computed
 from eso_provider_webhook.templates import Variables, request_of
 from eso_sdk.errors import invalid_config
 from eso_sdk.http import status_error
 from eso_sdk.provider import Generator, generator_kind
 from eso_wire.values import GenerateRequest
-from kubebase.meta import Object
 
 
-class Webhook(Object, kw_only=True):
-    """Generates values from the response of an HTTP endpoint, for v2 generators."""
-
-    spec: WebhookSpec
-    status: OwnedStatus = msgspec.field(default_factory=OwnedStatus)
-
-
-WEBHOOK = namespaced_config(Webhook, GENERATOR_CONFIG_GROUP, "webhooks", GENERATOR_CATEGORIES)
-
-
-@generator_kind(objects=(WEBHOOK,), bridged=(V1_WEBHOOK,))
+@generator_kind(objects=(GENERATOR,), bridged=(V1_WEBHOOK,))
 class WebhookGenerator(Generator[WebhookSpec]):
     """The members of the JSON object that the endpoint answers."""
 

@@ -23,12 +23,11 @@ import msgspec
 from eso_api.stores.webhook import WebhookProvider
 from eso_api.values import SecretBytes
 from eso_provider_webhook import jsonanswer
-from eso_provider_webhook.clusterwebhook import CLUSTER_WEBHOOK
 from eso_provider_webhook.endpoint import SUBJECT, Endpoint, check_call
 from eso_provider_webhook.filling import members, single
+from eso_provider_webhook.kinds import STORES
 from eso_provider_webhook.offloop import computed
 from eso_provider_webhook.templates import REMOTE_REF, Variables, is_template, rendered, request_of, url_in
-from eso_provider_webhook.webhook import WEBHOOK
 from eso_sdk.errors import backend_error, invalid_config, invalid_request, not_found
 from eso_sdk.etags import ETagCache, conditional, fingerprint
 from eso_sdk.http import HttpRequest, HttpResponse, status_error
@@ -63,7 +62,7 @@ class _Read:
     version: str
 
 
-@store_kind(objects=(WEBHOOK, CLUSTER_WEBHOOK), v1_key="webhook", concurrency=32, caller_namespace=ALWAYS)
+@store_kind(objects=STORES, v1_key="webhook", concurrency=32, caller_namespace=ALWAYS)
 class WebhookStore(Store[WebhookProvider]):
     """One opened webhook."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from eso_provider_akeyless.provider import Akeyless
+from eso_provider_akeyless.store import AkeylessStore
 from eso_provider_akeyless.testing.server import ACCESS_ID, ACCESS_KEY
 from eso_sdk.testing import call_context
 from eso_wire.values import Context
@@ -26,9 +26,9 @@ def with_login(
     whole = {"akeylessGWApiURL": url, "authSecretRef": {"secretRef": references, **(auth or {})}, **spec}
     credentials = {f"{PLACE}/{part}": text for part, text in parts.items()}
     namespace = whole.pop("namespace", "team")
-    return call_context(Akeyless, whole, {**credentials, **(more or {})}, namespace=namespace)
+    return call_context(AkeylessStore, whole, {**credentials, **(more or {})}, namespace=namespace)
 
 
 def with_auth(url: str, auth: Mapping[str, Any], credentials: Mapping[str, Any], **spec: Any) -> Context:
     """Return the context of a store with another form of login."""
-    return call_context(Akeyless, {"akeylessGWApiURL": url, "authSecretRef": auth, **spec}, dict(credentials))
+    return call_context(AkeylessStore, {"akeylessGWApiURL": url, "authSecretRef": auth, **spec}, dict(credentials))

@@ -9,8 +9,8 @@ from eso_provider_aws.api import Api
 from eso_provider_aws.certificates.reading import CertificateReader, exports_of
 from eso_provider_aws.certificates.writing import CertificateWriter
 from eso_provider_aws.endpoints import CERTIFICATE_MANAGER, STS, TAGGING
+from eso_provider_aws.kinds import CertificateManagerConfig
 from eso_provider_aws.runtime import runtime_of
-from eso_provider_aws.specs import CertificateManagerConfig
 from eso_provider_aws.store import AwsStore
 from eso_sdk.provider import Check, Pushed, Value, pushes, reads
 from eso_wire.errors import ProviderError

@@ -6,10 +6,10 @@ from typing import ClassVar
 
 from eso_provider_aws.changes.listings import PARAMETERS
 from eso_provider_aws.endpoints import PARAMETER_STORE
+from eso_provider_aws.kinds import ParameterStoreConfig
 from eso_provider_aws.parameters.finding import ParameterFinder
 from eso_provider_aws.parameters.reading import ParameterReader
 from eso_provider_aws.parameters.writing import ParameterWriter
-from eso_provider_aws.specs import ParameterStoreConfig
 from eso_provider_aws.valuestore import ValueFinder, ValueReader, ValueStore, ValueWriter
 
 

@@ -10,7 +10,7 @@ import jwt
 
 from eso_api.values import SecretBytes
 from eso_provider_azure.objects import MARK, OWNER
-from eso_provider_azure.provider import KeyVault
+from eso_provider_azure.store import KeyVaultStore
 from eso_provider_azure.testing.server import CLIENT, SECRET, TENANT
 from eso_sdk.testing import InMemory, call_context
 from eso_wire.errors import ProviderError
@@ -44,7 +44,7 @@ def store(
     if "authType" not in spec:
         config = {"tenantId": TENANT, "authSecretRef": PRINCIPAL} | config
     sent = CREDENTIALS if credentials is None else credentials
-    return call_context(KeyVault, config, sent, namespace=namespace, cluster_scoped=cluster_scoped)
+    return call_context(KeyVaultStore, config, sent, namespace=namespace, cluster_scoped=cluster_scoped)
 
 
 async def read(provider: InMemory, call: Context, *refs: RemoteRef | str) -> list[bytes | ProviderError]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from eso_provider_bitwarden.provider import BitwardenSecretsManager
+from eso_provider_bitwarden.store import BitwardenStore
 from eso_provider_bitwarden.testing.server import ORGANIZATION, PROJECT, TOKEN, CompanionServer
 from eso_sdk.testing import call_context
 from eso_wire.values import Context
@@ -23,4 +23,4 @@ def spec_of(server: CompanionServer | None, **more: Any) -> dict[str, Any]:
 def store(server: CompanionServer | None, *, token: str = TOKEN, namespace: str = "team", **more: Any) -> Context:
     """Return the context of a call to a store."""
     sent: Mapping[str, str] = {CREDENTIAL: token}
-    return call_context(BitwardenSecretsManager, spec_of(server, **more), sent, namespace=namespace)
+    return call_context(BitwardenStore, spec_of(server, **more), sent, namespace=namespace)

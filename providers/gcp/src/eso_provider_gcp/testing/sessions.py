@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from eso_api.values import SecretBytes
-from eso_provider_gcp.provider import SecretManager
+from eso_provider_gcp.store import SecretManagerStore
 from eso_provider_gcp.testing.google import PROJECT, Google
 from eso_sdk.backend import Backend
 from eso_sdk.pushmetadata import API_VERSION, KIND
@@ -31,7 +31,7 @@ KEY: Final = "/auth/secretRef/secretAccessKeySecretRef"
 
 
 def context(
-    google: Google, backend: type[Backend[Any]] = SecretManager, *, namespace: str = "team", **spec: Any
+    google: Google, backend: type[Backend[Any]] = SecretManagerStore, *, namespace: str = "team", **spec: Any
 ) -> Context:
     """Return the context of a call to a store or generator that has a service account key."""
     config = {"projectID": PROJECT, "auth": AUTH} | spec

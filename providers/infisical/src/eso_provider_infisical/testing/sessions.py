@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from eso_provider_infisical.provider import Infisical
+from eso_provider_infisical.store import InfisicalStore
 from eso_provider_infisical.testing.server import CLIENT_ID, CLIENT_SECRET, MAIN, InfisicalServer
 from eso_sdk.testing import call_context
 from eso_wire.values import Context
@@ -41,4 +41,4 @@ def store(
 ) -> Context:
     """Return the context of a call to a store; without settings, it logs in with universal auth."""
     sent = CREDENTIALS if credentials is None else credentials
-    return call_context(Infisical, spec_of(server, auth, **scope), sent, namespace=namespace)
+    return call_context(InfisicalStore, spec_of(server, auth, **scope), sent, namespace=namespace)

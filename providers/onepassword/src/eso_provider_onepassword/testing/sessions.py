@@ -8,7 +8,8 @@ from collections.abc import Coroutine, Mapping
 from typing import Any, Final, TypeVar
 
 from eso_api.values import SecretBytes
-from eso_provider_onepassword.provider import OnePassword, OnePasswordSDK
+from eso_provider_onepassword.connectstore import ConnectStore
+from eso_provider_onepassword.sdkstore import SDKStore
 from eso_provider_onepassword.testing.connect import TOKEN, ConnectServer
 from eso_provider_onepassword.testing.core import TOKEN as ACCOUNT_TOKEN
 from eso_sdk.pushmetadata import API_VERSION, KIND
@@ -40,14 +41,14 @@ def connect(server: ConnectServer, *vaults: str, token: str = TOKEN, namespace: 
     auth = {"secretRef": {"connectTokenSecretRef": REFERENCE}}
     numbered = {name: number for number, name in enumerate(vaults or ("team",), 1)}
     config = {"connectHost": server.url, "vaults": numbered, "auth": auth} | spec
-    return call_context(OnePassword, config, {CONNECT_POINTER: token}, namespace=namespace)
+    return call_context(ConnectStore, config, {CONNECT_POINTER: token}, namespace=namespace)
 
 
 def sdk(*, token: str = ACCOUNT_TOKEN, namespace: str = "team", **spec: Any) -> Context:
     """Return the context of a call to a store with a service account."""
     vault = {} if "environment" in spec else {"vault": "team"}
     config = {"auth": {"serviceAccountSecretRef": REFERENCE}} | vault | spec
-    return call_context(OnePasswordSDK, config, {SDK_POINTER: token}, namespace=namespace)
+    return call_context(SDKStore, config, {SDK_POINTER: token}, namespace=namespace)
 
 
 async def read(provider: InMemory, call: Context, *refs: RemoteRef | str) -> list[bytes | ProviderError]:
