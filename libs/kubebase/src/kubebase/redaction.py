@@ -162,7 +162,7 @@ def _encoded(raw: bytes) -> Iterator[str]:
 
 
 def _without(text: str, forms: Iterable[str]) -> str:
-    """Redactor each position where one of these spellings occurs or begins. Spellings may overlap."""
+    """Redact each position where one of these spellings occurs or begins. Spellings may overlap."""
     parts: list[str] = []
     position = 0
     for start, end in sorted(match for form in forms for match in _matches(text, form)):
@@ -182,7 +182,7 @@ def _matches(text: str, form: str) -> Iterator[tuple[int, int]]:
 
 
 def _without_short(text: str, forms: Iterable[str], names: Iterable[str]) -> str:
-    """Redactor these short spellings, except where they are part of a name of the request."""
+    """Redact these short spellings, except where they are part of a name of the request."""
     present = [form for form in forms if form in text]
     if not present:
         return text
