@@ -21,9 +21,9 @@ from typing import Any
 
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.kinds import installed_kinds
-from eso_operator.certificates.bundle import Lifetimes
 from eso_operator.certificates.local import maintain
 from eso_operator.certificates.settings import IssuerSettings, identity_of
+from eso_operator.certificates.state import Lifetimes
 from eso_operator.stores.resolved import ServiceKey
 from kubebase.clock import SystemClock
 from kubebase.meta import JsonObject, Kind, ObjectKey, Resource, raw

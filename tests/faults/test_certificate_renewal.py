@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from eso_operator.certificates import authority
-from eso_operator.certificates.bundle import Lifetimes
+from eso_operator.certificates.state import Lifetimes
 from eso_operator.providers.gateway import Gateway
 from eso_operator.settings import CertificateSettings
 from eso_operator.stores.resolved import BoundStore

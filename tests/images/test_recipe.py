@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from delivery.workspace import PINS, ROOT, distributions, images
-from eso_operator.certificates.bundle import Lifetimes
 from eso_operator.certificates.local import maintain
 from eso_operator.certificates.settings import IssuerSettings, identity_of
+from eso_operator.certificates.state import Lifetimes
 from eso_operator.stores.resolved import ServiceKey
 from eso_testkit.cli.upprocess import UpProcess, up_running
 from kubebase.clock import SystemClock

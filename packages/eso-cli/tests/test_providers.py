@@ -16,8 +16,8 @@ import pytest
 from eso_cli.providers import ReservedPort, Supervised, keep_certificates, plan, plan_others
 from eso_cli.serving import trial_flags
 from eso_operator.certificates import local
-from eso_operator.certificates.bundle import Lifetimes
 from eso_operator.certificates.settings import IssuerSettings, identity_of
+from eso_operator.certificates.state import Lifetimes
 from eso_sdk.installed import ProviderNameError, installed
 from eso_tools.providers import CORE_NAMESPACE
 from eso_wire.tls import load_material

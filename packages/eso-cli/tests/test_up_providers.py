@@ -152,7 +152,7 @@ def test_stopping_it_leaves_no_process_and_no_ready_file_and_it_starts_again_on_
         code = first.stop()
 
         after = first.members()
-    lasting = [line for line in before.values() if "notaryprocess" not in line]
+    lasting = [line for line in before.values() if "certificates.workerprocess" not in line]
     assert len(lasting) == 3, lasting
     assert code == 0
     assert after == {}

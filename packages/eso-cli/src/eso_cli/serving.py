@@ -76,9 +76,9 @@ def _certificates_given(arguments: Sequence[str], environment: Mapping[str, str]
 
 
 def _trial_certificates(name: str, folder: Path) -> Path:
-    from eso_operator.certificates.bundle import Lifetimes
     from eso_operator.certificates.local import maintain
     from eso_operator.certificates.settings import IssuerSettings, identity_of
+    from eso_operator.certificates.state import Lifetimes
     from eso_operator.stores.resolved import ServiceKey
     from eso_tools.providers import CORE_NAMESPACE
     from kubebase.clock import SystemClock

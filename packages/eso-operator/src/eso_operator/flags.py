@@ -23,7 +23,7 @@ import msgspec
 
 from eso_api import durations
 from eso_operator.build import this_build
-from eso_operator.certificates.bundle import Lifetimes
+from eso_operator.certificates.state import Lifetimes
 from eso_operator.dashboard.settings import DashboardSettings
 from eso_operator.providers.protection.weights import MIB
 from eso_operator.settings import (

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from eso_operator.build import this_build
-from eso_operator.certificates.bundle import Lifetimes
 from eso_operator.certificates.settings import IssuerSettings
+from eso_operator.certificates.state import Lifetimes
 from eso_operator.changes.pace import PaceSettings
 from eso_operator.controllers.floor import SHORTEST_INTERVAL
 from eso_operator.dashboard.settings import DashboardSettings

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 from eso_api.generators.clustergenerator import CLUSTER_GENERATOR
 from eso_api.kinds import GENERATOR_KINDS
 from eso_operator.build import this_build
+from eso_operator.certificates.client import ClientCertificates, ClientCertificateSettings, client_secrets
 from eso_operator.certificates.issuer import Issuer
-from eso_operator.certificates.materials import Materials, MaterialSettings, client_secrets
-from eso_operator.certificates.notary import ProcessNotary
+from eso_operator.certificates.worker import CertificateWorker
 from eso_operator.changes.feed import ChangeFeed, StoreListener
 from eso_operator.changes.followers import Followers
 from eso_operator.changes.pace import Pace
@@ -114,15 +114,17 @@ def wire(
     dependencies = Dependencies(memories.by_controller)
     wakes = Wakes(dependencies, clock, (settings.core_namespace, *settings.providers.namespaces))
     ends = CertificateEnds(metrics.registry, wakes.certificates_changed)
-    notary = ProcessNotary()
-    issuer = Issuer(client, issuer_settings(settings), clock=clock, notary=notary, listener=ends.heard)
-    materials = _materials(settings, client, clock, issuer)
+    issuer = Issuer(client, issuer_settings(settings), clock=clock, worker=CertificateWorker())
+    issuer.listen(ends.heard)
+    certificates = _client_certificates(settings, client, clock, issuer)
     calls, runtime = PrometheusMetrics(metrics.registry), runtime_settings(settings)
-    gateway = Gateway(materials, clock, settings=runtime, metrics=calls, seams=seams, doors=ServiceDoors(client, clock))
+    gateway = Gateway(
+        certificates, clock, settings=runtime, metrics=calls, seams=seams, doors=ServiceDoors(client, clock)
+    )
     directory = Directory(gateway, clock, settings=settings.providers.tempo.directory)
     gateway.listen(lambda connection, _: directory.suspect(connection))
     dependencies.listen(directory.forget)
-    materials.listen(gateway.renew)
+    certificates.listen(gateway.renew)
     streams = Subscriptions(gateway, clock, settings=runtime.subscriptions, metrics=calls)
     parts = Parts(
         settings=settings,
@@ -152,14 +154,14 @@ def wire(
     if isinstance(election, Sharding):
         divide(election, controllers, others, memories)
     return _managed(
-        parts, wakes, materials, election=election, controllers=(*everywhere, *others, *controllers.values())
+        parts, wakes, certificates, election=election, controllers=(*everywhere, *others, *controllers.values())
     )
 
 
 def _managed(
     parts: Parts,
     wakes: Wakes,
-    materials: Materials,
+    certificates: ClientCertificates,
     *,
     election: LeaderElection | Sharding | None,
     controllers: tuple[Controller, ...],
@@ -183,8 +185,8 @@ def _managed(
     if election is None:
         manager.add_service("heartbeat", Heartbeat(settings, client, clock).run)
     manager.add_service("wakes", feeds_of(parts.informers, wakes, parts.gateway).run)
-    manager.add_informer(materials.informer)
-    manager.add_service("certificates", materials.run)
+    manager.add_informer(certificates.informer)
+    manager.add_service("certificates", certificates.run)
     manager.add_service("provider connections", _connections(parts.gateway, parts.planner))
     manager.add_service("closing of sessions", parts.gateway.close_sessions)
     manager.add_service("provider directory", parts.directory.run)
@@ -250,14 +252,14 @@ def _connections(gateway: Gateway, planner: ReadPlanner) -> Run:
     return run
 
 
-def _materials(settings: Settings, client: Client, clock: Clock, issuer: Issuer) -> Materials:
+def _client_certificates(settings: Settings, client: Client, clock: Clock, issuer: Issuer) -> ClientCertificates:
     folders = dict(settings.providers.client_folders)
-    return Materials(
+    return ClientCertificates(
         client,
         client_secrets(client, settings.core_namespace, clock),
-        MaterialSettings(settings.core_namespace, folders=folders),
+        ClientCertificateSettings(settings.core_namespace, folders=folders),
         clock=clock,
-        issuing=issuer,
+        issuer=issuer,
     )
 
 

@@ -12,9 +12,8 @@ import pytest
 from cryptography import x509
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 
-from eso_operator.certificates.bundle import Identity
 from eso_operator.certificates.settings import IssuerSettings, identity_of
-from eso_operator.certificates.values import Credential
+from eso_operator.certificates.state import Credential, Identity
 from eso_operator.stores.resolved import ServiceKey
 from kubebase.testing.servers import ApiServer
 from kuberun.client import Client

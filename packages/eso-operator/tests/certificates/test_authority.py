@@ -16,9 +16,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from eso_api.values import SecretBytes
 from eso_operator.certificates import authority
 from eso_operator.certificates.authority import issue_authority, issue_client, issue_server
-from eso_operator.certificates.bundle import Identity, Role
 from eso_operator.certificates.problems import ProblemName
-from eso_operator.certificates.values import MAX_PEM_BYTES, Credential, window
+from eso_operator.certificates.state import MAX_PEM_BYTES, Credential, Identity, Side, window
 from kubebase.clock import SystemClock
 from kubebase.testing.clock import START
 
@@ -160,7 +159,7 @@ def broken_leaves(identity: Identity) -> dict[ProblemName | None, tuple[Credenti
 def test_a_leaf_is_judged(identity: Identity, expected: ProblemName | None) -> None:
     leaf, now = broken_leaves(identity)[expected]
 
-    problem = authority.leaf_problem(leaf, [ISSUER.certificate], identity.wanted(Role.SERVER), now)
+    problem = authority.leaf_problem(leaf, [ISSUER.certificate], identity.wanted(Side.SERVER), now)
 
     assert (problem and problem.name) == expected
 

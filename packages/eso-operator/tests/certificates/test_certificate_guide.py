@@ -13,11 +13,11 @@ import yaml
 
 from eso_api.v2.clusterproviderclass import ClusterProviderClass
 from eso_operator.certificates import secrets
-from eso_operator.certificates.bundle import Lifetimes
+from eso_operator.certificates.client import ClientCertificateSettings
 from eso_operator.certificates.issuer import PROVIDER_LABEL
-from eso_operator.certificates.materials import MaterialSettings
 from eso_operator.certificates.problems import ProblemName
 from eso_operator.certificates.settings import IssuerSettings
+from eso_operator.certificates.state import Lifetimes
 from eso_operator.flags import parser
 from eso_operator.stores.resolved import ServiceKey
 from eso_wire.probe import TlsProblemKind
@@ -80,7 +80,9 @@ def test_the_times_are_the_defaults() -> None:
     assert written("settle time: the time in which pods read a changed Secret") == lifetimes.settle
     assert written("maximum age of a connection") == lifetimes.connection_age
     assert written("interval between checks of certificates") == timedelta(seconds=settings.interval)
-    assert written("interval between reads of your own Secret") == timedelta(seconds=MaterialSettings("eso").fresh)
+    assert written("interval between reads of your own Secret") == timedelta(
+        seconds=ClientCertificateSettings("eso").fresh
+    )
     assert written("renewal before its expiry") == lifetimes.leaf_renewal
     assert written("replacement before its expiry") == lifetimes.authority_renewal
 

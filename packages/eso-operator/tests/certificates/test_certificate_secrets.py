@@ -10,12 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from eso_operator.certificates import reviewing, secrets
-from eso_operator.certificates.bundle import Identity, Lifetimes, PrepareAuthority, State, SwitchAuthority
-from eso_operator.certificates.issuance import carry_out
-from eso_operator.certificates.planning import plan
+from eso_operator.certificates import issuance, secrets
+from eso_operator.certificates.issuance import carry_out, plan
 from eso_operator.certificates.problems import ProblemName
-from eso_operator.certificates.secrets import CLIENT, ISSUER, SERVER, Mark, Owner, SecretObject
+from eso_operator.certificates.secrets import CLIENT, ISSUER, SERVER, CertificateOwner, SecretMetadata, SecretObject
+from eso_operator.certificates.state import Identity, Lifetimes, PrepareAuthority, State, SwitchAuthority
 from eso_operator.stores.resolved import ServiceKey
 from kubebase.clock import rfc3339
 from kubebase.meta import ObjectKey
@@ -79,7 +78,7 @@ def test_an_issuer_comes_back_as_it_was_stored(identity: Identity, state: State,
 
     data = secrets.issuer_data(state.issuer)
 
-    assert reviewing.issuer_of(data) == state.issuer
+    assert issuance.issuer_of(data) == state.issuer
     assert {"tls.crt", "tls.key", "ca.crt"} <= set(data)
 
 
@@ -88,7 +87,7 @@ def test_a_leaf_comes_back_as_it_was_stored(state: State) -> None:
 
     data = secrets.leaf_data(state.server)
 
-    assert reviewing.leaf_of(data, rfc3339(state.server.written_at)) == state.server
+    assert issuance.leaf_of(data, rfc3339(state.server.written_at)) == state.server
     assert set(data) == {"tls.crt", "tls.key", "ca.crt"}
 
 
@@ -108,11 +107,11 @@ def test_content_that_does_not_hold_together_counts_as_absent(
     assert state.server is not None
     data = {**secrets.leaf_data(state.server), **change}
 
-    assert reviewing.leaf_of(data, written_at) is None
+    assert issuance.leaf_of(data, written_at) is None
 
 
 def test_an_issuer_without_a_key_counts_as_absent() -> None:
-    assert reviewing.issuer_of({}) is None
+    assert issuance.issuer_of({}) is None
 
 
 # --- documents -------------------------------------------------------------------------------------------------------
@@ -124,7 +123,7 @@ def test_a_patch_fits_one_version_and_removes_what_a_phase_left_behind(
     published = carry_out(PrepareAuthority(), state, START, LIFETIMES, identity)
     assert published.issuer is not None
     assert state.issuer is not None
-    key, mark = secrets.keys_of(service, "eso").issuer, Mark(ISSUER, Owner(service, "eso"), START)
+    key, mark = secrets.keys_of(service, "eso").issuer, SecretMetadata(ISSUER, CertificateOwner(service, "eso"), START)
     before = stored(secrets.new_document(key, mark, secrets.issuer_data(published.issuer)))
 
     patch = secrets.patch_of(before, mark, secrets.issuer_data(state.issuer))
@@ -169,7 +168,7 @@ def test_a_secret_is_ours_only_with_all_marks(
     secret = SecretObject()
     secret.metadata.labels, secret.metadata.annotations = labels, annotations
 
-    problem = secrets.ownership_problem(secret.metadata, CLIENT, Owner(service, "eso"))
+    problem = secrets.ownership_problem(secret.metadata, CLIENT, CertificateOwner(service, "eso"))
 
     assert (problem is None) == ours
     assert ours or (problem is not None and problem.name is ProblemName.SECRET_NOT_OURS)
@@ -178,7 +177,9 @@ def test_a_secret_is_ours_only_with_all_marks(
 def test_no_form_of_a_secret_prints_its_content(state: State, service: ServiceKey) -> None:
     assert state.server is not None
     document = secrets.new_document(
-        ObjectKey("team", "s"), Mark(SERVER, Owner(service, "eso"), START), secrets.leaf_data(state.server)
+        ObjectKey("team", "s"),
+        SecretMetadata(SERVER, CertificateOwner(service, "eso"), START),
+        secrets.leaf_data(state.server),
     )
     secret = stored(document)
     line = state.server.credential.key.reveal().decode().splitlines()[1]

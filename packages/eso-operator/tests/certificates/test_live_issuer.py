@@ -11,18 +11,15 @@ import structlog
 from structlog.testing import capture_logs
 
 from eso_operator.certificates import authority, secrets
-from eso_operator.certificates.bundle import State
+from eso_operator.certificates.issuance import issuer_of, leaf_of, plan
 from eso_operator.certificates.issuer import Issuer
-from eso_operator.certificates.notary import NotaryError, ProcessNotary
-from eso_operator.certificates.planning import plan
 from eso_operator.certificates.problems import CertificateError, ProblemName
-from eso_operator.certificates.review import Question, Review
-from eso_operator.certificates.reviewing import issuer_of, leaf_of
 from eso_operator.certificates.settings import IssuerSettings, identity_of
-from eso_operator.certificates.values import Credential
+from eso_operator.certificates.state import Credential, State
+from eso_operator.certificates.worker import CertificateWorker, CertificateWorkerError, Review, ReviewRequest
 from eso_operator.stores.resolved import ManagedTls, ServiceKey
 from eso_testkit.operator.certificates import (
-    NotaryHere,
+    InProcessWorker,
     Operator,
     ShiftedClock,
     create_service,
@@ -58,7 +55,7 @@ async def test_a_labelled_service_gets_certificates_that_fit_each_other(
 
     async with operator(client, namespace) as running:
         await label(api, service)
-        material = await running.materials.of(ManagedTls(service))
+        material = await running.certificates.of(ManagedTls(service))
         server = await eventually(lambda: secret(api, team, "provider-fake-provider-tls"))
         issuer = await secret(api, namespace, f"{team}.provider-fake-issuer")
 
@@ -78,8 +75,8 @@ async def test_certificates_are_issued_by_a_process(client: Client, api: RawApi,
     service = ServiceKey(team, "provider")
     await create_service(api, service)
 
-    async with operator(client, namespace, notary=ProcessNotary()) as running:
-        material = await running.materials.of(ManagedTls(service))
+    async with operator(client, namespace, worker=CertificateWorker()) as running:
+        material = await running.certificates.of(ManagedTls(service))
 
     leaf, trust = pair(material)
     assert authority.leaf_problem(leaf, trust, (), SystemClock().now()) is None
@@ -88,15 +85,15 @@ async def test_certificates_are_issued_by_a_process(client: Client, api: RawApi,
 async def test_unchanged_secrets_are_reviewed_again_only_when_something_is_due(
     client: Client, api: RawApi, namespace: str, team: str
 ) -> None:
-    service, notary, clock = ServiceKey(team, "provider"), NotaryHere(), ShiftedClock()
+    service, worker, clock = ServiceKey(team, "provider"), InProcessWorker(), ShiftedClock()
     settings = IssuerSettings(namespace, namespaces=(namespace, team), shared=(team,))
-    issuer, counted = Issuer(client, settings, clock=clock, notary=notary), list[int]()
+    issuer, counted = Issuer(client, settings, clock=clock, worker=worker), list[int]()
     await create_service(api, service)
     issuer.demand(service)
 
     async def check() -> None:
         await issuer.reconcile(ObjectKey(team, "provider"))
-        counted.append(notary.reviews)
+        counted.append(worker.reviews)
 
     await check()
     await check()
@@ -109,27 +106,27 @@ async def test_unchanged_secrets_are_reviewed_again_only_when_something_is_due(
     assert counted == [3, 3, 4, 5, 5]
 
 
-async def test_a_notary_that_fails_is_reported_and_asked_again(
+async def test_a_worker_that_fails_is_reported_and_tried_again(
     client: Client, api: RawApi, namespace: str, team: str
 ) -> None:
     service = ServiceKey(team, "provider")
     await create_service(api, service)
 
-    async with operator(client, namespace, notary=FailsOnce()) as running:
+    async with operator(client, namespace, worker=FailsOnce()) as running:
         with pytest.raises(CertificateError) as caught:
-            await running.materials.of(ManagedTls(service))
+            await running.certificates.of(ManagedTls(service))
         await eventually(lambda: has_settled(running))
 
     assert caught.value.problem.name is ProblemName.NOT_ISSUED
     assert "the process ended" in caught.value.message
 
 
-class FailsOnce(NotaryHere):
-    async def review(self, question: Question) -> Review:
+class FailsOnce(InProcessWorker):
+    async def review(self, request: ReviewRequest) -> Review:
         if self.reviews == 0:
             self.reviews += 1
-            raise NotaryError("the process ended")
-        return await super().review(question)
+            raise CertificateWorkerError("the process ended")
+        return await super().review(request)
 
 
 async def has_settled(running: Operator) -> bool:
@@ -142,7 +139,7 @@ async def test_an_issuer_may_serve_the_whole_cluster(client: Client, api: RawApi
     await label(api, service)
 
     async with operator(client, namespace, served=()) as running:
-        material = await running.materials.of(ManagedTls(service))
+        material = await running.certificates.of(ManagedTls(service))
         await api.delete(f"/api/v1/namespaces/{team}/secrets/provider-provider-tls")
         again = await eventually(lambda: secret(api, team, "provider-provider-tls"))
 
@@ -156,7 +153,7 @@ async def test_a_demanded_service_gets_certificates_without_a_label(
     await create_service(api, service)
 
     async with operator(client, namespace) as running:
-        material = await running.materials.of(ManagedTls(service))
+        material = await running.certificates.of(ManagedTls(service))
 
     assert material.expires_at > SystemClock().now() + timedelta(days=89)
 
@@ -170,7 +167,7 @@ async def test_a_service_that_is_neither_labelled_nor_demanded_gets_none(
     async with operator(client, namespace) as running:
         await create_service(api, provider)
         await label(api, provider)
-        await running.materials.of(ManagedTls(provider))
+        await running.certificates.of(ManagedTls(provider))
 
     assert await secret(api, team, "plain-provider-tls") is None
 
@@ -185,7 +182,7 @@ async def test_a_secret_that_is_not_ours_is_reported_and_never_touched(
 
     async with operator(client, namespace) as running:
         with pytest.raises(CertificateError) as caught:
-            await running.materials.of(ManagedTls(service))
+            await running.certificates.of(ManagedTls(service))
 
     assert caught.value.problem.name is ProblemName.SECRET_NOT_OURS
     assert f"{team}/provider-provider-tls" in caught.value.message
@@ -197,7 +194,7 @@ async def test_a_secret_that_is_not_ours_is_reported_and_never_touched(
 async def test_a_service_that_does_not_exist_is_named(client: Client, namespace: str, team: str) -> None:
     async with operator(client, namespace) as running:
         with pytest.raises(CertificateError) as caught:
-            await running.materials.of(ManagedTls(ServiceKey(team, "nowhere")))
+            await running.certificates.of(ManagedTls(ServiceKey(team, "nowhere")))
 
     assert caught.value.problem.name is ProblemName.SERVICE_NOT_FOUND
 
@@ -210,7 +207,7 @@ async def test_a_service_outside_of_the_served_namespaces_is_refused(
 
     async with operator(client, namespace, served=(namespace,)) as running:
         with pytest.raises(CertificateError) as caught:
-            await running.materials.of(ManagedTls(service))
+            await running.certificates.of(ManagedTls(service))
 
     assert caught.value.problem.name is ProblemName.NAMESPACE_NOT_ALLOWED
     assert await secret(api, team, "provider-provider-tls") is None
@@ -226,7 +223,7 @@ async def test_deleting_the_service_removes_what_we_stored_and_nothing_else(
 
     async with operator(client, namespace) as running:
         await label(api, service)
-        await running.materials.of(ManagedTls(service))
+        await running.certificates.of(ManagedTls(service))
         await api.delete(f"/api/v1/namespaces/{team}/services/provider")
         await gone(api, namespace, f"{team}.provider-client-tls")
         await gone(api, namespace, f"{team}.provider-issuer")
@@ -241,7 +238,7 @@ async def test_certificates_of_a_deleted_service_are_removed_at_the_next_start(
     service = ServiceKey(team, "provider")
     await create_service(api, service)
     async with operator(client, namespace) as running:
-        await running.materials.of(ManagedTls(service))
+        await running.certificates.of(ManagedTls(service))
     await api.delete(f"/api/v1/namespaces/{team}/services/provider")
 
     async with operator(client, namespace):
@@ -277,7 +274,7 @@ async def test_a_deleted_secret_is_issued_again_at_once(client: Client, api: Raw
     await create_service(api, service)
 
     async with operator(client, namespace) as running:
-        await running.materials.of(ManagedTls(service))
+        await running.certificates.of(ManagedTls(service))
         first = await secret(api, team, "provider-provider-tls")
         assert first is not None
         await api.delete(f"/api/v1/namespaces/{team}/secrets/provider-provider-tls")
@@ -301,7 +298,7 @@ async def test_two_issuers_agree_and_then_write_nothing_more(
             await create_service(api, service)
             await label(api, service)
         for service in services:
-            mine, theirs = [await each.materials.of(ManagedTls(service)) for each in (one, other)]
+            mine, theirs = [await each.certificates.of(ManagedTls(service)) for each in (one, other)]
             assert mine.fingerprint == theirs.fingerprint
         before = await versions(api, namespace, team)
         for service in services:
@@ -340,8 +337,8 @@ async def test_users_of_the_certificates_are_notified_of_a_renewal(
     await create_service(api, service)
 
     async with operator(client, namespace) as running:
-        running.materials.listen(lambda source, fingerprint: told.append((source, fingerprint)))
-        first = await running.materials.of(ManagedTls(service))
+        running.certificates.listen(lambda source, fingerprint: told.append((source, fingerprint)))
+        first = await running.certificates.of(ManagedTls(service))
         running.clock.ahead = timedelta(days=56)
         running.issuer.demand(service)
 
@@ -349,7 +346,7 @@ async def test_users_of_the_certificates_are_notified_of_a_renewal(
             return bool(told)
 
         await eventually(is_told)
-        second = await running.materials.of(ManagedTls(service))
+        second = await running.certificates.of(ManagedTls(service))
 
     assert told == [(ManagedTls(service), second.fingerprint)]
     assert second.fingerprint != first.fingerprint
@@ -363,7 +360,7 @@ async def test_a_rollover_goes_through_its_phases_on_a_server(
     await create_service(api, service)
 
     async with operator(client, namespace) as running:
-        first = await running.materials.of(ManagedTls(service))
+        first = await running.certificates.of(ManagedTls(service))
         for ahead in (timedelta(days=306), timedelta(days=306, hours=2), timedelta(days=306, hours=5)):
             running.clock.ahead = ahead
             seen = len(running.reports)
@@ -391,7 +388,7 @@ async def test_two_issuers_take_one_service_through_a_rollover_together(
     await create_service(api, service)
 
     async with operator(client, namespace) as one, operator(client, namespace) as other:
-        await one.materials.of(ManagedTls(service))
+        await one.certificates.of(ManagedTls(service))
         for hour in range(6):
             for each in (one, other):
                 each.clock.ahead = timedelta(days=306, hours=hour)
@@ -435,7 +432,7 @@ async def test_a_secret_that_may_not_be_written_is_reported(
 
     async with operator(client, f"{namespace}-nowhere", served=(team,)) as running:
         with pytest.raises(CertificateError) as caught:
-            await running.materials.of(ManagedTls(service))
+            await running.certificates.of(ManagedTls(service))
 
     assert caught.value.problem.name is ProblemName.SECRET_NOT_WRITABLE
     assert "PRIVATE KEY" not in caught.value.message
@@ -451,7 +448,7 @@ async def test_no_log_line_holds_a_piece_of_a_key(client: Client, api: RawApi, n
     with capture_logs() as lines:
         structlog.get_logger("test").info("captured")
         async with operator(client, namespace) as running:
-            material = await running.materials.of(ManagedTls(service))
+            material = await running.certificates.of(ManagedTls(service))
             running.clock.ahead = timedelta(days=306)
             running.issuer.demand(service)
             await quiet(running)

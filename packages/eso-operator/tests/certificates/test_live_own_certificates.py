@@ -9,7 +9,7 @@ import pytest
 
 from eso_operator.certificates.authority import issue_authority, issue_client
 from eso_operator.certificates.problems import CertificateError, ProblemName
-from eso_operator.certificates.values import window
+from eso_operator.certificates.state import window
 from eso_operator.stores.resolved import SecretTls
 from eso_testkit.operator.certificates import operator
 from kubebase.clock import SystemClock
@@ -43,11 +43,11 @@ async def test_a_users_secret_is_used_unchanged_and_its_changes_are_noticed(
     await put(api, team, brought(now))
 
     async with operator(client, namespace) as running:
-        running.materials.listen(lambda _, fingerprint: told.append(fingerprint))
-        first = await running.materials.of(tls)
-        again = await running.materials.of(tls)
+        running.certificates.listen(lambda _, fingerprint: told.append(fingerprint))
+        first = await running.certificates.of(tls)
+        again = await running.certificates.of(tls)
         await put(api, team, brought(now))
-        second = await running.materials.of(tls)
+        second = await running.certificates.of(tls)
 
     assert again is first
     assert told == [second.fingerprint]
@@ -71,7 +71,7 @@ async def test_a_users_secret_that_cannot_work_is_named_with_its_key(
 
     async with operator(client, namespace) as running:
         with pytest.raises(CertificateError, match=expected[1]) as caught:
-            await running.materials.of(SecretTls(namespace, "own"))
+            await running.certificates.of(SecretTls(namespace, "own"))
 
     assert caught.value.problem.name is expected[0]
     assert "CANARY" not in caught.value.message
@@ -92,7 +92,7 @@ async def test_a_users_certificate_outside_its_validity_is_named(
     async with operator(client, namespace) as running:
         running.clock.ahead = ahead
         with pytest.raises(CertificateError) as caught:
-            await running.materials.of(SecretTls(namespace, "own"))
+            await running.certificates.of(SecretTls(namespace, "own"))
 
     assert caught.value.problem.name is expected
 
@@ -100,6 +100,6 @@ async def test_a_users_certificate_outside_its_validity_is_named(
 async def test_a_users_secret_that_is_not_there_is_named(client: Client, namespace: str) -> None:
     async with operator(client, namespace) as running:
         with pytest.raises(CertificateError, match=f"Secret {namespace}/own ") as caught:
-            await running.materials.of(SecretTls(namespace, "own"))
+            await running.certificates.of(SecretTls(namespace, "own"))
 
     assert caught.value.problem.name is ProblemName.SECRET_NOT_FOUND

@@ -47,13 +47,13 @@ async def test_a_namespace_has_certificates_for_a_few_providers_of_its_own(
         client, namespace, served=(), shared=(), namespaced_providers=True, max_namespaced=2
     ) as running:
         for service in services[:2]:
-            await running.materials.of(ManagedTls(service))
+            await running.certificates.of(ManagedTls(service))
         for service in services[2:]:
             with pytest.raises(CertificateError) as refused:
-                await running.materials.of(ManagedTls(service))
+                await running.certificates.of(ManagedTls(service))
             assert refused.value.problem.name is ProblemName.TOO_MANY_PROVIDERS
             assert "--max-namespaced-providers" in refused.value.problem.message
-        again = await running.materials.of(ManagedTls(services[0]))
+        again = await running.certificates.of(ManagedTls(services[0]))
 
     assert again is not None
     assert len([name for name in await core_secrets(api, namespace) if name.startswith(f"{team}.")]) == 4
@@ -82,7 +82,7 @@ async def test_secrets_that_a_tenant_forges_do_not_use_up_the_room_of_another(
     async with operator(
         client, namespace, served=(), shared=(), namespaced_providers=True, max_namespaced=2
     ) as running:
-        assert await running.materials.of(ManagedTls(service)) is not None
+        assert await running.certificates.of(ManagedTls(service)) is not None
 
 
 def _key(service: ServiceKey) -> ObjectKey:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from eso_operator.certificates import authority, local
-from eso_operator.certificates.bundle import Identity, Lifetimes
 from eso_operator.certificates.settings import IssuerSettings, identity_of
+from eso_operator.certificates.state import Identity, Lifetimes
 from eso_operator.stores.resolved import ServiceKey
 from eso_wire.tls import TlsMaterialError, load_material
 from kubebase.testing.clock import START

@@ -10,8 +10,8 @@ from pathlib import Path
 import grpc
 
 from eso_operator.certificates import authority, local
-from eso_operator.certificates.bundle import Lifetimes
 from eso_operator.certificates.settings import IssuerSettings, identity_of
+from eso_operator.certificates.state import Lifetimes
 from eso_operator.stores.resolved import ServiceKey
 from eso_wire.tls import ServerCertificates, TlsMaterial, channel_credentials, load_material
 from kubebase.clock import SystemClock

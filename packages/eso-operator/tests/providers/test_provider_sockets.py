@@ -11,7 +11,7 @@ import pytest
 from grpc import aio
 
 from eso_api.values import SecretBytes
-from eso_operator.certificates.values import Window
+from eso_operator.certificates.state import Window
 from eso_operator.providers.channel import GrpcTransport
 from eso_operator.providers.diagnosis import Address
 from eso_operator.providers.errors import NoAnswerError

@@ -22,7 +22,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from eso_api.values import SecretBytes
 from eso_operator.certificates.problems import Problem, ProblemName
-from eso_operator.certificates.values import MAX_PEM_BYTES, Credential, ServerNames, Window, timing_problem
+from eso_operator.certificates.state import MAX_PEM_BYTES, Credential, ServerNames, Window, timing_problem
 
 _MAX_COMMON_NAME: Final = 64
 

@@ -17,7 +17,7 @@ Required RBAC rules:
     secrets     get, create, patch                          namespaces of providers
     secrets     get, create, patch, delete                  core namespace
     secrets     list, watch (metadata, by label)            both
-With `namespaces` in the settings a Role in each of them is enough.
+With `namespaces` in the settings a Side in each of them is enough.
 """
 
 from __future__ import annotations
@@ -30,12 +30,25 @@ from typing import Any, Final
 import structlog
 
 from eso_operator.certificates import secrets
-from eso_operator.certificates.bundle import Phase
-from eso_operator.certificates.notary import Notary, NotaryError
 from eso_operator.certificates.problems import Problem, ProblemName, alias_problem
-from eso_operator.certificates.review import Content, Question, Review
-from eso_operator.certificates.secrets import CLIENT, ISSUER, SERVER, Mark, Owner, SecretKeys, SecretObject
+from eso_operator.certificates.secrets import (
+    CLIENT,
+    ISSUER,
+    SERVER,
+    CertificateOwner,
+    SecretKeys,
+    SecretMetadata,
+    SecretObject,
+)
 from eso_operator.certificates.settings import IssuerSettings, identity_of
+from eso_operator.certificates.state import Phase
+from eso_operator.certificates.worker import (
+    CertificateWorker,
+    CertificateWorkerError,
+    Review,
+    ReviewRequest,
+    SecretContent,
+)
 from eso_operator.stores.addresses import is_alias
 from eso_operator.stores.resolved import ServiceKey
 from kubebase.bounded import BoundedDict
@@ -64,16 +77,13 @@ _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class CertificateReport:
     """The state of the certificates of one Service. `expires_at` is that of the leaf that expires first."""
 
     service: ServiceKey
     problem: Problem | None = None
     phase: Phase | None = None
     expires_at: datetime | None = None
-
-
-Listener = Callable[[Report], None]
 
 
 class Issuer:
@@ -85,15 +95,14 @@ class Issuer:
         settings: IssuerSettings,
         *,
         clock: Clock,
-        notary: Notary,
-        listener: Listener | None = None,
+        worker: CertificateWorker,
     ) -> None:
         self._client = client
         self._settings = settings
         self._clock = clock
-        self._notary = notary
-        self._reviewed: BoundedDict[ServiceKey, _Reviewed] = BoundedDict(MAX_DEMANDED)
-        self._listeners: list[Listener] = [] if listener is None else [listener]
+        self._worker = worker
+        self._reviews: BoundedDict[ServiceKey, _CachedReview] = BoundedDict(MAX_DEMANDED)
+        self._listeners: list[Callable[[CertificateReport], None]] = []
         self._demanded: BoundedDict[ServiceKey, None] = BoundedDict(MAX_DEMANDED)
         self._problems: BoundedDict[ServiceKey, Problem] = BoundedDict(MAX_DEMANDED)
         self._granted: dict[str, set[ServiceKey]] = {}
@@ -116,7 +125,7 @@ class Issuer:
         self._demanded[service] = None
         self.controller.queue.add(ReconcileRequest(_key(service), "certificates are demanded", Lane.FIRST_SYNC))
 
-    def listen(self, listener: Listener) -> None:
+    def listen(self, listener: Callable[[CertificateReport], None]) -> None:
         """Call the listener with a report after each check of a Service. It must not raise or block."""
         self._listeners.append(listener)
 
@@ -140,11 +149,11 @@ class Issuer:
         except (Conflict, AlreadyExists):
             return Backoff("another process wrote a certificate Secret in between")
         except ApiError as error:
-            self._report(Report(service, Problem(ProblemName.SECRET_NOT_WRITABLE, str(error))))
+            self._report(CertificateReport(service, Problem(ProblemName.SECRET_NOT_WRITABLE, str(error))))
             return Backoff(f"the API server answered {error.reason or error.code}")
-        except NotaryError as error:
+        except CertificateWorkerError as error:
             message = f"the certificates of Service {service} cannot be checked: {error}; it is tried again"
-            self._report(Report(service, Problem(ProblemName.NOT_ISSUED, message)))
+            self._report(CertificateReport(service, Problem(ProblemName.NOT_ISSUED, message)))
             return Backoff(str(error))
 
     # --- existing Services -------------------------------------------------------------------------------------------
@@ -156,12 +165,12 @@ class Issuer:
                 return Done()
             if not self._has_room(service):
                 return self._refuse_more(service)
-            if problem := _foreign(stored, self._owner(service)):
-                self._report(Report(service, problem))
-                return Requeue(self._settings.interval, "look whether the Secret is out of the way")
+            if problem := _ownership_problem(stored, self._owner(service)):
+                self._report(CertificateReport(service, problem))
+                return Requeue(self._settings.interval, "check whether the Secret was removed")
             review = await self._review(service, stored)
             if not review.steps:
-                self._report(Report(service, phase=review.phase, expires_at=review.expires_at))
+                self._report(CertificateReport(service, phase=review.phase, expires_at=review.expires_at))
                 return Requeue(self._until(review.due), "certificates may be due")
             await self._store(review, stored, metadata)
         return Backoff("the certificates do not settle")
@@ -169,13 +178,13 @@ class Issuer:
     async def _review(self, service: ServiceKey, stored: _Stored) -> Review:
         """Review the Secrets, or return the review of exactly these Secrets if nothing became due since."""
         now, versions = self._clock.now(), stored.versions
-        known = self._reviewed.get(service)
-        if known is not None and known.holds(versions, now):
-            return known.review
-        question = Question(stored.contents, now, self._settings.lifetimes, identity_of(service, self._settings))
-        review = await self._notary.review(question)
+        cached = self._reviews.get(service)
+        if cached is not None and cached.holds(versions, now):
+            return cached.review
+        request = ReviewRequest(stored.contents, now, self._settings.lifetimes, identity_of(service, self._settings))
+        review = await self._worker.review(request)
         if not review.steps:
-            self._reviewed[service] = _Reviewed(review, versions, now)
+            self._reviews[service] = _CachedReview(review, versions, now)
         return review
 
     async def _store(self, review: Review, stored: _Stored, metadata: ObjectMeta) -> None:
@@ -186,10 +195,10 @@ class Issuer:
         for part in (ISSUER, SERVER, CLIENT):
             if (content := review.changed.get(part)) is not None:
                 owned_by = owner_reference(SERVICES, metadata) if part == SERVER else None
-                mark = Mark(part, self._owner(service), parse_rfc3339(content.written_at), owned_by)
+                mark = SecretMetadata(part, self._owner(service), parse_rfc3339(content.written_at), owned_by)
                 await self._write(stored, mark, content.data)
 
-    async def _write(self, stored: _Stored, mark: Mark, data: dict[str, bytes]) -> None:
+    async def _write(self, stored: _Stored, mark: SecretMetadata, data: dict[str, bytes]) -> None:
         key, existing = stored.keys.of(mark.part), stored.found.get(mark.part)
         options = WriteOptions(FIELD_MANAGER)
         if existing is None:
@@ -230,21 +239,21 @@ class Issuer:
             f"Service {service} gets no certificates: {self._settings.max_namespaced} Services of its namespace have"
             " some already; delete one of them, or have the administrator raise --max-namespaced-providers"
         )
-        self._report(Report(service, Problem(ProblemName.TOO_MANY_PROVIDERS, message)))
-        return Requeue(self._settings.interval, "look whether another Service has gone")
+        self._report(CertificateReport(service, Problem(ProblemName.TOO_MANY_PROVIDERS, message)))
+        return Requeue(self._settings.interval, "check whether another Service was deleted")
 
     def _refuse(self, service: ServiceKey) -> Result:
         message = (
-            f"Service {service} gets no certificates: its namespace is none of those the operator serves"
+            f"Service {service} gets no certificates: its namespace is not one of those that the operator serves"
             f" ({', '.join(self._settings.namespaces)})"
         )
-        self._report(Report(service, Problem(ProblemName.NAMESPACE_NOT_ALLOWED, message)))
+        self._report(CertificateReport(service, Problem(ProblemName.NAMESPACE_NOT_ALLOWED, message)))
         return Done()
 
     def _refuse_alias(self, service: ServiceKey) -> Result:
-        """Report that an ExternalName Service gets no certificate: its owner chooses the host."""
-        self._report(Report(service, alias_problem(str(service))))
-        return Requeue(self._settings.interval, "look whether it has become a Service with pods")
+        """CertificateReport that an ExternalName Service gets no certificate: its owner chooses the host."""
+        self._report(CertificateReport(service, alias_problem(str(service))))
+        return Requeue(self._settings.interval, "check whether it has become a Service with pods")
 
     def _until(self, due: datetime) -> float:
         seconds = (due - self._clock.now()).total_seconds()
@@ -256,16 +265,16 @@ class Issuer:
         """Delete the Secrets in the core namespace. The server's Secret is garbage-collected with its Service."""
         stored = await self._read(secrets.keys_of(service, self._settings.core_namespace))
         self._granted.get(service.namespace, set()).discard(service)
-        self._reviewed.pop(service, None)
+        self._reviews.pop(service, None)
         for part in (CLIENT, ISSUER):
             secret = stored.found.get(part)
             if secret is not None and secrets.ownership_problem(secret.metadata, part, self._owner(service)) is None:
                 await self._delete(secret.metadata)
         if service in self._demanded:
             message = f"Service {service} does not exist: create it, or correct the address in the store"
-            self._report(Report(service, Problem(ProblemName.SERVICE_NOT_FOUND, message)))
+            self._report(CertificateReport(service, Problem(ProblemName.SERVICE_NOT_FOUND, message)))
         else:
-            self._report(Report(service))  # no problem, and no certificate that expires
+            self._report(CertificateReport(service))  # no problem, and no certificate that expires
         return Done()
 
     async def _delete(self, metadata: ObjectMeta) -> None:
@@ -295,10 +304,10 @@ class Issuer:
                 continue
         return _Stored(keys, found)
 
-    def _owner(self, service: ServiceKey) -> Owner:
-        return Owner(service, self._settings.core_namespace)
+    def _owner(self, service: ServiceKey) -> CertificateOwner:
+        return CertificateOwner(service, self._settings.core_namespace)
 
-    def _report(self, report: Report) -> None:
+    def _report(self, report: CertificateReport) -> None:
         if report.problem is None:
             self._problems.pop(report.service, None)
         else:
@@ -321,15 +330,15 @@ class _Stored:
         return {part: (each.metadata.uid, each.metadata.resource_version) for part, each in self.found.items()}
 
     @property
-    def contents(self) -> dict[str, Content]:
+    def contents(self) -> dict[str, SecretContent]:
         return {
-            part: Content(each.data, each.metadata.annotations.get(secrets.WRITTEN_ANNOTATION, ""))
+            part: SecretContent(each.data, each.metadata.annotations.get(secrets.WRITTEN_ANNOTATION, ""))
             for part, each in self.found.items()
         }
 
 
 @dataclass(frozen=True, slots=True)
-class _Reviewed:
+class _CachedReview:
     """A review that found nothing to do, and the versions of the Secrets that it is about."""
 
     review: Review
@@ -341,7 +350,7 @@ class _Reviewed:
         return self.versions == versions and self.at <= now < min(self.review.due, self.at + _REVIEW_HOLDS)
 
 
-def _foreign(stored: _Stored, owner: Owner) -> Problem | None:
+def _ownership_problem(stored: _Stored, owner: CertificateOwner) -> Problem | None:
     verdicts = (secrets.ownership_problem(secret.metadata, part, owner) for part, secret in stored.found.items())
     return next((problem for problem in verdicts if problem is not None), None)
 

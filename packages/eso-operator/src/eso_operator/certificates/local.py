@@ -4,7 +4,7 @@
     FOLDER/server/   tls.crt tls.key ca.crt                            given to the provider process
     FOLDER/client/   tls.crt tls.key ca.crt                            given to the core
 
-The same state machine as for Secrets (`bundle.py`) decides what is due, so a long-running `eso up` renews certificates
+The same state machine as for Secrets (`state.py`) decides what is due, so a long-running `eso up` renews certificates
 and replaces authorities as a cluster does.
 
 A folder looks like a mounted Secret: its files are links into `..data`, which is a link to a folder with one whole set.
@@ -26,10 +26,8 @@ from pathlib import Path
 from typing import Final
 
 from eso_operator.certificates import secrets
-from eso_operator.certificates.bundle import Identity, Leaf, Lifetimes, Role, State
-from eso_operator.certificates.issuance import carry_out
-from eso_operator.certificates.planning import plan
-from eso_operator.certificates.reviewing import issuer_of, leaf_of
+from eso_operator.certificates.issuance import carry_out, issuer_of, leaf_of, plan
+from eso_operator.certificates.state import Identity, Leaf, Lifetimes, Side, State
 from kubebase.clock import rfc3339
 
 _DATA: Final = "..data"
@@ -52,7 +50,7 @@ def maintain(folder: Path, identity: Identity, now: datetime, lifetimes: Lifetim
         state = _load(folder)
         due = plan(state, now, lifetimes, identity)
         if not due.steps:
-            return LocalCertificates(folder / Role.SERVER, folder / Role.CLIENT, due.due)
+            return LocalCertificates(folder / Side.SERVER, folder / Side.CLIENT, due.due)
         after = state
         for step in due.steps:
             after = carry_out(step, after, now, lifetimes, identity)
@@ -105,10 +103,10 @@ def _store(folder: Path, before: State, after: State) -> None:
     """Store the changed sets, the issuer first: a certificate must not be in use while its authority could be lost."""
     if after.issuer is not None and after.issuer is not before.issuer:
         replace_set(folder / secrets.ISSUER, secrets.issuer_data(after.issuer))
-    for role in Role:
-        leaf = after.leaf(role)
-        if leaf is not None and leaf is not before.leaf(role):
-            replace_set(folder / role, _leaf_files(leaf))
+    for side in Side:
+        leaf = after.leaf(side)
+        if leaf is not None and leaf is not before.leaf(side):
+            replace_set(folder / side, _leaf_files(leaf))
 
 
 def _leaf_files(leaf: Leaf) -> dict[str, bytes]:

@@ -19,9 +19,8 @@ from typing import Final
 
 import msgspec
 
-from eso_operator.certificates.bundle import Authorities, Leaf
 from eso_operator.certificates.problems import Problem, ProblemName
-from eso_operator.certificates.values import join
+from eso_operator.certificates.state import Authorities, Leaf, join
 from eso_operator.stores.resolved import ServiceKey
 from kubebase.clock import rfc3339
 from kubebase.meta import JsonObject, Kind, Object, ObjectKey, ObjectMeta, OwnerReference, Resource, raw
@@ -107,7 +106,7 @@ def service_of(metadata: ObjectMeta) -> ServiceKey | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class CertificateOwner:
     """The Service of a Secret, and the operator that made it."""
 
     service: ServiceKey
@@ -119,7 +118,7 @@ def ours(core_namespace: str) -> str:
     return f"{PART_LABEL},{ISSUED_BY_LABEL}={core_namespace}"
 
 
-def ownership_problem(metadata: ObjectMeta, part: str, owner: Owner) -> Problem | None:
+def ownership_problem(metadata: ObjectMeta, part: str, owner: CertificateOwner) -> Problem | None:
     """Return why this Secret must not be written; None if it is ours."""
     issued_by = metadata.labels.get(ISSUED_BY_LABEL, "")
     if metadata.labels.get(PART_LABEL) == part and service_of(metadata) == owner.service:
@@ -162,11 +161,11 @@ def leaf_data(leaf: Leaf) -> dict[str, bytes]:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class SecretMetadata:
     """The labels, annotations and owner of a Secret."""
 
     part: str
-    owner: Owner
+    owner: CertificateOwner
     written_at: datetime
     reference: OwnerReference | None = None
 
@@ -183,11 +182,11 @@ class Mark:
         }
 
 
-def new_document(key: ObjectKey, mark: Mark, data: Mapping[str, bytes]) -> JsonObject:
+def new_document(key: ObjectKey, mark: SecretMetadata, data: Mapping[str, bytes]) -> JsonObject:
     return {"metadata": mark.metadata(key), "type": "kubernetes.io/tls", "data": _encoded(data)}
 
 
-def patch_of(existing: SecretObject, mark: Mark, data: Mapping[str, bytes]) -> JsonObject:
+def patch_of(existing: SecretObject, mark: SecretMetadata, data: Mapping[str, bytes]) -> JsonObject:
     """Return the merge patch for exactly the version that was read; labels and annotations of others stay."""
     gone = dict.fromkeys(set(existing.data) & {NEXT_CERTIFICATE, NEXT_KEY, PREVIOUS} - set(data))
     metadata = {

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from eso_operator.certificates.bundle import Identity, Lifetimes
-from eso_operator.certificates.values import ServerNames, service_dns
+from eso_operator.certificates.state import Identity, Lifetimes, ServerNames, service_dns
 from eso_operator.stores.resolved import ServiceKey
 from eso_wire.tls import client_id, service_id
 

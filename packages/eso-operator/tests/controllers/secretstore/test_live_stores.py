@@ -19,7 +19,7 @@ from eso_api.v2.provider import PROVIDER
 from eso_api.v2.secretstore import SECRET_STORE_V2
 from eso_api.values import SecretBytes
 from eso_operator.certificates.authority import issue_authority, issue_server
-from eso_operator.certificates.values import Credential, ServerNames, Window
+from eso_operator.certificates.state import Credential, ServerNames, Window
 from eso_testkit.operator.operators import BACKEND, MAKER, SERVICE, Bench, eventually, scripted, with_interval
 from eso_testkit.operator.scriptedprovider import ScriptedProvider
 from eso_wire import codec

@@ -20,9 +20,9 @@ from pathlib import Path
 import aiohttp
 
 from eso_cli.providers import CLIENT_IDENTITY
-from eso_operator.certificates.bundle import Lifetimes
 from eso_operator.certificates.local import LocalCertificates, maintain
 from eso_operator.certificates.settings import IssuerSettings, identity_of
+from eso_operator.certificates.state import Lifetimes
 from eso_operator.stores.resolved import ServiceKey
 from eso_tools.providers import CORE_NAMESPACE
 from kubebase.clock import SystemClock

@@ -10,12 +10,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from eso_operator.certificates.issuer import Issuer, Report
-from eso_operator.certificates.materials import Materials, MaterialSettings, client_secrets
-from eso_operator.certificates.notary import Notary
-from eso_operator.certificates.review import Question, Review
-from eso_operator.certificates.reviewing import review
+from eso_operator.certificates.client import ClientCertificates, ClientCertificateSettings, client_secrets
+from eso_operator.certificates.issuance import review
+from eso_operator.certificates.issuer import CertificateReport, Issuer
 from eso_operator.certificates.settings import IssuerSettings
+from eso_operator.certificates.worker import CertificateWorker, Review, ReviewRequest
 from eso_operator.stores.resolved import ServiceKey
 from kubebase.clock import SystemClock
 from kuberun.client import Client
@@ -33,15 +32,16 @@ class ShiftedClock(SystemClock):
         return super().now() + self.ahead
 
 
-class NotaryHere:
-    """A notary without a process, which counts its reviews."""
+class InProcessWorker(CertificateWorker):
+    """A worker without a process of its own, which counts its reviews."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.reviews = 0
 
-    async def review(self, question: Question) -> Review:
+    async def review(self, request: ReviewRequest) -> Review:
         self.reviews += 1
-        return review(question)
+        return review(request)
 
 
 @dataclass
@@ -49,40 +49,49 @@ class Operator:
     """The certificate components of one operator process."""
 
     issuer: Issuer
-    materials: Materials
+    certificates: ClientCertificates
     clock: ShiftedClock
-    reports: list[Report] = field(default_factory=list)
+    reports: list[CertificateReport] = field(default_factory=list)
 
 
 @asynccontextmanager
 async def operator(
-    client: Client, core: str, *, served: tuple[str, ...] | None = None, notary: Notary | None = None, **more: Any
+    client: Client,
+    core: str,
+    *,
+    served: tuple[str, ...] | None = None,
+    worker: CertificateWorker | None = None,
+    **more: Any,
 ) -> AsyncIterator[Operator]:
     """Run the certificate components.
 
     By default they serve their own namespace and the team's; an empty set means the cluster.
 
     The team's namespace has providers for all namespaces. `more` are further settings. Reviews
-    run in this process, unless another `notary` is given.
+    run in this process, unless another `worker` is given.
     """
-    clock, reports = ShiftedClock(), list[Report]()
+    clock, reports = ShiftedClock(), list[CertificateReport]()
     team = f"{core}-team"
     given = {"namespaces": (core, team) if served is None else served, "shared": (team,), **more}
     settings = IssuerSettings(core, **given)
-    issuer = Issuer(client, settings, clock=clock, notary=notary or NotaryHere())
+    issuer = Issuer(client, settings, clock=clock, worker=worker or InProcessWorker())
     issuer.listen(reports.append)
-    materials = Materials(
-        client, client_secrets(client, core, clock), MaterialSettings(core, fresh=0.0), clock=clock, issuing=issuer
+    certificates = ClientCertificates(
+        client,
+        client_secrets(client, core, clock),
+        ClientCertificateSettings(core, fresh=0.0),
+        clock=clock,
+        issuer=issuer,
     )
     manager = Manager(clock=clock, drain=5.0)
     manager.add_controller(issuer.controller)
-    manager.add_informer(materials.informer)
-    manager.add_service("materials", materials.run)
+    manager.add_informer(certificates.informer)
+    manager.add_service("certificates", certificates.run)
     async with asyncio.TaskGroup() as group:
         running = group.create_task(manager.run())
-        for informer in (*issuer.controller.informers, materials.informer):
+        for informer in (*issuer.controller.informers, certificates.informer):
             await informer.wait_synced()
-        yield Operator(issuer, materials, clock, reports)
+        yield Operator(issuer, certificates, clock, reports)
         manager.stop()
         await running
 

@@ -13,7 +13,7 @@ import grpc
 from grpc import aio
 
 from eso_operator.certificates.authority import issue_authority, issue_client, issue_server
-from eso_operator.certificates.values import Credential, ServerNames, Window
+from eso_operator.certificates.state import Credential, ServerNames, Window
 from eso_operator.providers import transport as methods
 from eso_operator.stores.resolved import TlsSource
 from eso_testkit.operator.scriptedprovider import ScriptedProvider

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 from prometheus_client import CollectorRegistry, Gauge
 
 from eso_api.crd import CustomKind
-from eso_operator.certificates.issuer import Report
+from eso_operator.certificates.issuer import CertificateReport
 from eso_operator.controllers.memory import Record
 from eso_operator.controllers.providerclass.status import Answered, CheckResult, Unanswered, report_of
 from eso_operator.dependencies.dependencies import (
@@ -54,7 +54,7 @@ class CertificateEnds:
             registry=registry,
         )
 
-    def heard(self, report: Report) -> None:
+    def heard(self, report: CertificateReport) -> None:
         if report.expires_at == self._ends.get(report.service):
             return
         if report.expires_at is not None:

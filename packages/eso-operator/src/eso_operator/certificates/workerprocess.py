@@ -1,4 +1,4 @@
-"""The process that checks and issues certificates: it answers one question after the other.
+"""The process that checks and issues certificates: it responds to one request after the other.
 
 It inherits only one socket from its parent and writes no files, core dumps included. It is ended from outside: by the
 parent when it is idle or late, by its own alarm if the parent cannot, and by the kernel if the parent ends.
@@ -14,8 +14,8 @@ from typing import Final
 
 import msgspec
 
-from eso_operator.certificates.review import Answer, Question
-from eso_operator.certificates.reviewing import review
+from eso_operator.certificates.issuance import review
+from eso_operator.certificates.worker import ReviewRequest, ReviewResponse
 from kubebase.workerserving import serve
 
 _SECONDS: Final = 60
@@ -30,18 +30,18 @@ def main() -> None:
     for limit in (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE):
         with contextlib.suppress(ValueError, OSError):  # a stricter limit is in force already
             resource.setrlimit(limit, (0, 0))
-    serve(_answered)
+    serve(_respond)
 
 
-def _answered(raw: bytes) -> bytes:
+def _respond(raw: bytes) -> bytes:
     signal.alarm(_SECONDS)
     try:
-        answer = Answer(review(msgspec.msgpack.decode(raw, type=Question)))
+        response = ReviewResponse(review(msgspec.msgpack.decode(raw, type=ReviewRequest)))
     except Exception as error:  # noqa: BLE001 - reported to the parent, by its type only: its text might quote content
-        answer = Answer(error=type(error).__name__)
+        response = ReviewResponse(error=type(error).__name__)
     finally:
         signal.alarm(0)
-    return msgspec.msgpack.encode(answer)
+    return msgspec.msgpack.encode(response)
 
 
 if __name__ == "__main__":

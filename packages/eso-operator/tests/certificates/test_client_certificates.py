@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -15,12 +15,16 @@ import pytest
 
 from eso_operator.certificates import local, secrets
 from eso_operator.certificates.authority import issue_authority, issue_client
-from eso_operator.certificates.bundle import Identity, Leaf, Lifetimes
-from eso_operator.certificates.issuer import Listener, Report
-from eso_operator.certificates.materials import FAILURE_SECONDS, Materials, MaterialSettings, client_secrets
+from eso_operator.certificates.client import (
+    FAILURE_SECONDS,
+    ClientCertificates,
+    ClientCertificateSettings,
+    client_secrets,
+)
+from eso_operator.certificates.issuer import CertificateReport, Issuer
 from eso_operator.certificates.problems import CertificateError, Problem, ProblemName
-from eso_operator.certificates.secrets import CLIENT, Mark, Owner, SecretObject
-from eso_operator.certificates.values import window
+from eso_operator.certificates.secrets import CLIENT, CertificateOwner, SecretMetadata, SecretObject
+from eso_operator.certificates.state import Identity, Leaf, Lifetimes, window
 from eso_operator.stores.resolved import ManagedTls, SecretTls, ServiceKey
 from eso_wire.errors import RetryClass
 from eso_wire.tls import TlsMaterial, load_material
@@ -64,12 +68,12 @@ class Api:
 
 
 @dataclass
-class Issuing:
-    """An issuer that records demands and gives scripted answers."""
+class ScriptedIssuer(Issuer):
+    """An issuer that records demands and refuses if it is told to."""
 
     demanded: list[ServiceKey] = field(default_factory=list)
     problem: Problem | None = None
-    listeners: list[Listener] = field(default_factory=list)
+    listeners: list[Callable[[CertificateReport], None]] = field(default_factory=list)
 
     def demand(self, service: ServiceKey) -> None:
         self.demanded.append(service)
@@ -77,26 +81,28 @@ class Issuing:
     def problem_of(self, _: ServiceKey) -> Problem | None:
         return self.problem
 
-    def listen(self, listener: Listener) -> None:
+    def listen(self, listener: Callable[[CertificateReport], None]) -> None:
         self.listeners.append(listener)
 
     def refuse(self, problem: Problem) -> None:
         self.problem = problem
         for listener in self.listeners:
-            listener(Report(SERVICE, problem))
+            listener(CertificateReport(SERVICE, problem))
 
 
 @dataclass
 class World:
     clock: VirtualClock = field(default_factory=VirtualClock)
     api: Api = field(default_factory=Api)
-    issuing: Issuing = field(default_factory=Issuing)
-    settings: MaterialSettings = field(default_factory=lambda: MaterialSettings("eso", wait=5.0, fresh=10.0, entries=3))
+    issuer: ScriptedIssuer = field(default_factory=ScriptedIssuer)
+    settings: ClientCertificateSettings = field(
+        default_factory=lambda: ClientCertificateSettings("eso", wait=5.0, fresh=10.0, entries=3)
+    )
 
-    def materials(self) -> Materials:
+    def certificates(self) -> ClientCertificates:
         client = Client(self.api)
         informer = client_secrets(client, "eso", self.clock)
-        return Materials(client, informer, self.settings, clock=self.clock, issuing=self.issuing)
+        return ClientCertificates(client, informer, self.settings, clock=self.clock, issuer=self.issuer)
 
 
 def leaf(validity: timedelta = timedelta(days=30)) -> Leaf:
@@ -107,21 +113,23 @@ def leaf(validity: timedelta = timedelta(days=30)) -> Leaf:
 def client_secret(version: str, of: Leaf) -> SecretObject:
     """Return the Secret that the watch delivers after the issuer wrote it."""
     key = secrets.keys_of(SERVICE, "eso").client
-    document = secrets.new_document(key, Mark(CLIENT, Owner(SERVICE, "eso"), START), secrets.leaf_data(of))
+    document = secrets.new_document(
+        key, SecretMetadata(CLIENT, CertificateOwner(SERVICE, "eso"), START), secrets.leaf_data(of)
+    )
     document["metadata"] |= {"resourceVersion": version, "uid": "u"}
     return msgspec.json.decode(msgspec.json.encode(document), type=SecretObject)
 
 
 @asynccontextmanager
-async def running(materials: Materials) -> AsyncIterator[None]:
+async def running(certificates: ClientCertificates) -> AsyncIterator[None]:
     async with asyncio.TaskGroup() as group:
-        task = group.create_task(materials.run())
+        task = group.create_task(certificates.run())
         yield
         task.cancel()
 
 
-def arrive(materials: Materials, secret: SecretObject) -> None:
-    materials.informer._deliver(Applied(secret))
+def arrive(certificates: ClientCertificates, secret: SecretObject) -> None:
+    certificates.informer._deliver(Applied(secret))
 
 
 async def problem_of(call: Awaitable[TlsMaterial]) -> ProblemName:
@@ -135,26 +143,26 @@ async def problem_of(call: Awaitable[TlsMaterial]) -> ProblemName:
 
 async def test_a_first_use_demands_certificates_and_waits_for_them() -> None:
     world, issued = World(), leaf()
-    materials = world.materials()
+    certificates = world.certificates()
 
-    async with running(materials), asyncio.TaskGroup() as group:
-        uses = [group.create_task(materials.of(MANAGED)) for _ in range(3)]
+    async with running(certificates), asyncio.TaskGroup() as group:
+        uses = [group.create_task(certificates.of(MANAGED)) for _ in range(3)]
         await world.clock.advance(2)
-        arrive(materials, client_secret("1", issued))
+        arrive(certificates, client_secret("1", issued))
         first, *others = [await use for use in uses]
 
     assert first.certificate == issued.credential.certificate
     assert all(other is first for other in others)
-    assert set(world.issuing.demanded) == {SERVICE}
-    assert not materials._waiting
+    assert set(world.issuer.demanded) == {SERVICE}
+    assert not certificates._waiting
 
 
 async def test_a_use_does_not_wait_longer_than_its_bound() -> None:
     world = World()
-    materials = world.materials()
+    certificates = world.certificates()
 
     async with asyncio.TaskGroup() as group:
-        use = group.create_task(problem_of(materials.of(MANAGED)))
+        use = group.create_task(problem_of(certificates.of(MANAGED)))
         await world.clock.advance(4.9)
         waiting = not use.done()
         await world.clock.advance(0.2)
@@ -162,19 +170,19 @@ async def test_a_use_does_not_wait_longer_than_its_bound() -> None:
 
     assert waiting
     assert name is ProblemName.NOT_ISSUED
-    assert not materials._waiting
+    assert not certificates._waiting
     assert world.clock.sleepers == 0
 
 
 async def test_a_refusal_of_the_issuer_ends_the_wait_and_is_shown_to_the_user() -> None:
     world = World()
-    materials = world.materials()
+    certificates = world.certificates()
     refusal = Problem(ProblemName.SECRET_NOT_OURS, "a foreign Secret")
 
     async with asyncio.TaskGroup() as group:
-        use = group.create_task(problem_of(materials.of(MANAGED)))
+        use = group.create_task(problem_of(certificates.of(MANAGED)))
         await world.clock.settle()
-        world.issuing.refuse(refusal)
+        world.issuer.refuse(refusal)
         name = await use
 
     assert name is ProblemName.SECRET_NOT_OURS
@@ -182,14 +190,14 @@ async def test_a_refusal_of_the_issuer_ends_the_wait_and_is_shown_to_the_user() 
 
 async def test_a_renewal_notifies_once_and_a_write_without_change_does_not() -> None:
     world, told = World(), list[str]()
-    materials, old, new = world.materials(), leaf(), leaf()
-    materials.listen(lambda _, fingerprint: told.append(fingerprint))
+    certificates, old, new = world.certificates(), leaf(), leaf()
+    certificates.listen(lambda _, fingerprint: told.append(fingerprint))
 
-    async with running(materials):
+    async with running(certificates):
         for version, content in (("1", old), ("2", old), ("3", new)):
-            arrive(materials, client_secret(version, content))
+            arrive(certificates, client_secret(version, content))
             await world.clock.settle()
-        material = await materials.of(MANAGED)
+        material = await certificates.of(MANAGED)
 
     assert told == [material.fingerprint]
     assert material.certificate == new.credential.certificate
@@ -197,12 +205,12 @@ async def test_a_renewal_notifies_once_and_a_write_without_change_does_not() -> 
 
 async def test_a_managed_certificate_that_has_ended_is_named_and_will_not_heal_by_waiting() -> None:
     world = World()
-    materials = world.materials()
-    arrive(materials, client_secret("1", leaf(timedelta(days=1))))
+    certificates = world.certificates()
+    arrive(certificates, client_secret("1", leaf(timedelta(days=1))))
     await world.clock.advance(86_400)
 
     with pytest.raises(CertificateError, match=r"Service team/provider-fake: the certificate has expired") as caught:
-        await materials.of(MANAGED)
+        await certificates.of(MANAGED)
 
     assert caught.value.problem.name is ProblemName.CLIENT_CERT_EXPIRED
     assert caught.value.retry is RetryClass.AFTER_CHANGE
@@ -211,13 +219,13 @@ async def test_a_managed_certificate_that_has_ended_is_named_and_will_not_heal_b
 
 async def test_a_client_secret_that_names_another_service_is_not_used() -> None:
     world = World()
-    materials = world.materials()
+    certificates = world.certificates()
     secret = client_secret("1", leaf())
     secret.metadata.annotations = {secrets.SERVICE_ANNOTATION: "team/other"}
-    arrive(materials, secret)
+    arrive(certificates, secret)
 
     async with asyncio.TaskGroup() as group:
-        use = group.create_task(problem_of(materials.of(MANAGED)))
+        use = group.create_task(problem_of(certificates.of(MANAGED)))
         await world.clock.advance(6)
 
         assert await use is ProblemName.NOT_ISSUED
@@ -228,29 +236,29 @@ async def test_a_client_secret_that_names_another_service_is_not_used() -> None:
 
 async def test_reads_of_a_users_secret_are_shared_and_repeated_after_a_while() -> None:
     world = World()
-    materials = world.materials()
+    certificates = world.certificates()
     world.api.put(secrets.leaf_data(leaf()))
 
-    first = await asyncio.gather(*(materials.of(OWN) for _ in range(20)))
+    first = await asyncio.gather(*(certificates.of(OWN) for _ in range(20)))
     asked = world.api.asked
     await world.clock.advance(10)
-    await materials.of(OWN)
+    await certificates.of(OWN)
 
     assert asked == 1
     assert all(material is first[0] for material in first)
     assert world.api.asked == 2
-    assert not materials._reading
+    assert not certificates._reading
 
 
 async def test_a_broken_secret_costs_one_read_for_all_its_users() -> None:
     world = World()
-    materials = world.materials()
+    certificates = world.certificates()
 
-    names = [await problem_of(materials.of(OWN)) for _ in range(10)]
+    names = [await problem_of(certificates.of(OWN)) for _ in range(10)]
     asked = world.api.asked
     world.api.put(secrets.leaf_data(leaf()))
     await world.clock.advance(FAILURE_SECONDS)
-    await materials.of(OWN)
+    await certificates.of(OWN)
 
     assert set(names) == {ProblemName.SECRET_NOT_FOUND}
     assert asked == 1
@@ -258,13 +266,13 @@ async def test_a_broken_secret_costs_one_read_for_all_its_users() -> None:
 
 async def test_an_api_server_that_is_down_takes_nothing_away() -> None:
     world = World()
-    materials = world.materials()
+    certificates = world.certificates()
     world.api.put(secrets.leaf_data(leaf()))
-    before = await materials.of(OWN)
+    before = await certificates.of(OWN)
 
     world.api.failure = ServiceUnavailable(503, "ServiceUnavailable", "down")
     await world.clock.advance(60)
-    after = await materials.of(OWN)
+    after = await certificates.of(OWN)
 
     assert after is before
 
@@ -274,7 +282,7 @@ async def test_an_api_server_that_is_down_from_the_start_is_named_and_heals_by_w
     world.api.failure = ServiceUnavailable(503, "ServiceUnavailable", "down")
 
     with pytest.raises(CertificateError, match="cannot be read") as caught:
-        await world.materials().of(OWN)
+        await world.certificates().of(OWN)
 
     assert caught.value.problem.name is ProblemName.SECRET_UNREADABLE
     assert caught.value.retry is RetryClass.BACKOFF
@@ -282,29 +290,29 @@ async def test_an_api_server_that_is_down_from_the_start_is_named_and_heals_by_w
 
 async def test_a_secret_that_was_deleted_is_not_used_any_longer() -> None:
     world = World()
-    materials = world.materials()
+    certificates = world.certificates()
     world.api.put(secrets.leaf_data(leaf()))
-    await materials.of(OWN)
+    await certificates.of(OWN)
 
     world.api.objects.clear()
     await world.clock.advance(10)
 
-    assert await problem_of(materials.of(OWN)) is ProblemName.SECRET_NOT_FOUND
+    assert await problem_of(certificates.of(OWN)) is ProblemName.SECRET_NOT_FOUND
 
 
 async def test_the_number_of_remembered_materials_is_bounded() -> None:
     world = World()
-    materials = world.materials()
+    certificates = world.certificates()
     for number in range(10):
         world.api.put(secrets.leaf_data(leaf()))
         world.api.objects[f"/api/v1/namespaces/team/secrets/own-{number}"] = world.api.objects[
             "/api/v1/namespaces/team/secrets/own"
         ]
-        await materials.of(SecretTls("team", f"own-{number}"))
-        await problem_of(materials.of(SecretTls("team", f"missing-{number}")))
+        await certificates.of(SecretTls("team", f"own-{number}"))
+        await problem_of(certificates.of(SecretTls("team", f"missing-{number}")))
 
-    assert len(materials._known) == 3
-    assert len(list(materials._failed)) == 3
+    assert len(certificates._loaded) == 3
+    assert len(list(certificates._failed)) == 3
 
 
 # --- folders ---------------------------------------------------------------------------------------------------------
@@ -317,17 +325,17 @@ async def test_a_supervised_process_is_called_with_the_certificates_in_its_folde
     made = local.maintain(tmp_path, identity, START, Lifetimes())
     world.settings = replace(world.settings, folders={SERVICE: made.client})
 
-    material = await world.materials().of(MANAGED)
+    material = await world.certificates().of(MANAGED)
 
     assert material.fingerprint == load_material(made.client).fingerprint
-    assert not world.issuing.demanded
+    assert not world.issuer.demanded
 
 
 async def test_a_folder_without_certificates_is_named(tmp_path: Path) -> None:
     world = World()
     world.settings = replace(world.settings, folders={SERVICE: tmp_path})
 
-    assert await problem_of(world.materials().of(MANAGED)) is ProblemName.NOT_ISSUED
+    assert await problem_of(world.certificates().of(MANAGED)) is ProblemName.NOT_ISSUED
 
 
 def test_every_problem_says_whether_waiting_helps() -> None:

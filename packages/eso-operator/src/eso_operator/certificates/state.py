@@ -2,8 +2,9 @@
 
     observe -> State -> plan -> steps -> carry_out -> State -> write -> observe ...
 
-`planning.py` plans the steps. A plan depends only on the stored state and the time, so it survives a crash between any
-two writes. Leaves are renewed under their authority. The authority is replaced in three phases:
+`issuance.py` plans the steps and carries them out. A plan depends only on the stored state and the time, so it
+survives a crash between any two writes. Leaves are renewed under their authority. The authority is replaced in three
+phases:
 
     STEADY      one authority
       |  it expires soon
@@ -20,17 +21,74 @@ after the new authority has settled.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import assert_never
+from typing import Final, assert_never
 
-from eso_operator.certificates.values import Credential, ServerNames
+from eso_api.values import SecretBytes
+from eso_operator.certificates.problems import Problem, ProblemName
+
+BACKDATED: Final = timedelta(minutes=5)
+MAX_PEM_BYTES: Final = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """A certificate (PEM) and its private key (PEM, PKCS 8)."""
+
+    certificate: bytes
+    key: SecretBytes
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The validity of a certificate."""
+
+    not_before: datetime
+    not_after: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ServerNames:
+    """The names in the certificate of a server: its DNS names, its identity and its addresses."""
+
+    dns: tuple[str, ...]
+    identity: str
+    addresses: tuple[str, ...] = ()
+
+
+def window(now: datetime, validity: timedelta) -> Window:
+    start = now.replace(microsecond=0)  # X.509 counts whole seconds
+    return Window(start - BACKDATED, start + validity)
+
+
+def service_dns(namespace: str, name: str, cluster_domain: str) -> tuple[str, ...]:
+    """Return the four DNS names of a Service, the shortest first."""
+    return name, f"{name}.{namespace}", f"{name}.{namespace}.svc", f"{name}.{namespace}.svc.{cluster_domain}"
+
+
+def join(certificates: Iterable[bytes]) -> bytes:
+    """Return a bundle of these certificates."""
+    return b"".join(certificates)
+
+
+def timing_problem(
+    valid: Window, now: datetime, expired: ProblemName = ProblemName.SERVER_CERT_EXPIRED
+) -> Problem | None:
+    """Return why a certificate is not valid now; `expired` is the problem name for an expired one. None if it is."""
+    if valid.not_after <= now:
+        return Problem(expired, f"the certificate has expired at {valid.not_after.isoformat()}")
+    if valid.not_before > now:
+        return Problem(ProblemName.NOT_YET_VALID, f"the certificate is valid from {valid.not_before.isoformat()} on")
+    return None
+
 
 # --- values ----------------------------------------------------------------------------------------------------------
 
 
-class Role(StrEnum):
+class Side(StrEnum):
     SERVER = "server"
     CLIENT = "client"
 
@@ -73,15 +131,15 @@ class Identity:
     server: ServerNames
     client: str
 
-    def wanted(self, role: Role) -> tuple[str, ...]:
+    def wanted(self, side: Side) -> tuple[str, ...]:
         """Return the alternative names that a leaf must have."""
-        match role:
-            case Role.SERVER:
+        match side:
+            case Side.SERVER:
                 return (*self.server.dns, *self.server.addresses, self.server.identity)
-            case Role.CLIENT:
+            case Side.CLIENT:
                 return (self.client,)
             case _:
-                assert_never(role)
+                assert_never(side)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,14 +179,14 @@ class State:
     server: Leaf | None = None
     client: Leaf | None = None
 
-    def leaf(self, role: Role) -> Leaf | None:
-        match role:
-            case Role.SERVER:
+    def leaf(self, side: Side) -> Leaf | None:
+        match side:
+            case Side.SERVER:
                 return self.server
-            case Role.CLIENT:
+            case Side.CLIENT:
                 return self.client
             case _:
-                assert_never(role)
+                assert_never(side)
 
     @property
     def leaves(self) -> tuple[Leaf, ...]:
@@ -139,11 +197,11 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
-class FoundAuthority:
-    """Create a new authority; keep trusting the authorities in `keep`."""
+class CreateAuthority:
+    """Create a new authority; keep trusting the authorities in `trusted`."""
 
     reason: str
-    keep: tuple[bytes, ...]
+    trusted: tuple[bytes, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,16 +221,16 @@ class DropPrevious:
 
 @dataclass(frozen=True, slots=True)
 class IssueLeaf:
-    role: Role
+    side: Side
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class PublishTrust:
-    role: Role
+    side: Side
 
 
-IssuerStep = FoundAuthority | PrepareAuthority | SwitchAuthority | DropPrevious
+IssuerStep = CreateAuthority | PrepareAuthority | SwitchAuthority | DropPrevious
 LeafStep = IssueLeaf | PublishTrust
 Step = IssuerStep | LeafStep
 

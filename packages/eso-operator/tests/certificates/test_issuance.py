@@ -10,10 +10,11 @@ from datetime import datetime, timedelta
 import pytest
 
 from eso_operator.certificates.authority import issue_authority, issue_server, validity_of
-from eso_operator.certificates.bundle import (
+from eso_operator.certificates.issuance import MAX_PREVIOUS, carry_out, plan
+from eso_operator.certificates.state import (
     Authorities,
+    CreateAuthority,
     DropPrevious,
-    FoundAuthority,
     Identity,
     IssueLeaf,
     Leaf,
@@ -21,14 +22,12 @@ from eso_operator.certificates.bundle import (
     Phase,
     PrepareAuthority,
     PublishTrust,
-    Role,
+    Side,
     State,
     Step,
     SwitchAuthority,
+    window,
 )
-from eso_operator.certificates.issuance import carry_out
-from eso_operator.certificates.planning import MAX_PREVIOUS, plan
-from eso_operator.certificates.values import window
 from kubebase.testing.clock import START
 
 LIFETIMES = Lifetimes()
@@ -47,8 +46,8 @@ def due(state: State, now: datetime, identity: Identity) -> tuple[Step, ...]:
     return plan(state, now, LIFETIMES, identity).steps
 
 
-def leaf_of(state: State, role: Role) -> Leaf:
-    leaf = state.leaf(role)
+def leaf_of(state: State, side: Side) -> Leaf:
+    leaf = state.leaf(side)
     assert leaf is not None
     return leaf
 
@@ -68,8 +67,8 @@ def test_a_new_service_gets_an_authority_first_and_then_both_leaves(identity: Id
     state = carry_out(first[0], state, START, LIFETIMES, identity)
     then = due(state, START, identity)
 
-    assert first == (FoundAuthority("no issuer is stored", ()),)
-    assert then == (IssueLeaf(Role.SERVER, "none is stored"), IssueLeaf(Role.CLIENT, "none is stored"))
+    assert first == (CreateAuthority("no issuer is stored", ()),)
+    assert then == (IssueLeaf(Side.SERVER, "none is stored"), IssueLeaf(Side.CLIENT, "none is stored"))
 
 
 @pytest.mark.parametrize(
@@ -91,24 +90,24 @@ def test_leaves_are_renewed_in_time(identity: Identity, left: timedelta, expecte
 def test_a_leaf_that_is_lost_is_issued_again_by_the_same_authority(identity: Identity) -> None:
     state = replace(settled(State(), START, identity), client=None)
 
-    assert due(state, START, identity) == (IssueLeaf(Role.CLIENT, "none is stored"),)
+    assert due(state, START, identity) == (IssueLeaf(Side.CLIENT, "none is stored"),)
 
 
 def test_a_leaf_without_a_name_that_is_wanted_now_is_replaced(identity: Identity) -> None:
     state = settled(State(), START, identity)
     renamed = replace(identity, server=replace(identity.server, dns=(*identity.server.dns, "provider.example")))
 
-    assert due(state, START, renamed) == (IssueLeaf(Role.SERVER, "HostnameMismatch"),)
+    assert due(state, START, renamed) == (IssueLeaf(Side.SERVER, "HostnameMismatch"),)
 
 
 def test_a_bundle_that_was_changed_by_hand_is_put_right(identity: Identity) -> None:
     state = settled(State(), START, identity)
     stranger = issue_authority("stranger", window(START, 30 * DAY)).certificate
-    server = leaf_of(state, Role.SERVER)
+    server = leaf_of(state, Side.SERVER)
 
     tampered = replace(state, server=replace(server, trust=(*server.trust, stranger)))
 
-    assert due(tampered, START, identity) == (PublishTrust(Role.SERVER),)
+    assert due(tampered, START, identity) == (PublishTrust(Side.SERVER),)
 
 
 def test_a_leaf_of_a_stranger_is_replaced(identity: Identity) -> None:
@@ -117,9 +116,9 @@ def test_a_leaf_of_a_stranger_is_replaced(identity: Identity) -> None:
         issue_authority("stranger", window(START, 300 * DAY)), identity.server, window(START, 90 * DAY)
     )
 
-    tampered = replace(state, server=replace(leaf_of(state, Role.SERVER), credential=forged))
+    tampered = replace(state, server=replace(leaf_of(state, Side.SERVER), credential=forged))
 
-    assert due(tampered, START, identity) == (IssueLeaf(Role.SERVER, "UnknownCA"),)
+    assert due(tampered, START, identity) == (IssueLeaf(Side.SERVER, "UnknownCA"),)
 
 
 def test_a_leaf_that_ends_with_its_authority_is_not_renewed_over_and_over(identity: Identity) -> None:
@@ -127,11 +126,11 @@ def test_a_leaf_that_ends_with_its_authority_is_not_renewed_over_and_over(identi
     state = settled(State(), START, identity)
     late = START + LIFETIMES.authority - 20 * DAY
     stuck = replace(state, issuer=replace(issuer_of(state), previous=(issuer_of(state).current.certificate,)))
-    renewed = carry_out(IssueLeaf(Role.SERVER, ""), stuck, late, LIFETIMES, identity)
+    renewed = carry_out(IssueLeaf(Side.SERVER, ""), stuck, late, LIFETIMES, identity)
 
     steps = due(renewed, late + 10 * DAY, identity)
 
-    assert not [step for step in steps if isinstance(step, IssueLeaf) and step.role is Role.SERVER]
+    assert not [step for step in steps if isinstance(step, IssueLeaf) and step.side is Side.SERVER]
 
 
 # --- the three phases ------------------------------------------------------------------------------------------------
@@ -153,7 +152,7 @@ def test_a_rollover_goes_through_its_three_phases(identity: Identity) -> None:
 
     while Phase.STEADY not in entered:
         state = settled(state, now, identity)
-        entered.setdefault(issuer_of(state).phase, (len(leaf_of(state, Role.CLIENT).trust), now - ROLLOVER))
+        entered.setdefault(issuer_of(state).phase, (len(leaf_of(state, Side.CLIENT).trust), now - ROLLOVER))
         now = plan(state, now, LIFETIMES, identity).due
 
     wait = LIFETIMES.settle
@@ -178,15 +177,15 @@ def without_news(leaf: Leaf) -> Leaf:
 
 def test_a_secret_that_did_not_get_both_authorities_holds_phase_two_back(identity: Identity) -> None:
     state = published(identity)
-    behind = replace(state, client=without_news(leaf_of(state, Role.CLIENT)))
+    behind = replace(state, client=without_news(leaf_of(state, Side.CLIENT)))
 
-    assert due(behind, ROLLOVER + 5 * DAY, identity) == (PublishTrust(Role.CLIENT),)
+    assert due(behind, ROLLOVER + 5 * DAY, identity) == (PublishTrust(Side.CLIENT),)
 
 
 def test_a_secret_that_got_both_authorities_late_restarts_the_settle_time(identity: Identity) -> None:
     state = published(identity)
     late = ROLLOVER + 10 * HOUR
-    client = replace(leaf_of(state, Role.CLIENT), written_at=late)
+    client = replace(leaf_of(state, Side.CLIENT), written_at=late)
 
     assert due(replace(state, client=client), late + LIFETIMES.settle - timedelta(seconds=1), identity) == ()
     assert due(replace(state, client=client), late + LIFETIMES.settle, identity) == (SwitchAuthority(),)
@@ -195,11 +194,11 @@ def test_a_secret_that_got_both_authorities_late_restarts_the_settle_time(identi
 def test_a_leaf_of_the_old_authority_holds_phase_three_back(identity: Identity) -> None:
     old = published(identity)
     new = settled(old, ROLLOVER + LIFETIMES.settle, identity)
-    behind = replace(new, client=replace(leaf_of(old, Role.CLIENT), trust=issuer_of(new).trust))
+    behind = replace(new, client=replace(leaf_of(old, Side.CLIENT), trust=issuer_of(new).trust))
 
     steps = due(behind, ROLLOVER + 5 * DAY, identity)
 
-    assert steps == (IssueLeaf(Role.CLIENT, "the authority has changed"),)
+    assert steps == (IssueLeaf(Side.CLIENT, "the authority has changed"),)
     assert due(new, ROLLOVER + 5 * DAY, identity) == (DropPrevious(),), "nothing else holds it back"
 
 
@@ -207,7 +206,7 @@ def test_a_missing_secret_holds_both_phases_back_until_it_is_there(identity: Ide
     for state in (published(identity), switched(identity)):
         steps = due(replace(state, server=None), ROLLOVER + 5 * DAY, identity)
 
-        assert steps == (IssueLeaf(Role.SERVER, "none is stored"),)
+        assert steps == (IssueLeaf(Side.SERVER, "none is stored"),)
 
 
 def test_the_next_authority_takes_over_at_once_when_the_old_one_has_ended(identity: Identity) -> None:
@@ -279,7 +278,7 @@ class World:
     lifetimes: Lifetimes
     chance: random.Random
     state: State = field(default_factory=State)
-    in_use: dict[Role, list[tuple[datetime, Leaf]]] = field(default_factory=lambda: {role: [] for role in Role})
+    in_use: dict[Side, list[tuple[datetime, Leaf]]] = field(default_factory=lambda: {side: [] for side in Side})
     phases: set[Phase] = field(default_factory=set)
     due: datetime = START
 
@@ -296,17 +295,17 @@ class World:
                 self._store(carry_out(step, self.state, now, self.lifetimes, self.identity), now)
 
     def _store(self, after: State, now: datetime) -> None:
-        for role in Role:
-            leaf = after.leaf(role)
-            if leaf is not None and leaf is not self.state.leaf(role):
-                self.in_use[role].append((now, leaf))
+        for side in Side:
+            leaf = after.leaf(side)
+            if leaf is not None and leaf is not self.state.leaf(side):
+                self.in_use[side].append((now, leaf))
         self.state = after
         if after.issuer is not None:
             self.phases.add(after.issuer.phase)
 
-    def readable(self, role: Role, now: datetime) -> list[Leaf]:
+    def readable(self, side: Side, now: datetime) -> list[Leaf]:
         """The newest version, and those that were the newest one within the settle time."""
-        versions = self.in_use[role]
+        versions = self.in_use[side]
         while len(versions) > 1 and versions[1][0] + self.lifetimes.settle <= now:
             versions.pop(0)
         return [leaf for _, leaf in versions]
@@ -339,8 +338,8 @@ def test_for_two_years_every_pair_of_peers_accepts_each_other_at_every_hour(
             world.state, world.due = replace(world.state, issuer=None), now
         if now >= world.due:
             world.reconcile(now, failing)
-        for server in world.readable(Role.SERVER, now):
-            for client in world.readable(Role.CLIENT, now):
+        for server in world.readable(Side.SERVER, now):
+            for client in world.readable(Side.CLIENT, now):
                 _accept_each_other(server, client, now, verified, mutually_verify)
 
     assert lost or world.phases == set(Phase)

@@ -13,18 +13,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
-from typing import Final, NoReturn, Protocol, assert_never
+from typing import Final, NoReturn, assert_never
 
 import structlog
 
 from eso_api.values import SecretBytes
 from eso_operator.certificates import secrets
-from eso_operator.certificates.issuer import Listener, Report
+from eso_operator.certificates.issuer import CertificateReport, Issuer
 from eso_operator.certificates.problems import CertificateError, Problem, ProblemName
 from eso_operator.certificates.secrets import SecretObject
-from eso_operator.certificates.values import MAX_PEM_BYTES, Window, timing_problem
+from eso_operator.certificates.state import MAX_PEM_BYTES, Window, timing_problem
 from eso_operator.stores.resolved import ManagedTls, SecretTls, ServiceKey, TlsSource
 from eso_wire.tls import Fit, TlsMaterial, TlsMaterialError, are_certificates, fit, load_material
 from kubebase.bounded import BoundedDict, ExpiringDict
@@ -45,30 +44,9 @@ Changed = Callable[[TlsSource, str], None]
 """Called with a source and the fingerprint of its new material."""
 
 
-class Issuing(Protocol):
-    """The part of `issuer.Issuer` that is used here."""
-
-    def demand(self, service: ServiceKey) -> None: ...
-
-    def problem_of(self, service: ServiceKey) -> Problem | None: ...
-
-    def listen(self, listener: Listener) -> None: ...
-
-
-class NoIssuing:
-    """No issuer, for a process that only loads existing certificates."""
-
-    def demand(self, service: ServiceKey) -> None: ...
-
-    def problem_of(self, _service: ServiceKey) -> Problem | None:
-        return None
-
-    def listen(self, listener: Listener) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
-class MaterialSettings:
-    """Settings of `Materials`, times in seconds.
+class ClientCertificateSettings:
+    """Settings of `ClientCertificates`, times in seconds.
 
     The first use of a provider waits up to `wait` for certificates. A read of a user's Secret or folder is cached for
     `fresh`. `folders` hold the client certificates for supervised processes.
@@ -82,37 +60,37 @@ class MaterialSettings:
 
 
 def client_secrets(client: Client, core_namespace: str, clock: Clock) -> Informer[SecretObject]:
-    """Return the informer for `Materials`, which reads only the client Secrets that we issued."""
+    """Return the informer for `ClientCertificates`, which reads only the client Secrets that we issued."""
     selection = Selection(
         core_namespace, label_selector=f"{secrets.ours(core_namespace)},{secrets.PART_LABEL}={secrets.CLIENT}"
     )
     return Informer(client.source(secrets.TYPED_SECRETS, selection), clock=clock, name="client certificates")
 
 
-class Materials:
+class ClientCertificates:
     """The client certificates. Add `run` and `informer` to the manager; the leader and standbys both need them."""
 
     def __init__(
         self,
         client: Client,
         informer: Informer[SecretObject],
-        settings: MaterialSettings,
+        settings: ClientCertificateSettings,
         *,
         clock: Clock,
-        issuing: Issuing | None = None,
+        issuer: Issuer,
     ) -> None:
         self.informer = informer
         self._client = client
         self._settings = settings
         self._clock = clock
-        self._issuing = issuing or NoIssuing()
+        self._issuer = issuer
         self._changes = informer.subscribe()
         self._waiting: dict[ObjectKey, set[asyncio.Event]] = {}
-        self._known: BoundedDict[TlsSource, _Known] = BoundedDict(settings.entries)
+        self._loaded: BoundedDict[TlsSource, _Loaded] = BoundedDict(settings.entries)
         self._failed: ExpiringDict[TlsSource, Problem] = ExpiringDict(settings.entries, clock)
         self._reading: dict[TlsSource, asyncio.Lock] = {}
         self._listeners: list[Changed] = []
-        self._issuing.listen(self._wake_if_refused)
+        self._issuer.listen(self._wake_if_refused)
 
     def listen(self, listener: Changed) -> None:
         """Call the listener when the material of a source in use changes. It must not raise or block."""
@@ -142,19 +120,19 @@ class Materials:
                 service = secrets.service_of(secret.metadata) if isinstance(secret, SecretObject) else None
                 # The folder of a Service takes precedence over issued certificates.
                 if isinstance(secret, SecretObject) and service and service not in self._settings.folders:
-                    self._take_in(ManagedTls(service), secret)
+                    self._load(ManagedTls(service), secret)
                 self._wake(change.key)
 
     # --- managed -----------------------------------------------------------------------------------------------------
 
     async def _managed(self, tls: ManagedTls) -> TlsMaterial:
         secret = self._stored(tls) or await self._awaited(tls)
-        known = self._known.use(tls)
-        if known is None or known.version != secret.metadata.resource_version:
-            known = self._take_in(tls, secret)
-        if known is None:
+        loaded = self._loaded.use(tls)
+        if loaded is None or loaded.version != secret.metadata.resource_version:
+            loaded = self._load(tls, secret)
+        if loaded is None:
             raise CertificateError(_content_problem(tls, secret.data) or _not_issued(tls))
-        return known.material
+        return loaded.material
 
     def _stored(self, tls: ManagedTls) -> SecretObject | None:
         found = self.informer.cache.get(self._key(tls))
@@ -164,35 +142,35 @@ class Materials:
 
     async def _awaited(self, tls: ManagedTls) -> SecretObject:
         """Demand certificates and wait for them: the first use of a provider precedes its certificates."""
-        self._issuing.demand(tls.service)
-        if not self._issuing.problem_of(tls.service):
-            await self._news_of(self._key(tls))
+        self._issuer.demand(tls.service)
+        if not self._issuer.problem_of(tls.service):
+            await self._wait_for_change(self._key(tls))
         if (secret := self._stored(tls)) is not None:
             return secret
-        raise CertificateError(self._issuing.problem_of(tls.service) or _not_issued(tls))
+        raise CertificateError(self._issuer.problem_of(tls.service) or _not_issued(tls))
 
-    async def _news_of(self, key: ObjectKey) -> None:
+    async def _wait_for_change(self, key: ObjectKey) -> None:
         """Wait until the Secret changes, the issuer refuses, or the time is over."""
-        news = asyncio.Event()
+        changed = asyncio.Event()
         waiting = self._waiting.setdefault(key, set())
-        waiting.add(news)
+        waiting.add(changed)
         try:
-            await happens_within(self._clock, self._settings.wait, news)
+            await happens_within(self._clock, self._settings.wait, changed)
         finally:
-            waiting.discard(news)
+            waiting.discard(changed)
             if not waiting and self._waiting.get(key) is waiting:
                 del self._waiting[key]
 
-    def _wake_if_refused(self, report: Report) -> None:
+    def _wake_if_refused(self, report: CertificateReport) -> None:
         """Stop waiting for certificates that the issuer refuses."""
         if report.problem is not None:
             self._wake(self._key(ManagedTls(report.service)))
 
     def _wake(self, key: ObjectKey) -> None:
-        for news in self._waiting.get(key, ()):
-            news.set()
+        for changed in self._waiting.get(key, ()):
+            changed.set()
 
-    def _take_in(self, tls: ManagedTls, secret: SecretObject) -> _Known | None:
+    def _load(self, tls: ManagedTls, secret: SecretObject) -> _Loaded | None:
         if _content_problem(tls, secret.data) is not None:
             return None
         return self._remember(tls, _material(secret.data), secret.metadata.resource_version)
@@ -231,21 +209,21 @@ class Materials:
         """Return the material of the last read, or raise its failure, if it is fresh; else return None."""
         if (problem := self._failed.get(tls)) is not None:
             raise CertificateError(problem)
-        known = self._known.get(tls)
-        if known is None or known.read_at + self._settings.fresh <= self._clock.monotonic():
+        loaded = self._loaded.get(tls)
+        if loaded is None or loaded.read_at + self._settings.fresh <= self._clock.monotonic():
             return None
-        self._known.use(tls)
-        return known.material
+        self._loaded.use(tls)
+        return loaded.material
 
     async def _of_user_or_before(self, tls: SecretTls) -> tuple[TlsMaterial, str]:
         """Read the user's Secret; while the API server cannot be reached, keep using the last material."""
         try:
             return await self._of_user(tls)
         except CertificateError as error:
-            known = self._known.get(tls)
-            if known is None or error.problem.name is not ProblemName.SECRET_UNREADABLE:
+            loaded = self._loaded.get(tls)
+            if loaded is None or error.problem.name is not ProblemName.SECRET_UNREADABLE:
                 raise
-            return known.material, known.version
+            return loaded.material, loaded.version
 
     async def _of_user(self, tls: SecretTls) -> tuple[TlsMaterial, str]:
         key = ObjectKey(tls.namespace, tls.name)
@@ -277,22 +255,26 @@ class Materials:
         if tls not in self._failed:
             self._failed.put(tls, problem, FAILURE_SECONDS)
 
-    # --- known facts -------------------------------------------------------------------------------------------------
+    # --- loaded certificates -----------------------------------------------------------------------------------------
 
-    def _remember(self, tls: TlsSource, material: TlsMaterial, version: str) -> _Known:
-        before = self._known.get(tls)
+    def _remember(self, tls: TlsSource, material: TlsMaterial, version: str) -> _Loaded:
+        before = self._loaded.get(tls)
         if before is not None and before.material.fingerprint == material.fingerprint:
             material = before.material
-        known = self._known[tls] = _Known(material, version, self._clock.monotonic())
+        loaded = self._loaded[tls] = _Loaded(material, version, self._clock.monotonic())
         if before is not None and before.material is not material:
-            _log.info("certificates have changed", source=_described(tls), expires=_when(material.expires_at))
+            _log.info(
+                "certificates have changed",
+                source=_described(tls),
+                expires=material.expires_at.isoformat(timespec="seconds"),
+            )
             for listener in self._listeners:
                 listener(tls, material.fingerprint)
-        return known
+        return loaded
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _Loaded:
     material: TlsMaterial = field(repr=False)
     version: str
     read_at: float
@@ -335,7 +317,3 @@ def _described(tls: TlsSource) -> str:
             return f"Secret {namespace}/{name}"
         case _:
             assert_never(tls)
-
-
-def _when(moment: datetime) -> str:
-    return moment.isoformat(timespec="seconds")
