@@ -10,8 +10,7 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from localkube.access.certificates import RENEW_BEFORE, SERVING_LIFETIME, Certificates
-from localkube.access.files import write_private
+from localkube.access.certificates import RENEW_BEFORE, SERVING_LIFETIME, Certificates, write_private
 from localkube.storage import StorageError
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from kuberun.testing.rawapi import RawApi, raw_api
+from localkube.model import version_order
 from localkube.server import LocalKube
-from localkube.versions import version_order
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

@@ -7,8 +7,15 @@ import pytest
 from localkube.errors import StatusError
 from localkube.model import User
 from localkube.wire.bodies import Expected, read_object, read_options, read_patch
-from localkube.wire.options import deadline_of, delete_options, manager_of, patch_options, watch_query, write_options
-from localkube.wire.routes import query_of
+from localkube.wire.routes import (
+    deadline_of,
+    delete_options,
+    manager_of,
+    patch_options,
+    query_of,
+    watch_query,
+    write_options,
+)
 
 SECRET = Expected("Secret", "v1")
 FOO = Expected("Foo", "ex.io/v1", custom=True)

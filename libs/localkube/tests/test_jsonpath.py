@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kubebase.meta import JsonObject
-from localkube.jsonpath import jsonpath_reader
+from localkube.table import jsonpath_reader
 
 OBJ: JsonObject = {
     "metadata": {"name": "n", "annotations": {"example.com/x": "ann", "plain": "p"}},

@@ -1,6 +1,6 @@
 """Malformed requests of any kind are refused in words; none of them is a defect, and none of them does harm.
 
-A seed draws requests from a table and garbles each by one to three mutations (`localkube.testing.malformed`). They are
+A seed draws requests from a table and garbles each by one to three mutations (`localkube.testing.requests`). They are
 carried out for real, one after the other: what gets through is met by those that come later. Beside them lie objects
 that no request is aimed at; whatever happens, they stay as they are, and a server that starts again on the same data
 serves them too.
@@ -24,9 +24,8 @@ import yaml
 
 from kuberun.testing.rawapi import RawApi, Reply, raw_api
 from localkube.server import LocalKube
-from localkube.testing.malformed import malformed
+from localkube.testing.requests import CONFIG_MAP, DEFINITION, DEFINITIONS, RBAC, ROLE, SECRET, TOY, malformed
 from localkube.testing.verbs import Verbs
-from localkube.testing.wellformed import CONFIG_MAP, DEFINITION, DEFINITIONS, RBAC, ROLE, SECRET, TOY
 
 SEEDS = int(os.environ.get("ESO_MALFORMED_SEEDS", "4"))
 REQUESTS: Final = 300

@@ -8,9 +8,15 @@ from typing import Any
 import pytest
 
 from kubebase.meta import JsonObject, Resource
-from localkube.jsonpath import jsonpath_reader
 from localkube.model import Column, ServedKind
-from localkube.table import human_duration, partial_metadata, partial_metadata_list, table, without_headers
+from localkube.table import (
+    human_duration,
+    jsonpath_reader,
+    partial_metadata,
+    partial_metadata_list,
+    table,
+    without_headers,
+)
 
 NOW = datetime(2026, 11, 15, 22, 30, tzinfo=UTC)
 OBJ: JsonObject = {

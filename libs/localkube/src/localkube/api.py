@@ -15,9 +15,8 @@ from typing import Final
 import structlog
 
 from localkube.access.auth import Authenticator, impersonated, impersonation_targets, is_public
-from localkube.access.policies import Policies
-from localkube.access.rbac import ANONYMOUS, MASTERS, denial
-from localkube.discovery import Discovery
+from localkube.access.rbac import ANONYMOUS, MASTERS, Policies, denial
+from localkube.discovery import Discovery, Paths, not_found_page
 from localkube.errors import (
     StatusError,
     bad_request,
@@ -28,13 +27,11 @@ from localkube.errors import (
     too_many_requests,
 )
 from localkube.model import User
-from localkube.paths import Paths, not_found_page
 from localkube.resources import ResourceCall, Resources
 from localkube.traces import report_defect
 from localkube.wire.http import Reply, Request, Stream
 from localkube.wire.negotiation import failure, is_pretty
-from localkube.wire.options import deadline_of
-from localkube.wire.routes import PathTarget, Query, ResourceTarget, Target, query_of, target_of
+from localkube.wire.routes import PathTarget, Query, ResourceTarget, Target, deadline_of, query_of, target_of
 
 log = structlog.get_logger(__name__)
 

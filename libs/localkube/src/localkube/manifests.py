@@ -16,7 +16,7 @@ from localkube.access.rbac import MASTERS
 from localkube.cluster import Cluster
 from localkube.errors import StatusError
 from localkube.model import DeleteOptions, ListQuery, ServedKind, User, WriteOptions
-from localkube.wire.yamlbody import RULES
+from localkube.wire.bodies import RULES
 
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 _INSTALLER: Final = User("system:apiserver", (MASTERS,))
@@ -114,20 +114,20 @@ def without_values(text: str, obj: JsonObject, schema: JsonObject) -> str:
     """
     parts = {name: value for name, value in obj.items() if name not in ("apiVersion", "kind", "metadata")}
     values, chosen = set(_texts(parts, schema)), set(_texts(parts, schema, chosen=True))
-    vocabulary = set(_schema_words(schema))
-    words = _words_in(text, vocabulary)
+    names = set(_schema_names(schema))
+    named = _names_in(text, names)
     mistakes = [span for wrong in chosen - values for span in _spans(text, wrong)]
     masked: list[tuple[int, int]] = []
     for value in values:
-        allowed = [*words, *mistakes] if value in vocabulary else words
+        allowed = [*named, *mistakes] if value in names else named
         for form in {value, json.dumps(value)[1:-1]}:
             masked += [span for span in _spans(text, form) if not any(_is_within(span, each) for each in allowed)]
     return _with_masks(text, masked)
 
 
-def _words_in(text: str, vocabulary: Iterable[str]) -> list[tuple[int, int]]:
-    """Return where the text has whole words of the schema."""
-    present = sorted((re.escape(word) for word in vocabulary if word and word in text), key=len, reverse=True)
+def _names_in(text: str, names: Iterable[str]) -> list[tuple[int, int]]:
+    """Return where the text has whole names of the schema."""
+    present = sorted((re.escape(name) for name in names if name and name in text), key=len, reverse=True)
     if not present:
         return []
     not_echoed = "".join(f'(?<!{echo}: ")' for echo in _ECHOES)
@@ -142,8 +142,8 @@ def _spans(text: str, form: str) -> Iterator[tuple[int, int]]:
         start = text.find(form, start + 1)
 
 
-def _is_within(span: tuple[int, int], word: tuple[int, int]) -> bool:
-    return word[0] <= span[0] and span[1] <= word[1]
+def _is_within(span: tuple[int, int], outer: tuple[int, int]) -> bool:
+    return outer[0] <= span[0] and span[1] <= outer[1]
 
 
 def _with_masks(text: str, spans: Iterable[tuple[int, int]]) -> str:
@@ -157,14 +157,14 @@ def _with_masks(text: str, spans: Iterable[tuple[int, int]]) -> str:
     return "".join((*parts, text[position:]))
 
 
-def _schema_words(schema: Any) -> Iterator[str]:
+def _schema_names(schema: Any) -> Iterator[str]:
     """Yield the names of all fields, and the values of fields that allow only certain ones."""
-    pending, seen = [schema], set()
+    pending, visited = [schema], set()
     while pending:
         part = pending.pop()
-        if not isinstance(part, dict) or id(part) in seen:
+        if not isinstance(part, dict) or id(part) in visited:
             continue
-        seen.add(id(part))  # a schema may contain itself
+        visited.add(id(part))  # a schema may contain itself
         yield from (str(each) for each in part.get("enum") or ())
         properties = part.get("properties") or {}
         yield from properties

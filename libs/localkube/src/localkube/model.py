@@ -7,6 +7,7 @@ Plain data: kinds as served, options of a request, results of a list, events of 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
@@ -96,6 +97,7 @@ class User:
 
 
 FieldValidation = Literal["Ignore", "Warn", "Strict"]
+PatchType = Literal["json", "merge", "strategic", "apply"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,3 +165,17 @@ class Written:
     object: JsonObject = field(repr=False)
     created: bool = False
     warnings: list[str] = field(default_factory=list)
+
+
+# --- The order of API versions: stable before beta before alpha, newer before older -----------------------------------
+
+_VERSION = re.compile(r"v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?")
+
+
+def version_order(version: str) -> tuple[int, int, int, str]:
+    """Sort key that puts the preferred version first; a name of another form comes last."""
+    parsed = _VERSION.fullmatch(version)
+    if parsed is None:
+        return 3, 0, 0, version
+    major, stage, minor = parsed.groups()
+    return {None: 0, "beta": 1, "alpha": 2}[stage], -int(major), -int(minor or 0), version

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from kubebase.meta import JsonObject
-from localkube.access.files import write_private
+from localkube.access.certificates import write_private
 from localkube.errors import StatusError
 from localkube.manifests import ManifestError, install
 from localkube.server import LocalKube

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, assert_never
 from kubebase.meta import JsonObject
 from localkube.errors import StatusError, bad_request
 from localkube.model import ServedKind
-from localkube.schema.names import label_value, qualified_name
+from localkube.schema.metadata import label_value, qualified_name
 
 Operator = Literal["in", "notin", "exists", "!", "gt", "lt"]
 

@@ -25,21 +25,16 @@ import structlog
 from kubebase.clock import Clock, SystemClock
 from kubebase.opening import opened
 from localkube.access.auth import Authenticator
-from localkube.access.bootstrap import create_default_roles
-from localkube.access.certificates import Certificates
-from localkube.access.files import private_directory, write_private
-from localkube.access.kubeconfig import Access, kubeconfig
-from localkube.access.policies import Policies
+from localkube.access.certificates import Access, Certificates, kubeconfig, private_directory, write_private
+from localkube.access.rbac import Policies
 from localkube.access.reviews import Reviews
+from localkube.access.roles import create_default_roles
 from localkube.api import Api
 from localkube.cluster import Cluster
 from localkube.cluster.tokens import KEY_SET, key_set, openid_configuration
-from localkube.discovery import Discovery
-from localkube.openapi import OpenApi
-from localkube.paths import Extras, Paths, StaticDocument
-from localkube.resources import Resources
+from localkube.discovery import Discovery, Extras, OpenApi, Paths, StaticDocument
+from localkube.resources import Resources, Streams
 from localkube.storage import StorageError
-from localkube.stream import Streams
 from localkube.traces import report_defect
 from localkube.wire.http import HttpServer
 from localkube.wire.negotiation import JSON

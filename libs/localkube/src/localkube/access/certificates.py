@@ -1,4 +1,4 @@
-"""The server's own authority and certificates, kept in the data directory.
+"""The server's own authority and certificates, in the data directory, and the kubeconfig that trusts them.
 
 One CA signs the serving certificate and, on request, client certificates (the subject's CN is the user, each O a
 group). Both are created on first start; the serving certificate is renewed before it expires or when its CA was
@@ -7,21 +7,51 @@ replaced. The CA key never leaves the directory, which only its owner may read.
 
 from __future__ import annotations
 
+import base64
 import ipaddress
+import os
+import secrets
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import yaml
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from localkube.access.files import private_directory, write_private
 from localkube.storage import StorageError
+
+# --- Small private files: certificates, tokens, kubeconfigs -----------------------------------------------------------
+# A file is written completely or not at all (written beside, then renamed), and only its owner can read it from the
+# first byte on.
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Replace `path` atomically with a file of mode 0600."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+def private_directory(path: Path) -> Path:
+    """Make the directory if it is missing, with mode 0700."""
+    path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return path
+
 
 AUTHORITY_LIFETIME = timedelta(days=3650)
 SERVING_LIFETIME = timedelta(days=365)
@@ -234,3 +264,34 @@ def _private_key(pair: Pair) -> ec.EllipticCurvePrivateKey:
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise TypeError("expected an elliptic-curve key")
     return key
+
+
+# --- The kubeconfig with which clients connect to the server ----------------------------------------------------------
+
+NAME = "localkube"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Access:
+    """The address and credentials of the server. It holds a credential, so its repr is empty."""
+
+    server: str
+    authority_pem: bytes
+    token: str
+
+    def __repr__(self) -> str:
+        return f"Access(server={self.server!r})"
+
+
+def kubeconfig(access: Access, *, namespace: str = "default") -> str:
+    """Return a complete kubeconfig with one context, as YAML. It carries the token: write it with mode 0600."""
+    authority = base64.b64encode(access.authority_pem).decode()
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": NAME, "cluster": {"server": access.server, "certificate-authority-data": authority}}],
+        "users": [{"name": NAME, "user": {"token": access.token}}],
+        "contexts": [{"name": NAME, "context": {"cluster": NAME, "user": NAME, "namespace": namespace}}],
+        "current-context": NAME,
+    }
+    return yaml.safe_dump(document, sort_keys=False)

@@ -1,4 +1,4 @@
-"""Authorization by the stored Roles, ClusterRoles and bindings.
+"""Authorization by the stored Roles, ClusterRoles and bindings; users grant only what they hold.
 
 A Policy is compiled once from all RBAC objects and answers from memory; it is compiled again after one of them
 changed. Aggregated ClusterRoles are put together here, so no controller is needed for them to work.
@@ -13,6 +13,8 @@ from typing import Any, Final
 from kubebase.meta import JsonObject
 from localkube.errors import StatusError, forbidden
 from localkube.model import User
+from localkube.storage.records import Change, Key
+from localkube.storage.store import ObjectStorage
 from localkube.wire.routes import PathTarget, ResourceTarget, Target
 
 MASTERS: Final = "system:masters"
@@ -275,3 +277,118 @@ def _covers(own: PolicyRule, single: PolicyRule) -> bool:
         and own.covers_resource(single.resources[0])
         and (not own.names or (bool(single.names) and single.names[0] in own.names))
     )
+
+
+# --- The policy in force: compiled from the stored RBAC objects whenever one of them has changed ----------------------
+
+_RESOURCES: Final = tuple(
+    f"{kind}.{GROUP}" for kind in ("clusterroles", "roles", "clusterrolebindings", "rolebindings")
+)
+
+
+class Policies:
+    def __init__(self, store: ObjectStorage) -> None:
+        self._store = store
+        self._policy: Policy | None = None
+        store.listen(self._on_change)
+
+    def current(self) -> Policy:
+        if self._policy is None:
+            self._policy = Policy.compile(*(self._objects(resource) for resource in _RESOURCES))
+        return self._policy
+
+    def rules_of_role(self, reference: JsonObject, namespace: str) -> tuple[PolicyRule, ...]:
+        """Return the rules of the role that a binding names; empty while the role does not exist."""
+        name = str(reference.get("name", ""))
+        if reference.get("kind") == "ClusterRole":
+            roles = {role["metadata"]["name"]: role for role in self._objects(_RESOURCES[0])}
+            return aggregated(roles).get(name, ())
+        record = self._store.get(Key(_RESOURCES[1], namespace, name))
+        return rules_of(record.decode()) if record else ()
+
+    def aggregates(self, name: str) -> bool:
+        """Return whether a ClusterRole of that name exists and aggregates others."""
+        record = self._store.get(Key(_RESOURCES[0], "", name))
+        return record is not None and bool(record.decode().get("aggregationRule"))
+
+    def _objects(self, resource: str) -> list[JsonObject]:
+        return [record.decode() for _, record in self._store.scan(resource)]
+
+    def _on_change(self, change: Change) -> None:
+        if change.key.resource in _RESOURCES:
+            self._policy = None
+
+
+# --- Privilege escalation checks: users grant only permissions that they hold themselves ------------------------------
+# The object as it would be stored is worked out by a dry run first, so that a patch is judged like any other write.
+# A ClusterRole that aggregates others can come to hold anything, so writing one takes every permission there is.
+# The verbs `escalate` (on roles) and `bind` (on the role that a binding names) lift the rule.
+
+
+_ROLES: Final = frozenset({"roles", "clusterroles"})
+_BINDINGS: Final = frozenset({"rolebindings", "clusterrolebindings"})
+
+
+def is_grant(target: ResourceTarget) -> bool:
+    """Return whether the request writes a role or a binding."""
+    return (
+        target.group == GROUP
+        and target.verb in {"create", "update", "patch"}
+        and target.resource in _ROLES | _BINDINGS
+        and not target.subresource
+    )
+
+
+def check_grant(policies: Policies, user: User, target: ResourceTarget, obj: JsonObject) -> None:
+    """Raise a 403 if the object, once stored, would grant permissions that `user` does not hold."""
+    policy = policies.current()
+    lifted = _lifting_target(target, obj)
+    if policy.decide(user, lifted).allowed:
+        return
+    namespace = target.namespace
+    granted = (
+        rules_of(obj) if target.resource in _ROLES else policies.rules_of_role(obj.get("roleRef") or {}, namespace)
+    )
+    held = policy.rules_for(user, namespace)
+    name = obj.get("metadata", {}).get("name", target.name)
+    if lacking := missing(held, granted):
+        raise _escalates(user, target.resource, name, lacking)
+    if _aggregates(policies, target, obj) and missing(held, EVERYTHING):
+        why = "must have cluster-admin privileges to use the aggregationRule"
+        raise forbidden(target.resource, name, why, group=GROUP)
+
+
+def _aggregates(policies: Policies, target: ResourceTarget, obj: JsonObject) -> bool:
+    """Return whether the ClusterRole aggregates others, or did so before this write."""
+    return target.resource == "clusterroles" and bool(obj.get("aggregationRule") or policies.aggregates(target.name))
+
+
+def _lifting_target(target: ResourceTarget, obj: JsonObject) -> ResourceTarget:
+    if target.resource in _ROLES:
+        return replace(target, verb="escalate", name=obj.get("metadata", {}).get("name", ""))
+    reference = obj.get("roleRef") or {}
+    resource = "clusterroles" if reference.get("kind") == "ClusterRole" else "roles"
+    return replace(target, verb="bind", resource=resource, name=str(reference.get("name", "")))
+
+
+def _escalates(user: User, resource: str, name: str, lacking: list[PolicyRule]) -> StatusError:
+    groups = " ".join(f'"{group}"' for group in user.groups)
+    rules = "\n".join(_rule_text(rule) for rule in lacking)
+    why = f'user "{user.name}" (groups=[{groups}]) is attempting to grant RBAC permissions not currently held:\n{rules}'
+    return forbidden(resource, name, why, group=GROUP)
+
+
+def _rule_text(rule: PolicyRule) -> str:
+    fields = {
+        "APIGroups": rule.groups,
+        "Resources": rule.resources,
+        "ResourceNames": rule.names,
+        "NonResourceURLs": rule.paths,
+        "Verbs": rule.verbs,
+    }
+    texts = [_list_text(name, values) for name, values in fields.items() if values]
+    return "{" + ", ".join(texts) + "}"
+
+
+def _list_text(name: str, values: tuple[str, ...]) -> str:
+    return f"{name}:[" + " ".join(f'"{value}"' for value in values) + "]"

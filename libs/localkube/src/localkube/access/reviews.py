@@ -11,8 +11,7 @@ from typing import Any, Final
 from kubebase.clock import Clock, rfc3339
 from kubebase.meta import JsonObject
 from localkube.access.auth import Authenticator
-from localkube.access.policies import Policies
-from localkube.access.rbac import rule_json
+from localkube.access.rbac import Policies, rule_json
 from localkube.cluster.tokens import ISSUER, Tokens
 from localkube.errors import Cause, StatusError, bad_request, invalid
 from localkube.model import User

@@ -10,7 +10,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from kubebase.meta import JsonObject
-from localkube.access.rbac import GROUP, MASTERS
+from localkube.access.rbac import GROUP, MASTERS, aggregated, rule_json
+from localkube.cluster import Cluster
+from localkube.errors import StatusError
+from localkube.model import User, WriteOptions
 
 _READ: Final = ("get", "list", "watch")
 _WRITE: Final = ("create", "delete", "deletecollection", "patch", "update")
@@ -138,3 +141,26 @@ def _rule(groups: Sequence[str], resources: Sequence[str], verbs: Sequence[str])
 
 def _paths(verbs: Sequence[str], *paths: str) -> JsonObject:
     return {"nonResourceURLs": sorted(paths), "verbs": list(verbs)}
+
+
+# --- The first start of a cluster: store the built-in roles and bindings that are missing -----------------------------
+
+_SERVER = User("system:apiserver", (MASTERS,))
+
+
+async def create_default_roles(cluster: Cluster) -> None:
+    """Create the missing objects; existing ones, changed by a user or not, stay untouched."""
+    built_in = cluster_roles()
+    rules = aggregated({role["metadata"]["name"]: role for role in built_in})
+    for role in built_in:
+        role["rules"] = [rule_json(rule) for rule in rules[role["metadata"]["name"]]]
+    for plural, objects in (("clusterroles", built_in), ("clusterrolebindings", cluster_role_bindings())):
+        kind = cluster.catalog.find(GROUP, "v1", plural)
+        if kind is None:
+            raise LookupError(f"{plural}.{GROUP} is not served")
+        for obj in objects:
+            try:
+                await cluster.create(kind, "", obj, WriteOptions(_SERVER, field_manager="kube-apiserver"))
+            except StatusError as error:
+                if error.reason != "AlreadyExists":
+                    raise

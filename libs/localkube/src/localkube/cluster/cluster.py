@@ -7,36 +7,75 @@ The HTTP layer authenticates and authorizes before it calls; the cluster trusts 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from kubebase.clock import Clock
 from kubebase.meta import JsonObject
-from localkube.cluster.background import Background
-from localkube.cluster.catalog import Catalog
-from localkube.cluster.conversions import Conversions
+from localkube.cluster.background import Background, Housekeeping
+from localkube.cluster.catalog import Catalog, Conversions, Target
 from localkube.cluster.definitions import Definitions
-from localkube.cluster.deletion import Deleter
-from localkube.cluster.events import sharing_events
-from localkube.cluster.gc import GarbageCollector
-from localkube.cluster.housekeeping import Housekeeping
-from localkube.cluster.lists import Lister
+from localkube.cluster.deletion import Deleter, GarbageCollector
+from localkube.cluster.metadata import DEFINITIONS, SERVICE_ACCOUNTS
 from localkube.cluster.namespaces import Namespaces
-from localkube.cluster.patching import PatchType as PatchType  # noqa: PLC0414 - callers find it with the verb
-from localkube.cluster.revisions import reject_future, revision_of
-from localkube.cluster.rules import DEFINITIONS, SERVICE_ACCOUNTS
-from localkube.cluster.target import Target
 from localkube.cluster.tokens import Tokens
-from localkube.cluster.watches import Watch, Watches
+from localkube.cluster.watches import Lister, Watch, Watches, reject_future, revision_of
 from localkube.cluster.writes import WriteDecision, Writer
 from localkube.errors import StatusError, method_not_allowed, not_found
-from localkube.model import DeleteOptions, ListQuery, ListResult, ServedKind, User, WatchQuery, WriteOptions, Written
+from localkube.model import (
+    DeleteOptions,
+    ListQuery,
+    ListResult,
+    PatchType,
+    ServedKind,
+    User,
+    WatchQuery,
+    WriteOptions,
+    Written,
+)
 from localkube.schema.builtin import builtin_kinds
 from localkube.storage import HistoryLimits, ObjectStorage
 from localkube.storage.store import Batch
+
+# --- Recorded events: core/v1 and events.k8s.io/v1 are two forms of the same objects, stored in the first -------------
+
+CORE: Final = "events"
+_OTHER: Final = "events.events.k8s.io"
+_NAMES: Final = {
+    "regarding": "involvedObject",
+    "note": "message",
+    "reportingController": "reportingComponent",
+    "deprecatedSource": "source",
+    "deprecatedFirstTimestamp": "firstTimestamp",
+    "deprecatedLastTimestamp": "lastTimestamp",
+    "deprecatedCount": "count",
+}
+_CORE_NAMES: Final = {core: name for name, core in _NAMES.items()}
+
+
+def sharing_events(kinds: Iterable[ServedKind]) -> list[ServedKind]:
+    """Return the kinds, with both kinds of Event on one storage."""
+    return [
+        replace(kind, stored_as=CORE, from_stored=_from_core, to_stored=_to_core)
+        if kind.storage_key == _OTHER
+        else kind
+        for kind in kinds
+    ]
+
+
+def _from_core(event: JsonObject) -> JsonObject:
+    renamed = {_CORE_NAMES.get(name, name): value for name, value in event.items()}
+    return renamed | {"apiVersion": "events.k8s.io/v1"}
+
+
+def _to_core(event: JsonObject) -> JsonObject:
+    renamed = {_NAMES.get(name, name): value for name, value in event.items()}
+    return renamed | {"apiVersion": "v1"}
+
 
 Handler = Callable[[JsonObject, User], JsonObject]
 """Responds to a create of a kind that is not stored (reviews).

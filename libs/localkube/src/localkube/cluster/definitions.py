@@ -14,10 +14,9 @@ from kubebase.clock import Clock, rfc3339
 from kubebase.meta import JsonObject
 from localkube.cluster import metadata as meta
 from localkube.cluster.background import Background
-from localkube.cluster.catalog import Catalog, Definition, Phase
+from localkube.cluster.catalog import Catalog, Definition, Phase, Target
 from localkube.cluster.deletion import CUSTOM_CLEANUP, Deleter
-from localkube.cluster.rules import DEFINITIONS
-from localkube.cluster.target import Target
+from localkube.cluster.metadata import DEFINITIONS
 from localkube.cluster.watches import Watches
 from localkube.cluster.writes import Writer
 from localkube.model import DeleteOptions, ServedKind, User

@@ -8,10 +8,9 @@ from kubebase.clock import Clock, rfc3339
 from kubebase.meta import JsonObject
 from localkube.cluster import metadata as meta
 from localkube.cluster.background import Background
-from localkube.cluster.catalog import Catalog
+from localkube.cluster.catalog import Catalog, Target
 from localkube.cluster.deletion import Deleter
-from localkube.cluster.rules import NAMESPACES, SERVICE_ACCOUNTS
-from localkube.cluster.target import Target
+from localkube.cluster.metadata import NAMESPACES, SERVICE_ACCOUNTS
 from localkube.cluster.writes import Writer
 from localkube.model import DeleteOptions, ServedKind, User, WriteOptions
 from localkube.storage import Change, Key, ObjectStorage, Record

@@ -26,7 +26,7 @@ from kubebase.meta import JsonObject
 from localkube.errors import Cause, StatusError, bad_request, conflict, invalid, not_found
 from localkube.model import User
 from localkube.storage import Key, ObjectStorage, StorageError
-from localkube.storage.directory import create_private
+from localkube.storage.database import create_private
 
 ISSUER: Final = "https://kubernetes.default.svc"
 KEY_FILE: Final = "service-account.key"

@@ -1,4 +1,4 @@
-"""JSON Patch (RFC 6902), with the deviations of the API server.
+"""JSON Patch (RFC 6902) with the deviations of the API server, and JSON merge patch.
 
 Negative indices count from the end, `replace` may add a key, a missing value is null, and an absent key tests equal to
 null. Any operation that does not apply fails the whole patch with the same error.
@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from kubebase.mergepatch import patched
 from kubebase.meta import JsonObject
 from localkube.errors import StatusError, bad_request, too_large
 from localkube.patch.gotext import not_decodable
@@ -145,3 +146,15 @@ def _index(step: str, size: int) -> int:
     if not -size <= index < size:
         raise LookupError
     return index % size
+
+
+# --- JSON Merge Patch (RFC 7386), with the API server's words for a patch that cannot be one --------------------------
+
+
+def merge_patch(doc: Any, patch: Any) -> Any:
+    """Apply the patch to a copy of the document."""
+    if patch is None:
+        raise bad_request("Invalid JSON Patch")
+    if not isinstance(patch, dict):
+        raise bad_request(f"error decoding patch: {not_decodable(patch, 'value of type map[string]interface {}')}")
+    return copied(patched(doc, patch))

@@ -12,28 +12,35 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from kubebase.meta import JsonObject
 from localkube.errors import Cause, StatusError, bad_request
 from localkube.model import ServedKind
-from localkube.patch import lastapplied
-from localkube.patch.fields import LEAF, FieldSet, difference, intersection, paths, union, with_named_parents, without
-from localkube.patch.managers import (
+from localkube.patch.fields import (
+    LEAF,
+    FieldSet,
     Holding,
     Managed,
     Manager,
     applier,
     cap_updaters,
+    difference,
     drop_unserved,
     encoded,
     entries_of,
     held,
+    intersection,
     is_reset,
+    paths,
     sent,
     stored,
+    union,
     updater,
+    with_named_parents,
+    without,
 )
-from localkube.patch.typecheck import MismatchError, report
-from localkube.patch.types import SchemaType, compiled
+from localkube.patch.types import MismatchError, SchemaType, compiled, report
 from localkube.patch.values import (
     Difference,
     compared,
@@ -44,6 +51,48 @@ from localkube.patch.values import (
     present_fields,
     taken_out,
 )
+
+# --- The move from client-side to server-side kubectl apply: conflicts that the annotation explains -------------------
+# Only for the manager named `kubectl`. A field that still has the value of the last client-side kubectl apply
+# belongs to kubectl; taking it over causes no conflict. The annotation is then kept up to date for older clients.
+
+
+ANNOTATION: Final = "kubectl.kubernetes.io/last-applied-configuration"
+_KUBECTL: Final = "kubectl"
+
+
+def explained(live: JsonObject, manager: str, kind: SchemaType) -> FieldSet:
+    """Find the fields with the values that kubectl applied last; empty for every other manager."""
+    text = _annotation(live) if manager == _KUBECTL else ""
+    if not text:
+        return {}
+    try:
+        config = msgspec.json.decode(text, type=dict[str, Any])
+        if config.get("apiVersion") != live.get("apiVersion"):
+            return {}
+        spoken = field_set(config, kind)
+        changed, removed = compared(config, live, kind)
+    except (msgspec.MsgspecError, MismatchError):
+        return {}
+    return difference(difference(spoken, changed), removed)
+
+
+def updated(obj: JsonObject, config: JsonObject, manager: str) -> JsonObject:
+    """Return `obj` with the annotation renewed, if kubectl applied and the object has one."""
+    if manager != _KUBECTL or not _annotation(obj):
+        return obj
+    metadata: JsonObject = dict(config.get("metadata", {}))
+    if metadata.get("annotations"):
+        metadata["annotations"] = {k: v for k, v in metadata["annotations"].items() if k != ANNOTATION}
+    text = msgspec.json.encode({**config, "metadata": metadata}, order="sorted").decode() + "\n"
+    annotations = {**obj["metadata"]["annotations"], ANNOTATION: text}
+    return {**obj, "metadata": {**obj["metadata"], "annotations": annotations}}
+
+
+def _annotation(obj: JsonObject) -> str:
+    annotations = obj.get("metadata", {}).get("annotations") or {}
+    return str(annotations.get(ANNOTATION) or "")
+
 
 _NEVER_HELD: Final[FieldSet] = {
     "f:apiVersion": LEAF,
@@ -109,11 +158,11 @@ def apply(
     new = _pruned(merged(base, config, kind), last.fields if last else {}, [mine, *_sets(managed)], kind)
     change = _change(base, new, kind, endpoint)
     if not force:
-        _refuse_conflicts(managed, change, lastapplied.explained(base, manager, kind))
+        _refuse_conflicts(managed, change, explained(base, manager, kind))
     _take(managed, change)
     changed_at = last.time if last else ""
     if not equal(base, new):
-        new = lastapplied.updated(new, config, manager)
+        new = updated(new, config, manager)
         changed_at = now
     _hold(managed, me, Holding(api_version, mine, changed_at), last)
     return _finished(live, new, managed)
@@ -264,11 +313,11 @@ def _all_fields(value: Any, kind: SchemaType) -> FieldSet:
     return with_named_parents(present_fields(value, kind), kind)
 
 
-def _refuse_conflicts(managed: Managed, change: _Change, explained: FieldSet) -> None:
+def _refuse_conflicts(managed: Managed, change: _Change, known: FieldSet) -> None:
     conflicts: list[tuple[Manager, str]] = []
     for manager in sorted(managed, key=lambda manager: manager.sort_text):
         holding = managed[manager]
-        contested = difference(intersection(holding.fields, change.visible_to(holding).changed), explained)
+        contested = difference(intersection(holding.fields, change.visible_to(holding).changed), known)
         conflicts += ((manager, path) for path in paths(contested))
     if not conflicts:
         return

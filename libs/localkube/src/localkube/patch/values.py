@@ -1,7 +1,7 @@
 """Walks over values guided by a Type: merge, compare, list the fields, remove fields.
 
 These are the operations of server-side apply. None edits its arguments; results share unchanged parts with them, so
-that `is` shows that a part did not change. Values must fit their type (see `typecheck`) or be null.
+that `is` shows that a part did not change. Values must fit their type (see `types`) or be null.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from localkube.patch.fields import LEAF, SELF, FieldSet, joined, key_step, value_step
-from localkube.patch.typecheck import TEXTUAL, MismatchError, fits, item_keys
-from localkube.patch.types import DEDUCED, ListType, MapType, SchemaType, Shape
+from localkube.patch.types import DEDUCED, TEXTUAL, ListType, MapType, MismatchError, SchemaType, Shape, fits, item_keys
 
 
 class Difference(NamedTuple):

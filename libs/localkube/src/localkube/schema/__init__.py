@@ -2,10 +2,10 @@
 
 | part | purpose |
 |---|---|
-| structural | `Schema` of a custom resource: pruning, defaulting, values, combinators, lists, rules |
+| structural | `Schema` of a custom resource, put together from pruning, values and rules |
 | cel | the language of x-kubernetes-validations |
-| crd | CustomResourceDefinitions; crd_spec, crd_schema, crd_rules and crd_defaults are their checks |
+| crd | CustomResourceDefinitions; crd_spec has the checks of their schemas and rules |
 | builtin | `ServedKind` of every built-in kind |
 | openapi | the documents that describe all of them to clients |
-| causes, names, objectmeta, formats, decoding | the error texts of kube-apiserver |
+| causes, metadata, formats, decoding | the error texts of kube-apiserver |
 """

@@ -14,11 +14,10 @@ from typing import Any, Final
 
 from kubebase.meta import JsonObject, Resource
 from localkube.errors import Cause
-from localkube.model import Column, ServedKind
+from localkube.model import Column, ServedKind, version_order
 from localkube.schema import causes, crd_spec
 from localkube.schema.structural import StructuralSchema
 from localkube.table import jsonpath_reader
-from localkube.versions import version_order
 
 _APPROVAL: Final = "api-approved.kubernetes.io"
 _PROTECTED_GROUPS: Final = ("k8s.io", "kubernetes.io")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kubebase.meta import JsonObject
-from localkube.schema.problems import Step, render
+from localkube.schema.causes import Step, render
 
 _META_FIELDS: Final = frozenset({"apiVersion", "kind", "metadata"})
 

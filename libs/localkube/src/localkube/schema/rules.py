@@ -8,13 +8,15 @@ A rule that fails on a value that did not change is forgiven (ratcheting), unles
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kubebase.meta import JsonObject
 from localkube.errors import Cause
-from localkube.schema import causes, fieldpaths
+from localkube.schema import causes
+from localkube.schema.causes import Step, render, shown
 from localkube.schema.cel import (
     STEP_LIMIT,
     BudgetError,
@@ -25,8 +27,168 @@ from localkube.schema.cel import (
     compile_program,
     type_of_schema,
 )
-from localkube.schema.correlation import Correlation, old_item
-from localkube.schema.problems import Step, render, shown
+
+# --- Simple paths into a schema, such as .spec['a b'].c: `fieldPath` of a rule, `jsonPath` of a selectable field ------
+
+_TOKEN: Final = re.compile(r"'(?:[^'\\]|\\.)*'|[.\[\]]|[^.\[\]]+")
+_ESCAPES: Final = {
+    "a": "\a",
+    "b": "\b",
+    "f": "\f",
+    "n": "\n",
+    "r": "\r",
+    "t": "\t",
+    "v": "\v",
+    "'": "'",
+    "\\": "\\",
+}
+
+
+class PathError(ValueError):
+    """The path does not lead to a field; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    path: str
+    """Normalised: `spec.c`, `spec.labels[app]`."""
+    steps: tuple[str, ...]
+    schema: JsonObject
+
+
+def resolve(text: str, schema: JsonObject, *, brackets: str = "allowed") -> Resolved:
+    """Follow a path through a schema; PathError if it does not lead to a field."""
+    path, steps = "", []
+    for name in _names(text, brackets=brackets):
+        properties, extra = schema.get("properties"), schema.get("additionalProperties")
+        if properties:
+            if name not in properties:
+                raise PathError("does not refer to a valid field")
+            schema, path = properties[name], join(path, name)
+        elif isinstance(extra, dict):
+            schema, path = extra, f"{path}[{name}]"
+        else:
+            raise PathError("does not refer to a valid field")
+        steps.append(name)
+    return Resolved(path, tuple(steps), schema)
+
+
+def join(path: str, below: str) -> str:
+    if not path or not below:
+        return path or below
+    return path + below if below.startswith("[") else f"{path}.{below}"
+
+
+def _names(text: str, *, brackets: str) -> Iterator[str]:
+    tokens = iter(_TOKEN.findall(text))
+    for token in tokens:
+        match token:
+            case ".":
+                yield _next(tokens)
+            case "[":
+                if brackets != "allowed":
+                    raise PathError("array notation is not allowed")
+                quoted = _next(tokens)
+                if len(quoted) < 2 or quoted[0] != "'" or quoted[-1] != "'":
+                    raise PathError(f"expected single quoted string but got {quoted}")
+                yield re.sub(r"\\(.)", _unescaped, quoted[1:-1])
+                closing = _next(tokens)
+                if closing != "]":
+                    raise PathError(f"expected ] but got {closing}")
+            case _:
+                raise PathError(f"expected [ or . but got: {token}")
+
+
+def _next(tokens: Iterator[str]) -> str:
+    token = next(tokens, None)
+    if token is None:
+        raise PathError("unexpected end of JSON path")
+    return token
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    if found[1] not in _ESCAPES:
+        raise PathError(f"invalid string literal: invalid escape char \\{found[1]}")
+    return _ESCAPES[found[1]]
+
+
+# --- Correlation of the parts of a new object with those of the old one, to detect changes ----------------------------
+# Fields correlate by name, items only in lists that are maps, by their key fields. Values that cannot be correlated
+# count as changed, except that everything below an unchanged value is unchanged.
+
+
+@dataclass(frozen=True, slots=True)
+class Correlation:
+    new: Any
+    old: Any
+    schema: JsonObject
+    inherited: bool = False
+    """A value around this one is known to be unchanged."""
+    known: bool = True
+    """False if nothing of the old object corresponds to this value."""
+
+    @classmethod
+    def of(cls, new: Any, old: Any, schema: JsonObject) -> Correlation:
+        return cls(new, old, schema)
+
+    def unchanged(self) -> bool:
+        return self.inherited or (self.known and same(self.new, self.old))
+
+    def key(self, name: str) -> Correlation:
+        extra = self.schema.get("additionalProperties")
+        schema = (self.schema.get("properties") or {}).get(name) or (extra if isinstance(extra, dict) else None)
+        old = self.old.get(name, _ABSENT) if isinstance(self.old, dict) and self.known else _ABSENT
+        if schema is None or old is _ABSENT:
+            return Correlation(self.new[name], None, schema or {}, self.unchanged(), known=False)
+        return Correlation(self.new[name], old, schema, self.inherited)
+
+    def item(self, index: int) -> Correlation:
+        items = self.schema.get("items")
+        schema = items if isinstance(items, dict) else {}
+        old = old_item(self.new[index], self.old, self.schema) if isinstance(self.old, list) and self.known else None
+        if old is None:
+            return Correlation(self.new[index], None, schema, self.unchanged(), known=False)
+        return Correlation(self.new[index], old, schema, self.inherited)
+
+    def follow(self, steps: Iterable[Step]) -> Correlation:
+        """Follow steps to the correlation of an inner value."""
+        location = self
+        for step in steps:
+            match step:
+                case int():
+                    location = location.item(step)
+                case str():
+                    location = location.key(step)
+                case (name,):
+                    location = location.key(name)
+        return location
+
+
+def old_item(item: Any, old: list[Any], schema: JsonObject) -> Any | None:
+    """Find the item of the old list with the same keys, if the list is a map."""
+    if schema.get("x-kubernetes-list-type") != "map" or not isinstance(item, dict):
+        return None
+    keys = schema.get("x-kubernetes-list-map-keys") or ()
+    wanted = [item.get(key) for key in keys]
+    for candidate in old:
+        if isinstance(candidate, dict) and [candidate.get(key) for key in keys] == wanted:
+            return candidate
+    return None
+
+
+def same(one: Any, two: Any) -> bool:
+    """Return deep equality of JSON, where true is not 1."""
+    if one.__class__ is not two.__class__:
+        return False
+    if isinstance(one, dict):
+        return one.keys() == two.keys() and all(same(value, two[key]) for key, value in one.items())
+    if isinstance(one, list):
+        return len(one) == len(two) and all(same(left, right) for left, right in zip(one, two, strict=True))
+    return bool(one == two)
+
+
+_ABSENT = object()
+
 
 OBJECT_LIMIT: Final = 2_000_000
 """Steps of all rules of one object; about a second."""
@@ -85,7 +247,7 @@ def compile_rule(declared: JsonObject, schema: JsonObject, self_type: Type) -> R
         declared=declared,
         program=compile_program(declared["rule"], scope),
         message=compile_program(message, scope) if message else None,
-        location=fieldpaths.resolve(declared.get("fieldPath", ""), schema).path if declared.get("fieldPath") else "",
+        location=resolve(declared.get("fieldPath", ""), schema).path if declared.get("fieldPath") else "",
     )
 
 
@@ -218,7 +380,7 @@ class _Walk:
             or rule.declared.get("message", "").strip()
             or ("failed rule: " + rule.declared["rule"].strip())
         )
-        location = shown(fieldpaths.join(path, rule.location))
+        location = shown(join(path, rule.location))
         bad = causes.OMITTED if node.schema.get("type") in {"object", "array"} else values["self"]
         match rule.declared.get("reason"):
             case "FieldValueForbidden":

@@ -5,7 +5,7 @@ ObjectStorage (overlay, group commit, views)  ->  Database (SQLite)  ->  Cipher 
 It handles keys, revisions and bytes, and is independent of kinds, schemas and HTTP.
 """
 
-from localkube.storage.errors import StorageError
+from localkube.storage.database import StorageError
 from localkube.storage.records import Change, Key, Record
 from localkube.storage.store import HistoryLimits, ObjectStorage
 

@@ -22,11 +22,8 @@ import structlog
 from kubebase.clock import Clock
 from kubebase.meta import JsonObject
 from localkube.errors import StatusError, insufficient_storage, internal
-from localkube.storage.database import Database
-from localkube.storage.directory import Directory
-from localkube.storage.errors import is_full, no_space
-from localkube.storage.records import Change, ChangeType, Key, Record, encode, tombstone
-from localkube.storage.view import History, Objects
+from localkube.storage.database import Database, Directory, is_full, no_space
+from localkube.storage.records import Change, ChangeType, History, Key, Objects, Record, encode, tombstone
 from localkube.traces import report_defect
 
 Listener = Callable[[Change], None]

@@ -9,9 +9,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from kubebase.meta import JsonObject
-from localkube.cluster import Cluster, PatchType, Watch
+from localkube.cluster import Cluster, Watch
 from localkube.errors import StatusError
-from localkube.model import DeleteOptions, ListQuery, ListResult, ServedKind, User, WatchEvent, WatchQuery, WriteOptions
+from localkube.model import (
+    DeleteOptions,
+    ListQuery,
+    ListResult,
+    PatchType,
+    ServedKind,
+    User,
+    WatchEvent,
+    WatchQuery,
+    WriteOptions,
+)
 from localkube.model import Written as Written  # noqa: PLC0414 - tests name it next to the verbs
 
 ADMIN = User("admin", ("system:masters",))

@@ -6,21 +6,63 @@ A body may hold a Secret: no message here repeats any part of it.
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 
 from kubebase.meta import JsonObject
+from kubebase.yamlvalues import Rules, YamlBoundError, YamlError, go_scalar, read_one
 from localkube.errors import StatusError, bad_request, unsupported_media_type
-from localkube.model import ServedKind
+from localkube.model import PatchType, ServedKind
 from localkube.wire import protobuf
 from localkube.wire.negotiation import ACCEPTED
-from localkube.wire.yamlbody import MAX_DEPTH, BadYamlError, load
 
-PatchType = Literal["json", "merge", "strategic", "apply"]
+# --- YAML as the Kubernetes API reads it: as JSON values, with the messages of Go -------------------------------------
+
+MAX_DEPTH: Final = 200
+"""Maximum nesting; deeper documents would exhaust the stack of their readers."""
+MAX_NODES: Final = 2_000_000
+"""Values one document may hold once its aliases are expanded."""
+
+_HUGE: Final = re.compile(r"[-+]?[0-9]{309,}")
+
+
+class BadYamlError(ValueError):
+    """The text is not YAML, or not expressible as JSON. The message repeats nothing of it."""
+
+
+def load(text: bytes) -> Any:
+    """Return the one document in `text`, as JSON values."""
+    try:
+        return read_one(text, RULES)
+    except YamlBoundError:
+        raise BadYamlError("yaml: document contains excessive aliasing") from None
+    except YamlError as problem:
+        raise BadYamlError(f"yaml: {problem}") from None
+
+
+def _json_scalar(tag: str, text: str) -> Any:
+    value = go_scalar(tag, text)
+    if isinstance(value, float):
+        return _number(value)
+    if not tag and _HUGE.fullmatch(text):
+        raise ValueError("json: cannot unmarshal number into Go value of type float64")
+    return value
+
+
+def _number(value: float) -> float | int:
+    if not math.isfinite(value):
+        raise ValueError(f"json: unsupported value: {value:+}")
+    return int(value) if value.is_integer() and abs(value) < 2**53 else value
+
+
+RULES: Final = Rules(scalar=_json_scalar, depth=MAX_DEPTH, nodes=MAX_NODES)
+
+
 PATCH_TYPES: Final[dict[str, PatchType]] = {
     "application/json-patch+json": "json",
     "application/merge-patch+json": "merge",
@@ -93,7 +135,7 @@ def patch_type(content_type: str, kind: ServedKind) -> PatchType:
 def read_patch(body: bytes, patch: PatchType) -> Body:
     """Return the patch as a value: a list of operations for a JSON patch, an object for the others."""
     try:
-        in_yaml = patch == "apply" and not _looks_like_json(body)
+        in_yaml = patch == "apply" and not _starts_as_json(body)
         value = _yaml(body) if in_yaml else _json(body)
     except _UnreadableError as problem:
         if patch == "apply":
@@ -209,7 +251,7 @@ def _depth(body: bytes) -> int:
 _BRACKETS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]')
 
 
-def _looks_like_json(body: bytes) -> bool:
+def _starts_as_json(body: bytes) -> bool:
     return body.lstrip()[:1] in {b"{", b"["}
 
 
@@ -259,12 +301,12 @@ class _Duplicates:
 
     def _walk(self, node: Any, path: str, found: list[str]) -> None:
         if isinstance(node, _Pairs):
-            seen: set[str] = set()
+            keys: set[str] = set()
             for key, value in node.pairs:
                 where = f"{path}.{key}" if path else key
-                if key in seen:
+                if key in keys:
                     found.append(where)
-                seen.add(key)
+                keys.add(key)
                 self._walk(value, where, found)
         elif isinstance(node, list):
             for index, value in enumerate(node):

@@ -65,7 +65,7 @@ def accepted(header: str) -> Accepted:
 
 
 @lru_cache(maxsize=64)
-def accepted_answer(header: str) -> Accepted:
+def accepted_review(header: str) -> Accepted:
     """Return the best form for a review, which has no Table form because it is never stored."""
     return _best(header, (Form.OBJECT, Form.METADATA, Form.METADATA_LIST))
 

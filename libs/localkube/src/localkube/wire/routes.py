@@ -1,4 +1,4 @@
-"""The target of a request, parsed from method, path and query. Pure: it reads no stored state.
+"""The target and the options of a request, parsed from method, path and query. Pure: it reads no stored state.
 
     /api/v1/namespaces/{namespace}/{resource}/{name}/{subresource}
     /apis/{group}/{version}/namespaces/{namespace}/{resource}/{name}/{subresource}
@@ -13,10 +13,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, cast
 from urllib.parse import parse_qsl, unquote
 
-from localkube.errors import bad_request
+from kubebase import durations
+from kubebase.meta import JsonObject
+from localkube.errors import Cause, StatusError, bad_request, invalid
+from localkube.model import DeleteOptions, FieldValidation, ListQuery, User, WatchQuery, WriteOptions
 
 Query = Mapping[str, list[str]]
 _NAMESPACE_SUBRESOURCES: Final = frozenset({"status", "finalize"})
@@ -138,3 +141,168 @@ def _verb(method: str, name: str, *, watching: bool) -> str:
         return "watch"
     verbs = _OBJECT_VERBS if name else _COLLECTION_VERBS
     return verbs.get(method, method.lower())
+
+
+# --- Options of a request, from its query (and, for a delete, from its body), checked as the API checks them ----------
+
+DEFAULT_TIMEOUT: Final = 34.0
+MAX_TIMEOUT: Final = 60.0
+"""Seconds after which a request other than a watch is cancelled; a client may request less."""
+_MANAGER_MAX: Final = 128
+_VALIDATIONS: Final = ("", "Ignore", "Strict", "Warn")
+_PROPAGATIONS: Final = ("Foreground", "Background", "Orphan")
+
+
+def write_options(query: Query, user: User, agent: str, options: str) -> WriteOptions:
+    """Return the options of a create, update or patch; `options` is their name in failures (CreateOptions, …)."""
+    causes = [*_dry_run_causes(query.get("dryRun", [])), *_manager_causes(first(query, "fieldManager"))]
+    validation = first(query, "fieldValidation")
+    if validation not in _VALIDATIONS:
+        causes.append(_unsupported("fieldValidation", validation, _VALIDATIONS))
+    if causes:
+        raise _invalid(options, causes)
+    return WriteOptions(
+        user=user,
+        field_manager=first(query, "fieldManager") or manager_of(agent),
+        field_validation=cast("FieldValidation", validation or "Warn"),
+        dry_run=bool(query.get("dryRun")),
+        force=flag(query, "force"),
+    )
+
+
+def patch_options(query: Query, user: User, agent: str, patch: str) -> WriteOptions:
+    """Return the options of a patch: an apply needs a manager, and only an apply may be forced."""
+    if patch == "apply" and not first(query, "fieldManager"):
+        raise _invalid("PatchOptions", [_required("fieldManager", "is required for apply patch")])
+    if patch != "apply" and "force" in query:
+        message = "Forbidden: may not be specified for non-apply patch"
+        raise _invalid("PatchOptions", [Cause("force", message, "FieldValueForbidden")])
+    return write_options(query, user, agent, "PatchOptions")
+
+
+def delete_options(query: Query, body: JsonObject, user: User) -> DeleteOptions:
+    """Read the options of a delete from the body, or from the query if there is no body."""
+    options: dict[str, Any] = body or {
+        "propagationPolicy": first(query, "propagationPolicy") or None,
+        "gracePeriodSeconds": number(query, "gracePeriodSeconds"),
+        "orphanDependents": flag(query, "orphanDependents") if "orphanDependents" in query else None,
+    }
+    dry_run = _strings(options.get("dryRun")) or query.get("dryRun", [])
+    preconditions = options.get("preconditions") or {}
+    grace = options.get("gracePeriodSeconds")
+    if not isinstance(preconditions, dict) or not (grace is None or isinstance(grace, int)):
+        raise bad_request("DeleteOptions: preconditions must be an object, gracePeriodSeconds a number")
+    causes = [*_dry_run_causes(dry_run), *_propagation_causes(options)]
+    if causes:
+        raise _invalid("DeleteOptions", causes)
+    return DeleteOptions(
+        user=user,
+        uid=str(preconditions.get("uid") or ""),
+        resource_version=str(preconditions.get("resourceVersion") or ""),
+        propagation=_propagation(options),
+        grace_period_seconds=grace,
+        dry_run=bool(dry_run),
+    )
+
+
+def list_query(query: Query, namespace: str) -> ListQuery:
+    return ListQuery(
+        namespace=namespace,
+        label_selector=first(query, "labelSelector"),
+        field_selector=first(query, "fieldSelector"),
+        limit=max(number(query, "limit") or 0, 0),
+        continue_token=first(query, "continue"),
+        resource_version=first(query, "resourceVersion"),
+        resource_version_match=first(query, "resourceVersionMatch"),
+    )
+
+
+def watch_query(query: Query, namespace: str, name: str = "") -> WatchQuery:
+    """Return a watch on a collection, or (the old form) on one object by name."""
+    match_rule = first(query, "resourceVersionMatch")
+    initial = flag(query, "sendInitialEvents")
+    if "sendInitialEvents" in query and match_rule != "NotOlderThan":
+        why = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+        raise _invalid("ListOptions", [Cause("resourceVersionMatch", why, "FieldValueForbidden")])
+    if match_rule and "sendInitialEvents" not in query:
+        why = "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+        raise _invalid("ListOptions", [Cause("resourceVersionMatch", why, "FieldValueForbidden")])
+    fields = [first(query, "fieldSelector")] if first(query, "fieldSelector") else []
+    return WatchQuery(
+        namespace=namespace,
+        label_selector=first(query, "labelSelector"),
+        field_selector=",".join([*fields, f"metadata.name={name}"] if name else fields),
+        resource_version=first(query, "resourceVersion"),
+        resource_version_match=match_rule,
+        send_initial_events=initial,
+        allow_bookmarks=flag(query, "allowWatchBookmarks"),
+    )
+
+
+def deadline_of(query: Query) -> float:
+    """Return the time limit of the request in seconds."""
+    text = first(query, "timeout")
+    if not text:
+        return DEFAULT_TIMEOUT
+    try:
+        seconds = durations.parse(text) / durations.SECOND
+    except durations.DurationError:
+        seconds = -1.0
+    if seconds < 0:
+        raise bad_request(f'invalid timeout specified in the request URL - time: invalid duration "{text}"')
+    return min(seconds, MAX_TIMEOUT) or DEFAULT_TIMEOUT
+
+
+def manager_of(agent: str) -> str:
+    """Return the field manager of a client that names none: the first word of its User-Agent."""
+    return "".join(char for char in agent.partition("/")[0] if char.isprintable())[:_MANAGER_MAX] or "unknown"
+
+
+def _strings(value: Any) -> list[str]:
+    return [str(item) for item in value] if isinstance(value, list) else []
+
+
+def _propagation(options: JsonObject) -> Any:
+    orphan = options.get("orphanDependents")
+    if orphan is not None:
+        return "Orphan" if orphan else "Background"
+    return options.get("propagationPolicy") or ""
+
+
+def _propagation_causes(options: JsonObject) -> list[Cause]:
+    policy = options.get("propagationPolicy") or ""
+    if policy and options.get("orphanDependents") is not None:
+        why = f'Invalid value: "{policy}": orphanDependents and deletionPropagation cannot be both set'
+        return [Cause("propagationPolicy", why)]
+    if policy and policy not in _PROPAGATIONS:
+        return [_unsupported("propagationPolicy", policy, (*_PROPAGATIONS, "nil"))]
+    return []
+
+
+def _dry_run_causes(values: list[str]) -> list[Cause]:
+    if all(value == "All" for value in values):
+        return []
+    shown = " ".join(f'"{value}"' for value in values)
+    return [Cause("dryRun", f'Unsupported value: [{shown}]: supported values: "All"', "FieldValueNotSupported")]
+
+
+def _manager_causes(manager: str) -> list[Cause]:
+    if len(manager.encode()) > _MANAGER_MAX:
+        why = f"Too long: may not be more than {_MANAGER_MAX} bytes"
+        return [Cause("fieldManager", why, "FieldValueTooLong")]
+    if not manager.isprintable():
+        return [Cause("fieldManager", f'Invalid value: "{manager}": should only contain printable characters')]
+    return []
+
+
+def _required(field: str, why: str) -> Cause:
+    return Cause(field, f"Required value: {why}", "FieldValueRequired")
+
+
+def _unsupported(field: str, value: str, supported: tuple[str, ...]) -> Cause:
+    values = ", ".join(f'"{item}"' for item in supported)
+    return Cause(field, f'Unsupported value: "{value}": supported values: {values}', "FieldValueNotSupported")
+
+
+def _invalid(options: str, causes: list[Cause]) -> StatusError:
+    return invalid(options, "", causes, group="meta.k8s.io")

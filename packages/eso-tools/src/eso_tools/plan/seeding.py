@@ -22,11 +22,11 @@ from eso_tools.plan.live import Live, place_of
 from eso_tools.plan.needs import FANS_OUT, SYNCED, Need, identity, needs_of
 from kubebase.meta import JsonObject
 from localkube.cluster import Cluster
-from localkube.cluster.target import Target
+from localkube.cluster.catalog import Target
 from localkube.errors import StatusError
 from localkube.manifests import ManifestError, install, refusal
 from localkube.model import ServedKind, User, WriteOptions
-from localkube.schema.names import dns_label
+from localkube.schema.metadata import dns_label
 
 _OURS: Final = "external-secrets.io"
 _KEPT: Final = {

@@ -47,7 +47,7 @@ from kuberun.errors import NotFound
 from kuberun.requests import Request
 from kuberun.transport import AiohttpTransport, Transport
 from kuberun.workqueue import ReconcileRequest
-from localkube.access.files import write_private
+from localkube.access.certificates import write_private
 from localkube.manifests import install
 from localkube.model import ListQuery
 from localkube.server import LocalKube

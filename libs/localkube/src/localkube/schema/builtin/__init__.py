@@ -3,11 +3,9 @@
 from localkube.model import ServedKind
 from localkube.schema.builtin.apiextensions import definition_kinds
 from localkube.schema.builtin.apps import apps_kinds
-from localkube.schema.builtin.coordination import coordination_kinds
-from localkube.schema.builtin.core import core_kinds
+from localkube.schema.builtin.core import coordination_kinds, core_kinds
 from localkube.schema.builtin.events import event_kinds
-from localkube.schema.builtin.rbac import rbac_kinds
-from localkube.schema.builtin.reviews import TOKEN_REQUEST, review_kinds
+from localkube.schema.builtin.rbac import TOKEN_REQUEST, rbac_kinds, review_kinds
 
 __all__ = ["TOKEN_REQUEST", "builtin_kinds"]
 

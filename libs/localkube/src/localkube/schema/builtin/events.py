@@ -9,10 +9,12 @@ from kubebase.meta import JsonObject, Resource
 from localkube.errors import Cause
 from localkube.model import Column, ServedKind
 from localkube.schema import causes
-from localkube.schema.builtin.kinds import at, builtin_kind, column
-from localkube.schema.builtin.parts import (
+from localkube.schema.builtin.kinds import (
     CORE,
     OBJECT_REFERENCE,
+    at,
+    builtin_kind,
+    column,
     described,
     integer,
     micro_time,

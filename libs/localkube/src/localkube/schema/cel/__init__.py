@@ -4,9 +4,18 @@ Pure Python on purpose: a rule is type-checked against its schema, sees JSON val
 run longer than its budget.
 """
 
-from localkube.schema.cel.errors import BudgetError, CelError, CompileError, EvaluationError
 from localkube.schema.cel.program import STEP_LIMIT, Program, compile_program
-from localkube.schema.cel.types import BOOL, STRING, ObjectType, Type, type_of_schema
+from localkube.schema.cel.types import (
+    BOOL,
+    STRING,
+    BudgetError,
+    CelError,
+    CompileError,
+    EvaluationError,
+    ObjectType,
+    Type,
+    type_of_schema,
+)
 
 __all__ = [
     "BOOL",

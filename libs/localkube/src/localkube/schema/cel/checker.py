@@ -11,19 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import assert_never
 
-from localkube.schema.cel.errors import CompileError, EvaluationError
 from localkube.schema.cel.functions import LIBRARY, pattern
-from localkube.schema.cel.nodes import (
-    Call,
-    Constant,
-    Expr,
-    Fold,
-    Has,
-    ListOf,
-    MapOf,
-    Name,
-    Select,
-)
+from localkube.schema.cel.parser import Call, Constant, Expr, Fold, Has, ListOf, MapOf, Name, Select
 from localkube.schema.cel.types import (
     BOOL,
     DOUBLE,
@@ -31,6 +20,8 @@ from localkube.schema.cel.types import (
     INT,
     NULL,
     STRING,
+    CompileError,
+    EvaluationError,
     ObjectType,
     SetListType,
     Type,

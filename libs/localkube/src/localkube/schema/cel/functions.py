@@ -11,11 +11,27 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from localkube.schema import regex
+from localkube.schema import formats
 from localkube.schema.causes import go_value
-from localkube.schema.cel.errors import EvaluationError
-from localkube.schema.cel.types import BOOL, DOUBLE, DYN, INT, STRING, A, B, Type, list_of, map_of
-from localkube.schema.cel.values import contains, equal, hashable, is_number, less, no_overload
+from localkube.schema.cel.types import (
+    BOOL,
+    DOUBLE,
+    DYN,
+    INT,
+    STRING,
+    A,
+    B,
+    EvaluationError,
+    Type,
+    contains,
+    equal,
+    hashable,
+    is_number,
+    less,
+    list_of,
+    map_of,
+    no_overload,
+)
 
 _INT_MIN: Final = -(2**63)
 _INT_MAX: Final = 2**63 - 1
@@ -55,8 +71,8 @@ def _function(run: Callable[..., Any], *overloads: Overload) -> Function:
 def pattern(text: str) -> Any:
     """Compile a regular expression; EvaluationError if it is invalid."""
     try:
-        return regex.compiled(text)
-    except regex.PatternError as failure:
+        return formats.compiled(text)
+    except formats.PatternError as failure:
         raise EvaluationError(str(failure)) from None
 
 

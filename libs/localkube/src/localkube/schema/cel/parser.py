@@ -1,4 +1,4 @@
-"""The parser: tokens to a syntax tree, by recursive descent. Macros (has, all, exists, map, ...) are expanded here.
+"""Lexer, syntax tree and parser, by recursive descent. Macros (has, all, exists, map, ...) are expanded here.
 
 expression  = or [ "?" or ":" expression ]
 or, and, relation, addition, multiplication = binary operators, loosest first
@@ -8,23 +8,239 @@ member      = primary { "." name [ arguments ] | "[" expression "]" }
 
 from __future__ import annotations
 
-from typing import Final, cast
+import re
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, cast
 
-from localkube.schema.cel.errors import CompileError
-from localkube.schema.cel.lexer import Token, tokens
-from localkube.schema.cel.nodes import (
-    Call,
-    Constant,
-    Expr,
-    Fold,
-    FoldKind,
-    Has,
-    ListOf,
-    MapOf,
-    Name,
-    Select,
+from localkube.schema.cel.types import DYN, RESERVED, CompileError, Type
+
+# --- The lexer: CEL source to tokens ----------------------------------------------------------------------------------
+
+TokenKind = Literal["literal", "name", "mark", "end"]
+
+SOURCE_LIMIT: Final = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    kind: TokenKind
+    value: Any
+    at: int
+
+
+def tokens(source: str) -> list[Token]:
+    """Return all tokens; the last one has the kind `end`."""
+    if len(source) > SOURCE_LIMIT:
+        raise CompileError(f"expression is longer than {SOURCE_LIMIT} characters", source, 0)
+    found: list[Token] = []
+    at = 0
+    while at < len(source):
+        matched = _TOKEN.match(source, at)
+        if matched is None:
+            raise CompileError(f"Syntax error: token recognition error at: '{source[at]}'", source, at)
+        token = _token(matched, source)
+        if token is not None:
+            found.append(token)
+        at = matched.end()
+    found.append(Token("end", "<EOF>", len(source)))
+    return found
+
+
+def _token(matched: re.Match[str], source: str) -> Token | None:
+    at, text = matched.start(), matched[0]
+    match matched.lastgroup:
+        case "blank":
+            return None
+        case "number":
+            return Token("literal", _number(text, source, at), at)
+        case "string":
+            return Token("literal", _string(text, source, at), at)
+        case "name":
+            if text in _CONSTANTS:
+                return Token("literal", _CONSTANTS[text], at)
+            return Token("mark" if text == "in" else "name", text, at)
+        case _:
+            return Token("mark", text, at)
+
+
+def _number(text: str, source: str, at: int) -> int | float:
+    try:
+        if text[:2].lower() == "0x":
+            value = int(text, 16)
+        elif set(text) & set(".eE"):
+            return float(text)
+        else:
+            value = int(text, 10)
+    except (ValueError, OverflowError):
+        raise CompileError(f"invalid number literal {text}", source, at) from None
+    if value > 2**63:  # 2**63 itself may still be negated
+        raise CompileError("invalid int literal", source, at)
+    return value
+
+
+def _string(text: str, source: str, at: int) -> str:
+    raw = text[0] in "rR"
+    body = text[1:] if raw else text
+    width = 3 if body[:3] in ('"""', "'''") else 1
+    body = body[width:-width]
+    if raw:
+        return body
+    try:
+        return _ESCAPE.sub(_unescape, body)
+    except (KeyError, ValueError, OverflowError):
+        raise CompileError("unable to unescape string", source, at) from None
+
+
+def _unescape(matched: re.Match[str]) -> str:
+    text = matched[1]
+    if text in _SIMPLE_ESCAPES:
+        return _SIMPLE_ESCAPES[text]
+    if text[0] in "xXuU":
+        return chr(int(text[1:], 16))
+    if text[0] in "0123":
+        return chr(int(text, 8))
+    raise ValueError(text)
+
+
+_CONSTANTS: Final = {"true": True, "false": False, "null": None}
+_SIMPLE_ESCAPES: Final = {
+    "a": "\a",
+    "b": "\b",
+    "f": "\f",
+    "n": "\n",
+    "r": "\r",
+    "t": "\t",
+    "v": "\v",
+    "\\": "\\",
+    "?": "?",
+    '"': '"',
+    "'": "'",
+    "`": "`",
+}
+_ESCAPE: Final = re.compile(
+    r"\\(x[0-9a-fA-F]{2}|X[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-3][0-7]{2}|.|$)", re.DOTALL
 )
-from localkube.schema.cel.types import RESERVED
+_TOKEN: Final = re.compile(
+    r"""
+    (?P<blank>[ \t\r\n\f]+|//[^\n]*)
+  | (?P<number>0[xX][0-9a-fA-F]+|(?:[0-9]+\.[0-9]+|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+|[0-9]+)
+  | (?P<string>
+        [rR](?:\"{3}(?:.|\n)*?\"{3}|'{3}(?:.|\n)*?'{3}|\"[^\"\r\n]*\"|'[^'\r\n]*')
+      | (?:\"{3}(?:[^\\]|\\(?:.|\n))*?\"{3}|'{3}(?:[^\\]|\\(?:.|\n))*?'{3}
+               |\"(?:[^\"\\\r\n]|\\.)*\"|'(?:[^'\\\r\n]|\\.)*'))
+  | (?P<name>[a-zA-Z_][a-zA-Z0-9_]*)
+  | (?P<mark>&&|\|\||==|!=|<=|>=|[-+*/%<>!?:.,()\[\]{}])
+    """,
+    re.VERBOSE,
+)
+
+
+# --- The syntax tree of a CEL expression. Only the checker changes a node: it fills `type` ----------------------------
+
+FoldKind = Literal["all", "exists", "existsOne", "map", "filter"]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Node:
+    at: int = 0
+    """Offset in the source."""
+    type: Type = field(default=DYN, repr=False)
+
+
+@dataclass(slots=True)
+class Constant(_Node):
+    value: Any
+
+
+@dataclass(slots=True)
+class Name(_Node):
+    name: str
+
+
+@dataclass(slots=True)
+class Select(_Node):
+    operand: Expr
+    field: str
+
+
+@dataclass(slots=True)
+class Has(_Node):
+    """has(operand.field)."""
+
+    operand: Expr
+    field: str
+
+
+@dataclass(slots=True)
+class Call(_Node):
+    """A function or an operator; operators have names such as `_+_`."""
+
+    function: str
+    arguments: list[Expr]
+    member: bool = False
+    """Written as a method: the first argument is the receiver."""
+
+
+@dataclass(slots=True)
+class ListOf(_Node):
+    items: list[Expr]
+
+
+@dataclass(slots=True)
+class MapOf(_Node):
+    entries: list[tuple[Expr, Expr]]
+
+
+@dataclass(slots=True)
+class Fold(_Node):
+    """A macro that walks over a list or map, such as `all` or `map`."""
+
+    kind: FoldKind
+    range: Expr
+    variable: str
+    body: Expr
+    condition: Expr | None = None
+    """Condition of a three-argument `map`."""
+
+
+Expr = Constant | Name | Select | Has | Call | ListOf | MapOf | Fold
+
+
+def size(node: Expr) -> int:
+    """Count the nodes of an expression, which is the cost of one evaluation."""
+    match node:
+        case Constant() | Name():
+            return 1
+        case Select() | Has():
+            return 1 + size(node.operand)
+        case Call():
+            return 1 + sum(size(argument) for argument in node.arguments)
+        case ListOf():
+            return 1 + sum(size(item) for item in node.items)
+        case MapOf():
+            return 1 + sum(size(key) + size(value) for key, value in node.entries)
+        case Fold():
+            return 1 + size(node.range) + size(node.body) + (size(node.condition) if node.condition else 0)
+
+
+def names(node: Expr) -> set[str]:
+    """Collect every variable that an expression mentions, bound ones included."""
+    match node:
+        case Constant():
+            return set()
+        case Name():
+            return {node.name}
+        case Select() | Has():
+            return names(node.operand)
+        case Call():
+            return set().union(*(names(argument) for argument in node.arguments))
+        case ListOf():
+            return set().union(*(names(item) for item in node.items))
+        case MapOf():
+            return set().union(*(names(key) | names(value) for key, value in node.entries))
+        case Fold():
+            return names(node.range) | names(node.body) | (names(node.condition) if node.condition else set())
+
 
 DEPTH_LIMIT: Final = 40
 CHAIN_LIMIT: Final = 100

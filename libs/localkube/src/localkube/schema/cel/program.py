@@ -8,41 +8,142 @@ failed. JSON values are turned into CEL values where a name, field or item with 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, assert_never
 
-from localkube.schema.cel import folds
 from localkube.schema.cel.checker import Scope, check
-from localkube.schema.cel.errors import BudgetError, CompileError, EvaluationError
-from localkube.schema.cel.frame import Evaluate, Frame
 from localkube.schema.cel.functions import LIBRARY
-from localkube.schema.cel.nodes import (
-    Call,
-    Constant,
-    Expr,
-    Fold,
-    Has,
-    ListOf,
-    MapOf,
-    Name,
-    Select,
-    names,
-    size,
-)
-from localkube.schema.cel.parser import parse
+from localkube.schema.cel.parser import Call, Constant, Expr, Fold, Has, ListOf, MapOf, Name, Select, names, parse, size
 from localkube.schema.cel.types import (
     BOOL,
     DOUBLE,
     INT,
     STRING,
+    BudgetError,
+    CompileError,
+    EvaluationError,
     ObjectType,
     SetListType,
     Type,
+    hashable,
+    merged,
+    no_overload,
+    unordered_equal,
 )
-from localkube.schema.cel.values import hashable, merged, no_overload, unordered_equal
 
+# --- The variables of a running expression, and the steps it may still take -------------------------------------------
+
+
+@dataclass(slots=True)
+class Frame:
+    names: dict[str, Any]
+    budget: int
+
+    def spend(self, steps: int) -> None:
+        self.budget -= steps
+        if self.budget < 0:
+            raise BudgetError("operation cancelled: actual cost limit exceeded")
+
+
+Evaluate = Callable[[Frame], Any]
+
+
+# --- Macros that walk over a list or the keys of a map: all, exists, existsOne, map and filter ------------------------
+# A walk costs its length times the nodes of its body, paid before it starts, so nested walks cannot run away.
+
+
+def compile_fold(node: Fold, compile_node: Callable[[Expr], Evaluate], cost: int) -> Evaluate:
+    walk = _walker(node, compile_node(node.range), cost + 1)
+    body = compile_node(node.body)
+    condition = compile_node(node.condition) if node.condition is not None else None
+    match node.kind:
+        case "all":
+            return _bound(node, lambda frame: _quantified(walk, body, frame, stop=False))
+        case "exists":
+            return _bound(node, lambda frame: _quantified(walk, body, frame, stop=True))
+        case "existsOne":
+            return _bound(node, lambda frame: _count(walk, body, frame) == 1)
+        case "filter":
+            return _bound(node, lambda frame: [item for item in walk(frame) if _truth(body(frame))])
+        case "map":
+            return _bound(node, lambda frame: [body(frame) for _ in walk(frame) if _is_selected(condition, frame)])
+        case _:
+            assert_never(node.kind)
+
+
+_Walk = Callable[[Frame], Iterator[Any]]
 _ABSENT: Final = object()
+
+
+def _walker(node: Fold, holder: Evaluate, cost: int) -> _Walk:
+    """Set the loop variable to each item in turn, and yield the item."""
+    name = node.variable
+
+    def walk(frame: Frame) -> Iterator[Any]:
+        value = holder(frame)
+        if not isinstance(value, dict | list):
+            raise no_overload(node.kind)
+        names = frame.names
+        frame.spend(cost * len(value))
+        for item in value:
+            names[name] = item
+            yield item
+
+    return walk
+
+
+def _bound(node: Fold, evaluate: Evaluate) -> Evaluate:
+    variable = node.variable
+
+    def bound(frame: Frame) -> Any:
+        hidden = frame.names.get(variable, _ABSENT)
+        try:
+            return evaluate(frame)
+        finally:
+            frame.names.pop(variable, None)
+            if hidden is not _ABSENT:
+                frame.names[variable] = hidden
+
+    return bound
+
+
+def _quantified(walk: _Walk, body: Evaluate, frame: Frame, *, stop: bool) -> bool:
+    failure: EvaluationError | None = None
+    for _ in walk(frame):
+        try:
+            if _truth(body(frame)) is stop:
+                return stop
+        except BudgetError:
+            raise
+        except EvaluationError as problem:
+            failure = failure or problem
+    if failure is not None:
+        raise failure
+    return not stop
+
+
+def _count(walk: _Walk, body: Evaluate, frame: Frame) -> int:
+    count = 0
+    for _ in walk(frame):
+        value = body(frame)
+        if value is True:
+            count += 1
+        elif value is not False:
+            raise no_overload("exists_one")
+    return count
+
+
+def _is_selected(condition: Evaluate | None, frame: Frame) -> bool:
+    return condition is None or _truth(condition(frame))
+
+
+def _truth(value: Any) -> bool:
+    if value is True or value is False:
+        return bool(value)
+    raise no_overload("condition")
+
+
 STEP_LIMIT: Final = 1_000_000
 """Steps of one expression; about half a second."""
 
@@ -95,7 +196,7 @@ def _compile(node: Expr) -> Evaluate:
         case MapOf():
             return _map(node)
         case Fold():
-            return folds.compile_fold(node, _compile, size(node.body) + (size(node.condition) if node.condition else 0))
+            return compile_fold(node, _compile, size(node.body) + (size(node.condition) if node.condition else 0))
         case _:
             assert_never(node)
 
