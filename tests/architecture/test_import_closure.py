@@ -74,7 +74,7 @@ print(*sys.modules)
                 "eso_operator.providers",
                 "eso_operator.controllers.externalsecret.checks",
                 "eso_operator.controllers.externalsecret.status",
-                "eso_operator.report.reporter",
+                "eso_operator.controllers.base",
                 "eso_operator.targets.target",
                 "eso_render",
                 "kuberun.cache",

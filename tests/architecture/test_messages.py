@@ -1,6 +1,6 @@
 """Rules do not compare messages: a message is for people, and a better wording must not change what is done.
 
-An enumeration (`eso_operator/report/messages.py`) or a reason says what happened; those are compared instead.
+An enumeration (`eso_operator/controllers/outcomes.py`) or a reason says what happened; those are compared instead.
 """
 
 from __future__ import annotations

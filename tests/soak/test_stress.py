@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kubebase.meta import ObjectKey
-from kuberun.controller import Controller, Result
+from kuberun.controller import Controller, ReconcileContext, Result
 
 OBJECTS = 40
 PEOPLE = 6
@@ -72,7 +72,7 @@ class Exclusive:
         self.runs = 0
         controller._reconcile = self.reconcile
 
-    async def reconcile(self, key: ObjectKey) -> Result:
+    async def reconcile(self, key: ObjectKey, ctx: ReconcileContext) -> Result:
         self.runs += 1
         self._running[key] += 1
         if self._running[key] > 1:
@@ -80,6 +80,6 @@ class Exclusive:
         if threading.get_ident() != self._thread:
             self.problems.append(f"{key} runs in another thread")
         try:
-            return await self._inner(key)
+            return await self._inner(key, ctx)
         finally:
             self._running[key] -= 1

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from eso_operator.report.steps import Step
+from eso_operator.controllers.outcomes import Step
 from pages.causes import causes
 from pages.markdown import DocsError, code, table
 from pages.verdicts import Facts, facts

@@ -16,7 +16,6 @@ from eso_api.conditions import StoreStatus
 from eso_api.v2.policy import ProviderStatus
 from eso_api.v2.providerclass import ProviderClassSpec, ProviderClassStatus, ServedKind
 from eso_operator.controllers.contention import DIFFERENT_VALUES, FEEDS_ITSELF, Contended
-from eso_operator.controllers.due import NotDue
 from eso_operator.controllers.externalsecret import status as of_external_secret
 from eso_operator.controllers.fanout import status as of_fan_out
 from eso_operator.controllers.fanout.clusterexternalsecret import CLUSTER_EXTERNAL_SECRETS
@@ -25,14 +24,15 @@ from eso_operator.controllers.fanout.kinds import FanOut, Parent
 from eso_operator.controllers.fanout.snapshot import Gaps
 from eso_operator.controllers.fanout.status import Unready
 from eso_operator.controllers.malformed import MALFORMED
+from eso_operator.controllers.outcomes import DELETED, MISSING, SYNCED, Step
 from eso_operator.controllers.providerclass import status as of_class
 from eso_operator.controllers.pushsecret import status as of_push_secret
 from eso_operator.controllers.pushsecret.ownership import Clash
 from eso_operator.controllers.pushsecret.record import Place
+from eso_operator.controllers.refresh import NotDue
 from eso_operator.controllers.secretstore import status as of_store
 from eso_operator.controllers.secretstore import status as verdict
 from eso_operator.controllers.secretstore.kinds import STORE_KINDS, Generation
-from eso_operator.report.steps import DELETED, MISSING, SYNCED, Step
 from eso_operator.sources.results import Failure
 from eso_operator.stores.resolved import Reason
 from eso_operator.targets.target import WriteKind

@@ -12,7 +12,7 @@ from kubebase.meta import Malformed, Object, ObjectKey, Resource, metadata_of
 from kuberun import config
 from kuberun.cache import Cache
 from kuberun.client import Client
-from kuberun.controller import Backoff, Controller, Done, Result
+from kuberun.controller import Backoff, Controller, Done, ReconcileContext, Result
 from kuberun.informer import Informer
 from kuberun.manager import Manager
 from kuberun.transport import AiohttpTransport
@@ -26,7 +26,7 @@ class Labeller:
         self._config_maps = config_maps
         self._client = client
 
-    async def reconcile(self, key: ObjectKey) -> Result:
+    async def reconcile(self, key: ObjectKey, _: ReconcileContext) -> Result:
         match self._config_maps.get(key):
             case None:
                 return Done()

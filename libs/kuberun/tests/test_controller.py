@@ -1,7 +1,7 @@
 """The controller: outcomes, failures, deadlines, feeds, draining."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, nullcontext
 
 import pytest
@@ -11,7 +11,7 @@ from kubebase.backoff import ExponentialBackoff
 from kubebase.meta import Malformed, Object, ObjectKey, meta_of
 from kubebase.testing.clock import VirtualClock
 from kuberun.cache import Cache, Change
-from kuberun.controller import Backoff, Controller, Done, Requeue, Result, longest_wait, parked
+from kuberun.controller import Backoff, Controller, Done, Reconcile, ReconcileContext, Requeue, Result, parked
 from kuberun.informer import Informer
 from kuberun.permit import permitted
 from kuberun.testing.source import FakeCollection
@@ -31,7 +31,7 @@ class Recorder:
         self._outcomes = iter(outcomes)
         self.runs: list[tuple[str, float]] = []
 
-    async def reconcile(self, name: ObjectKey) -> Result:
+    async def reconcile(self, name: ObjectKey, _: ReconcileContext) -> Result:
         self.runs.append((name.name, self._clock.monotonic()))
         outcome = next(self._outcomes, Done())
         if isinstance(outcome, BaseException):
@@ -42,7 +42,7 @@ class Recorder:
 @asynccontextmanager
 async def controlling(
     clock: VirtualClock,
-    reconcile: Callable[[ObjectKey], Awaitable[Result]],
+    reconcile: Reconcile,
     *,
     workers: int = 2,
     deadline: float = 300,
@@ -105,8 +105,8 @@ async def test_a_reconcile_knows_how_long_its_object_waits_if_it_fails() -> None
     clock = VirtualClock()
     waits: list[float] = []
 
-    async def reconcile(_: ObjectKey) -> Result:
-        waits.append(longest_wait())
+    async def reconcile(_: ObjectKey, ctx: ReconcileContext) -> Result:
+        waits.append(ctx.longest_wait(0.0))
         return Backoff("x")
 
     async with controlling(clock, reconcile) as controller:
@@ -116,14 +116,13 @@ async def test_a_reconcile_knows_how_long_its_object_waits_if_it_fails() -> None
         await clock.advance(0)
 
     assert waits == [1, 2, 4, 1]
-    assert longest_wait() == 0
 
 
 async def test_a_reconcile_that_runs_when_the_permit_ends_may_change_nothing_more() -> None:
     """A suspended leader wakes up in the middle of a reconcile, and another process holds its lease."""
     clock, leading, seen = VirtualClock(), [True], list[bool]()
 
-    async def reconcile(_: ObjectKey) -> Result:
+    async def reconcile(_: ObjectKey, __: ReconcileContext) -> Result:
         seen.append(permitted())
         leading[0] = False
         seen.append(permitted())
@@ -159,7 +158,7 @@ async def test_a_reconcile_that_returns_no_outcome_is_a_failure_of_that_key_only
     clock = VirtualClock()
     runs = []
 
-    async def forgetful(name: ObjectKey) -> Result:
+    async def forgetful(name: ObjectKey, _: ReconcileContext) -> Result:
         runs.append(name.name)
         return None  # type: ignore[return-value] # the mistake under test
 
@@ -175,7 +174,7 @@ async def test_a_reconcile_that_takes_too_long_is_cancelled_and_retried() -> Non
     clock = VirtualClock()
     started = []
 
-    async def stuck(_: ObjectKey) -> Result:
+    async def stuck(_: ObjectKey, __: ReconcileContext) -> Result:
         started.append(clock.monotonic())
         if len(started) == 1:
             await asyncio.Event().wait()
@@ -193,7 +192,7 @@ async def test_as_many_run_at_a_time_as_there_are_workers_and_never_two_of_a_key
     running: list[str] = []
     most = 0
 
-    async def slow(name: ObjectKey) -> Result:
+    async def slow(name: ObjectKey, _: ReconcileContext) -> Result:
         nonlocal most
         assert name.name not in running
         running.append(name.name)
@@ -217,7 +216,7 @@ async def test_stopping_finishes_what_runs_and_starts_nothing_more() -> None:
     clock = VirtualClock()
     finished = []
 
-    async def slow(name: ObjectKey) -> Result:
+    async def slow(name: ObjectKey, _: ReconcileContext) -> Result:
         await clock.sleep(10)
         finished.append(name.name)
         return Done()
@@ -238,7 +237,7 @@ async def test_stopping_finishes_what_runs_and_starts_nothing_more() -> None:
 async def test_overdue_keys_are_reported_the_worst_first() -> None:
     clock = VirtualClock()
 
-    async def stuck(_: ObjectKey) -> Result:
+    async def stuck(_: ObjectKey, __: ReconcileContext) -> Result:
         await asyncio.Event().wait()
         return Done()
 
@@ -260,7 +259,7 @@ async def test_no_key_is_overdue_in_a_long_queue_that_moves() -> None:
     """A liveness probe must not restart an operator that works through 50,000 objects."""
     clock = VirtualClock()
 
-    async def slow(_: ObjectKey) -> Result:
+    async def slow(_: ObjectKey, __: ReconcileContext) -> Result:
         await clock.sleep(9)
         return Done()
 
@@ -336,7 +335,7 @@ async def test_a_controller_sees_the_effect_of_its_own_writes_and_comes_to_rest(
         def __init__(self, things: Cache[Object]) -> None:
             self._things = things
 
-        async def reconcile(self, name: ObjectKey) -> Result:
+        async def reconcile(self, name: ObjectKey, _: ReconcileContext) -> Result:
             match self._things.get(name):
                 case None:
                     return Done()
@@ -373,7 +372,7 @@ async def test_a_parked_run_holds_no_worker() -> None:
     silence = asyncio.Event()
     through: list[str] = []
 
-    async def reconcile(name: ObjectKey) -> Result:
+    async def reconcile(name: ObjectKey, _: ReconcileContext) -> Result:
         if name.namespace == "silent":
             async with parked():
                 await silence.wait()
@@ -392,7 +391,7 @@ async def test_a_parked_run_holds_no_worker() -> None:
 async def test_those_who_come_back_from_waiting_need_a_worker_again() -> None:
     silence, running, most = asyncio.Event(), 0, 0
 
-    async def reconcile(_: ObjectKey) -> Result:
+    async def reconcile(_: ObjectKey, __: ReconcileContext) -> Result:
         nonlocal running, most
         async with parked():
             await silence.wait()
@@ -412,7 +411,7 @@ async def test_those_who_come_back_from_waiting_need_a_worker_again() -> None:
 
 
 async def test_a_run_that_was_parked_twice_at_a_time_has_one_worker_afterwards() -> None:
-    async def reconcile(_: ObjectKey) -> Result:
+    async def reconcile(_: ObjectKey, __: ReconcileContext) -> Result:
         async def wait() -> None:
             async with parked():
                 await asyncio.sleep(0)
@@ -432,7 +431,7 @@ async def test_a_run_that_was_parked_twice_at_a_time_has_one_worker_afterwards()
 async def test_a_run_whose_object_is_gone_does_not_wait_any_longer() -> None:
     ended: list[str] = []
 
-    async def reconcile(name: ObjectKey) -> Result:
+    async def reconcile(name: ObjectKey, _: ReconcileContext) -> Result:
         try:
             async with parked(cancel_if_deleted=True):
                 await asyncio.Event().wait()
@@ -456,7 +455,7 @@ async def test_a_run_is_not_ended_in_the_middle_of_something_when_its_object_is_
     ended: list[str] = []
     going = asyncio.Event()
 
-    async def reconcile(name: ObjectKey) -> Result:
+    async def reconcile(name: ObjectKey, _: ReconcileContext) -> Result:
         async with parked() if waits else nullcontext():
             await going.wait()
         ended.append(name.name)

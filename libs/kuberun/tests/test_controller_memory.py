@@ -7,7 +7,7 @@ from contextvars import ContextVar
 
 from kubebase.meta import ObjectKey
 from kubebase.testing.clock import VirtualClock
-from kuberun.controller import Controller, Done, Result
+from kuberun.controller import Controller, Done, ReconcileContext, Result
 from kuberun.workqueue import ReconcileRequest
 
 
@@ -22,7 +22,7 @@ async def test_what_a_run_has_read_is_freed_when_it_ends_and_not_by_the_garbage_
     clock = VirtualClock()
     left: list[weakref.ref[Read]] = []
 
-    async def reconcile(_: ObjectKey) -> Result:
+    async def reconcile(_: ObjectKey, __: ReconcileContext) -> Result:
         READ.set(Read())
         left.append(weakref.ref(READ.get()))
         await asyncio.sleep(0)

@@ -11,7 +11,7 @@ from kubebase.clock import SystemClock
 from kubebase.meta import ObjectKey
 from kubebase.testing.cancelling import leaks
 from kubebase.testing.clock import VirtualClock
-from kuberun.controller import Controller, Done, Result
+from kuberun.controller import Controller, Done, ReconcileContext, Result
 from kuberun.errors import Unreachable
 from kuberun.health import (
     Check,
@@ -100,7 +100,7 @@ async def test_a_check_that_breaks_fails_the_probe_and_spares_the_others(check: 
 async def test_the_watchdog_names_the_controller_and_the_worst_key() -> None:
     clock = VirtualClock()
 
-    async def reconcile(_: ObjectKey) -> Result:
+    async def reconcile(_: ObjectKey, __: ReconcileContext) -> Result:
         return Done()
 
     idle, late = (Controller(name, reconcile, clock=clock) for name in ("idle", "late"))

@@ -18,7 +18,7 @@ from kubebase.meta import ObjectKey
 from kubebase.testing.servers import ApiServer
 from kuberun import config
 from kuberun.client import Client
-from kuberun.controller import Controller, Requeue, Result
+from kuberun.controller import Controller, ReconcileContext, Requeue, Result
 from kuberun.leader import LeaderElection, LeaseSettings
 from kuberun.manager import ComponentFailedError, Manager
 from kuberun.testing.contenders import Contenders
@@ -83,7 +83,7 @@ async def test_leadership_passes_on_whatever_happens_to_the_leader_and_never_two
 def contend(kubeconfig: str, namespace: str, journal: str, name: str) -> int:
     file = os.open(journal, os.O_WRONLY | os.O_APPEND)
 
-    async def work(_: ObjectKey) -> Result:
+    async def work(_: ObjectKey, __: ReconcileContext) -> Result:
         os.write(file, f"{name}\n".encode())
         return Requeue(TICK)
 

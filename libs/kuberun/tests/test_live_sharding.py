@@ -20,7 +20,7 @@ from kubebase.meta import ObjectKey
 from kubebase.testing.servers import ApiServer
 from kuberun import config
 from kuberun.client import Client
-from kuberun.controller import Controller, Requeue, Result
+from kuberun.controller import Controller, ReconcileContext, Requeue, Result
 from kuberun.informer import Informer
 from kuberun.leader import LeaseSettings
 from kuberun.manager import ComponentFailedError, Manager
@@ -111,7 +111,7 @@ def work(kubeconfig: str, namespace: str, journal: str, name: str) -> int:
             client, group, ShardSettings(SHARDS, "crew"), clock=clock, identity=name, lease_settings=TIMING
         )
 
-        async def write(key: ObjectKey) -> Result:
+        async def write(key: ObjectKey, _: ReconcileContext) -> Result:
             if permitted():
                 os.write(file, f"{key} {sharding.term(shard_of(key.namespace, SHARDS))} {name}\n".encode())
             return Requeue(TICK)

@@ -5,7 +5,7 @@ import errno
 import gc
 import os
 import signal
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 
 import aiohttp
 import pytest
@@ -13,7 +13,7 @@ import pytest
 from kubebase.clock import SystemClock
 from kubebase.meta import Object, ObjectKey
 from kubebase.testing.clock import VirtualClock
-from kuberun.controller import Controller, Done, Result
+from kuberun.controller import Controller, Done, Reconcile, ReconcileContext, Result
 from kuberun.errors import Unreachable
 from kuberun.health import HealthServer
 from kuberun.informer import Informer
@@ -26,7 +26,7 @@ from kuberun.workqueue import ReconcileRequest
 class World:
     """A manager with one informer and one controller, and a diary of events."""
 
-    def __init__(self, reconcile: Callable[[ObjectKey], Awaitable[Result]] | None = None) -> None:
+    def __init__(self, reconcile: Reconcile | None = None) -> None:
         self.clock = VirtualClock()
         self.collection = FakeCollection()
         self.diary: list[str] = []
@@ -34,7 +34,7 @@ class World:
         self.controller = Controller("things", reconcile or self._note, clock=self.clock)
         self.controller.watch(self.informer, itself())
 
-    async def _note(self, key: ObjectKey) -> Result:
+    async def _note(self, key: ObjectKey, _: ReconcileContext) -> Result:
         self.diary.append(f"reconciled {key.name}")
         return Done()
 
@@ -88,7 +88,7 @@ async def test_controllers_start_when_the_caches_are_synced_and_not_before() -> 
 async def test_stopping_lets_running_work_finish_and_then_ends_everything() -> None:
     world = World()
 
-    async def slow(key: ObjectKey) -> Result:
+    async def slow(key: ObjectKey, _: ReconcileContext) -> Result:
         await world.clock.sleep(10)
         world.diary.append(f"finished {key.name}")
         return Done()
@@ -114,7 +114,7 @@ async def test_stopping_lets_running_work_finish_and_then_ends_everything() -> N
 async def test_draining_ends_at_its_deadline_or_when_stopped_twice(how: str) -> None:
     world = World()
 
-    async def stuck(_: ObjectKey) -> Result:
+    async def stuck(_: ObjectKey, __: ReconcileContext) -> Result:
         try:
             await asyncio.Event().wait()
         finally:
@@ -174,7 +174,7 @@ async def test_a_standby_keeps_its_caches_warm_and_works_when_it_leads() -> None
 async def test_the_lease_is_released_after_the_last_work_is_done() -> None:
     world = World()
 
-    async def slow(_: ObjectKey) -> Result:
+    async def slow(_: ObjectKey, __: ReconcileContext) -> Result:
         await world.clock.sleep(5)
         world.diary.append("finished")
         return Done()
@@ -198,7 +198,7 @@ async def test_the_lease_is_released_after_the_last_work_is_done() -> None:
 async def test_a_lost_lease_stops_all_work_at_once_and_is_named() -> None:
     world = World()
 
-    async def stuck(_: ObjectKey) -> Result:
+    async def stuck(_: ObjectKey, __: ReconcileContext) -> Result:
         try:
             await asyncio.Event().wait()
         finally:
@@ -291,7 +291,7 @@ async def test_probes_tell_when_the_caches_are_there() -> None:
 async def test_a_failing_reconcile_does_not_bring_the_process_down() -> None:
     world = World()
 
-    async def failing(_: ObjectKey) -> Result:
+    async def failing(_: ObjectKey, __: ReconcileContext) -> Result:
         raise ValueError("bad")
 
     world.controller = Controller("things", failing, clock=world.clock)
@@ -321,7 +321,7 @@ async def test_a_signal_stops_the_process_in_good_order(number: signal.Signals) 
     clock = SystemClock()
     reconciled = asyncio.Event()
 
-    async def note(_: ObjectKey) -> Result:
+    async def note(_: ObjectKey, __: ReconcileContext) -> Result:
         reconciled.set()
         return Done()
 

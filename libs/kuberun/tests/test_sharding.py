@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kubebase.meta import Object, ObjectKey
 from kubebase.testing.clock import VirtualClock
-from kuberun.controller import Controller, Reconcile, Requeue, Result
+from kuberun.controller import Controller, Reconcile, ReconcileContext, Requeue, Result
 from kuberun.informer import Informer
 from kuberun.leader import LeaseSettings
 from kuberun.manager import ComponentFailedError, Manager
@@ -77,7 +77,7 @@ class Process:
         self.task = asyncio.ensure_future(self.manager.run())
         self._world = world
 
-    async def _write(self, key: ObjectKey) -> Result:
+    async def _write(self, key: ObjectKey, _: ReconcileContext) -> Result:
         await self._world.clock.sleep(0.05)
         if permitted():
             self._world.writes.append((self.name, key))
@@ -186,7 +186,7 @@ async def test_a_shard_is_released_only_after_its_running_reconciles_ended() -> 
     world = World()
     going = asyncio.Event()
 
-    async def slow(key: ObjectKey) -> Result:
+    async def slow(key: ObjectKey, _: ReconcileContext) -> Result:
         await going.wait()
         assert permitted()
         world.writes.append(("a", key))
@@ -207,7 +207,7 @@ async def test_a_reconcile_that_hangs_is_cancelled_so_that_its_shard_moves() -> 
     world = World()
     cancelled: set[ObjectKey] = set()
 
-    async def hangs(key: ObjectKey) -> Result:
+    async def hangs(key: ObjectKey, _: ReconcileContext) -> Result:
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:

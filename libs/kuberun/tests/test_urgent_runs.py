@@ -9,7 +9,7 @@ import pytest
 
 from kubebase.meta import ObjectKey
 from kubebase.testing.clock import VirtualClock
-from kuberun.controller import Controller, Done, Reconcile, Result, parked
+from kuberun.controller import Controller, Done, Reconcile, ReconcileContext, Result, parked
 from kuberun.loopscheduler import LoopScheduler
 from kuberun.workqueue import Lane, ReconcileRequest, WorkQueue
 
@@ -52,7 +52,7 @@ async def _until(holds: Callable[[], bool]) -> None:
 async def test_some_workers_are_kept_for_urgent_runs(lane: Lane, overtakes: bool) -> None:
     slow, begun = asyncio.Event(), []
 
-    async def reconcile(name: ObjectKey) -> Result:
+    async def reconcile(name: ObjectKey, _: ReconcileContext) -> Result:
         begun.append(name.name)
         await slow.wait()
         return Done()
@@ -72,7 +72,7 @@ async def test_some_workers_are_kept_for_urgent_runs(lane: Lane, overtakes: bool
 async def test_an_urgent_run_that_resumes_overtakes_all_others_that_resume() -> None:
     responded, resumed, most, at_work = asyncio.Event(), [], 0, 0
 
-    async def reconcile(name: ObjectKey) -> Result:
+    async def reconcile(name: ObjectKey, _: ReconcileContext) -> Result:
         nonlocal most, at_work
         async with parked():
             await responded.wait()
@@ -99,7 +99,7 @@ async def test_an_urgent_run_that_resumes_overtakes_all_others_that_resume() -> 
 async def test_urgent_runs_use_all_workers() -> None:
     slow, begun = asyncio.Event(), []
 
-    async def reconcile(name: ObjectKey) -> Result:
+    async def reconcile(name: ObjectKey, _: ReconcileContext) -> Result:
         begun.append(name.name)
         await slow.wait()
         return Done()

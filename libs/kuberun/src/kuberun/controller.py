@@ -26,6 +26,7 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import PurePath
 from typing import Any, Final, TypeVar, assert_never
 
@@ -45,16 +46,8 @@ from kuberun.workqueue import URGENT, Lane, QueueClosedError, ReconcileRequest, 
 
 T = TypeVar("T")
 
-REQUESTED_AT: ContextVar[float] = ContextVar("requested_at")
-"""Inside a reconcile: the monotonic time of its latest request. Data read after that time is fresh enough."""
-
 _NEW: Final = object()
 """The share of runs that have not started. They alternate with runs that resume after a wait."""
-
-_LONGEST_WAIT: ContextVar[Callable[[float], float]] = ContextVar("longest_wait")
-
-TRACE_ID: ContextVar[str] = ContextVar("trace_id")
-"""Inside a reconcile: 32 random hexadecimal digits that appear in its log lines and in its calls to other systems."""
 
 _log = structlog.get_logger(__name__)
 _HANDLER_RETRY = 30.0
@@ -90,16 +83,18 @@ class Backoff:
     longest: float = 0.0
 
 
-def longest_wait(longest: float = 0.0) -> float:
-    """Inside a reconcile: return the longest delay until the next run if it ends in `Backoff(longest=longest)`."""
-    wait = _LONGEST_WAIT.get(None)
-    return 0.0 if wait is None else wait(longest)
+def current_trace_id() -> str:
+    """Return the 32 hexadecimal digits in the log lines of the running reconcile; empty outside of a reconcile.
+
+    Calls to other systems carry them, too. They are read from the context of the log, which each line needs anyway.
+    """
+    return str(structlog.contextvars.get_contextvars().get("trace_id", ""))
 
 
 def parked(*, cancel_if_deleted: bool = False) -> AbstractAsyncContextManager[None]:
     """Inside a reconcile: wait for another system without holding a worker. Elsewhere this does nothing.
 
-    Pass `needless_when_gone` if the awaited response has no effect on other systems. The run may then be cancelled here
+    Pass `cancel_if_deleted` if the awaited response has no effect on other systems. The run may then be cancelled here
     when its object is deleted.
     """
     run = _RUN.get()
@@ -114,7 +109,26 @@ def detached() -> Context:
 
 
 Result = Done | Requeue | Backoff
-Reconcile = Callable[[ObjectKey], Awaitable[Result]]
+
+
+def _no_wait(longest: float) -> float:
+    del longest
+    return 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ReconcileContext:
+    """What a reconcile is told about its own run, besides the key."""
+
+    now: datetime
+    """The time at which it started."""
+    requested_at: float = 0.0
+    """The monotonic time of its latest request. Data read after that time is fresh enough."""
+    longest_wait: Callable[[float], float] = _no_wait
+    """Returns the longest delay until the next run if this one ends in `Backoff(longest=...)` with that argument."""
+
+
+Reconcile = Callable[[ObjectKey, ReconcileContext], Awaitable[Result]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +232,10 @@ class _Parked(AbstractAsyncContextManager[None]):
 
 
 _RUN: ContextVar[_Run | None] = ContextVar("run", default=None)
+"""The run whose worker a task may release. It decides nothing about the work itself.
+
+A context variable, because tasks that a reconcile starts inherit it, and waits begin deep inside shared clients.
+"""
 
 
 class Controller:
@@ -373,12 +391,9 @@ class Controller:
         permitted = self._permitted if self._permit_of is None else self._permit_of(request.key)
         work_by(permitted)
         # Each run is a task with its own context, so nothing has to be unset.
-        REQUESTED_AT.set(self.queue.requested_at(request.key))
-        TRACE_ID.set(trace_id)
         structlog.contextvars.bind_contextvars(
             controller=self.name, key=str(request.key), reconcile_id=run, trace_id=trace_id
         )
-        _LONGEST_WAIT.set(lambda longest: self.queue.longest_wait(request.key, longest=longest))
         self._runs[request.key] = this = _Run(request, self._workers, workers)
         _RUN.set(this)
         try:
@@ -396,9 +411,14 @@ class Controller:
         if request.lane <= Lane.SPEC_CHANGE:
             self.queue.forget(request.key)  # earlier failures were of another spec
         deadline = Deadline(self._clock, self._deadline)
+        context = ReconcileContext(
+            self._clock.now(),
+            self.queue.requested_at(request.key),
+            lambda longest: self.queue.longest_wait(request.key, longest=longest),
+        )
         try:
             async with deadline:
-                return _checked(await self._reconcile(request.key))
+                return _checked(await self._reconcile(request.key, context))
         except (Exception, asyncio.CancelledError) as error:  # the failure of one object never ends the process
             if _being_cancelled():
                 raise

@@ -2,14 +2,15 @@
 
     Memory[ExternalSecretRecord]    controllers/externalsecret/record.py
     Memory[PushSecretRecord]        controllers/pushsecret/record.py
-    Memory[StateRecord]             controllers/generatorstate/reconciler.py
-    Memory[ParentRecord]            controllers/fanout/parents.py
-    Memory[Record]                  controllers/memory.py: stores and classes, and the fields that all records have
+    Memory[StateRecord]             controllers/generatorstate/controller.py
+    Memory[ParentRecord]            controllers/fanout/controller.py
+    Memory[Record]                  stores and classes
 
-A part of the process declares the fields that it needs as a Protocol and gets the table; `wiring_controllers.py` makes
-the tables. Indexes that point back to objects (dependants of a dependency, followers of a stream, writers of a remote
-key, metric series) are undone by functions that are registered here. `forget` is the only way to drop an object.
-Eviction at the bound calls it, too; the object is then reconciled again after a while, which restores its record.
+`wiring_controllers.py` makes the tables.
+
+Indexes that point back to objects (dependants of a dependency, followers of a stream, writers of a remote key,
+metric series) are undone by functions that are registered here. `forget` is the only way to drop an object. Eviction
+at the bound calls it, too; the object is then reconciled again after a while, which restores its record.
 
 An evicted object is in the state that every object is in after a restart of the process, which may happen at any time.
 So an eviction costs work, and loses nothing else. At worst it delays a change that a provider has just announced: the
@@ -21,20 +22,39 @@ A record is never kept across an `await`: it may be evicted meanwhile, and chang
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final, Generic, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from kubebase.bounded import BoundedDict
 from kubebase.meta import ObjectKey
+
+if TYPE_CHECKING:
+    from eso_operator.dependencies.dependencies import Dependency
 
 MAX_OBJECTS: Final = 200_000
 """The limit for one controller: several times the number of objects that an operator is designed for."""
 
 
+@dataclass(slots=True, eq=False)
+class Record:
+    """The fields that the records of all kinds have, and their purpose.
+
+    field         kept for                                              if it is lost
+    uid           an object does not get the record of a former object
+    written_on    a cache that is older than our last status write      the status is compared with the older one
+    depends_on    a change of a dependency wakes the object             recorded again at the next reconcile
+    """
+
+    uid: str = ""
+    written_on: str = ""
+    """The resourceVersion on which the status was last written; empty if this process has not written it."""
+    depends_on: frozenset[Dependency] = frozenset()
+
+
 class HasUid(Protocol):
-    """The field that every record has."""
+    """The field of a record that `Memory` itself uses."""
 
     uid: str
-    """Of the object, so that an object never gets the record of another one that had its name before."""
 
 
 R_co = TypeVar("R_co", bound=HasUid, covariant=True)

@@ -31,6 +31,7 @@ from eso_operator.controllers.fanout.clusterpushsecret import CLUSTER_PUSH_SECRE
 from eso_operator.controllers.fanout.controller import CHILD_NAME_INDEX, PARENT_INDEX, by_child_name, by_parent
 from eso_operator.controllers.fanout.kinds import FanOut
 from eso_operator.controllers.malformed import TypedKind
+from eso_operator.controllers.outcomes import FAILED
 from eso_operator.controllers.pushsecret.controller import INDEXES as PUSH_INDEXES
 from eso_operator.controllers.pushsecret.status import ERRORED
 from eso_operator.controllers.secretstore.controller import STORES_INDEX, stores_of
@@ -38,7 +39,6 @@ from eso_operator.controllers.secretstore.kinds import CLUSTER_KINDS, NAMESPACED
 from eso_operator.controllers.secretstore.status import INVALID_PROVIDER_CONFIG
 from eso_operator.generators.ledger import OWNER_INDEX, owner_of
 from eso_operator.missingkinds import Presence, Reach, ServedKinds, present
-from eso_operator.report.steps import FAILED
 from eso_operator.settings import FeatureGate, Settings
 from eso_operator.stores.classes import PROVIDER_LABEL
 from eso_operator.stores.inputs import CLASS, CLUSTER_CLASS, Scope

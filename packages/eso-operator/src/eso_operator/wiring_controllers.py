@@ -10,6 +10,7 @@ from eso_api.externalsecret import ExternalSecret
 from eso_api.v2.clusterproviderclass import CLUSTER_PROVIDER_CLASS
 from eso_api.v2.providerclass import PROVIDER_CLASS
 from eso_operator.changes.feed import ChangeFeed
+from eso_operator.controllers.base import Channels, EventPublisher, Reporter, Subject, TerminatingNamespaces
 from eso_operator.controllers.contention import PushedKey
 from eso_operator.controllers.externalsecret import controller as external_secrets
 from eso_operator.controllers.externalsecret.controller import ExternalSecretReconciler, makers_of
@@ -25,7 +26,6 @@ from eso_operator.controllers.fanout.status import subject_of as fanout_subject
 from eso_operator.controllers.generatorstate.controller import GeneratorStateReconciler, StateDeps, StateRecord
 from eso_operator.controllers.generatorstate.sync import Cleaner
 from eso_operator.controllers.malformed import MalformedObjects
-from eso_operator.controllers.memory import Record
 from eso_operator.controllers.providerclass.controller import (
     CertificateEnds,
     ClassDeps,
@@ -64,12 +64,11 @@ from eso_operator.generators.ledger import NoLedger, StateLedger
 from eso_operator.generators.seals import KeptSeals, Seals
 from eso_operator.generators.source import GeneratorSource
 from eso_operator.generators.values import HasIntents
-from eso_operator.memory import Memory
+from eso_operator.memory import Memory, Record
 from eso_operator.providers.directory import Directory
 from eso_operator.providers.gateway import Gateway
 from eso_operator.providers.planner import ReadPlanner
 from eso_operator.providers.protection.weights import Weights
-from eso_operator.report.reporter import Channels, EventPublisher, Reporter, Subject, TerminatingNamespaces
 from eso_operator.settings import Settings, workers
 from eso_operator.sources.fetch import Fetcher
 from eso_operator.sources.templates import TemplateReader
@@ -254,7 +253,7 @@ Controllers = dict[Subsystem, Controller]
 def external_secret_controller(parts: Parts) -> Controller:
     informers, memory = parts.informers, parts.memories.external_secrets
     objects = informers.external_secrets.cache
-    controller = parts.controller("externalsecret", _external_secret_reconciler(parts).reconcile)
+    controller = parts.controller("externalsecret", _external_secret_reconciler(parts).run)
     parts.changes.feed(controller.queue)
     controller.watch(informers.external_secrets, external_secrets.own_changes, own=True)
     controller.watch(informers.secrets, external_secrets.target_changes(objects, ObservedTargets(memory).written_by_us))
@@ -335,7 +334,7 @@ def store_controllers(parts: Parts) -> Controllers:
         reporter = parts.reporter(kind.component, store_subject(kind))
         memory = parts.memories.by_controller[kind.subsystem]
         reconciler = StoreReconciler(kind, informer.cache, deps, reporter=reporter, memory=memory, settings=settings)
-        controller = parts.controller(kind.controller, reconciler.reconcile)
+        controller = parts.controller(kind.controller, reconciler.run)
         controller.watch(informer, own_changes, own=True)
         controllers[kind.subsystem] = controller
     return controllers
@@ -400,7 +399,7 @@ def class_controllers(parts: Parts, ends: CertificateEnds) -> Controllers:
         reporter = parts.reporter("provider-class", class_subject(kind.custom.kind(), kind.subsystem))
         memory = parts.memories.by_controller[kind.subsystem]
         reconciler = ClassReconciler(kind, informer.cache, deps, reporter=reporter, memory=memory)
-        controller = parts.controller(kind.subsystem.value, reconciler.reconcile)
+        controller = parts.controller(kind.subsystem.value, reconciler.run)
         controller.watch(informer, own_changes)
         made[kind.subsystem] = controller
     return made
@@ -434,7 +433,7 @@ def fan_out_controller(
 ) -> Controller:
     """Make the controller of one parent kind. `make` builds a controller from a name and a reconcile function."""
     caches = Caches(watches.parents.cache, watches.children.cache, watches.namespaces.cache)
-    made = make(fan_out.subsystem.value, FanOutReconciler(fan_out, caches, deps).reconcile)
+    made = make(fan_out.subsystem.value, FanOutReconciler(fan_out, caches, deps).run)
     made.watch(watches.parents, fan_out_changes.own_changes(fan_out))
     made.watch(watches.children, fan_out_changes.child_changes(fan_out, caches.parents))
     made.watch(watches.namespaces, fan_out_changes.namespace_changes(fan_out, caches.parents))
@@ -474,7 +473,6 @@ def generator_state_controllers(parts: Parts) -> Controllers:
     publisher = parts.publisher("generator-state", terminating)
     deps = StateDeps(
         parts.client,
-        parts.clock,
         cleaner,
         parts.dependencies,
         parts.memories.generator_states,
@@ -482,7 +480,7 @@ def generator_state_controllers(parts: Parts) -> Controllers:
         terminating,
         is_off=cleaner.is_off,
     )
-    controller = parts.controller("generatorstate", GeneratorStateReconciler(states.cache, deps).reconcile)
+    controller = parts.controller("generatorstate", GeneratorStateReconciler(states.cache, deps).run)
     controller.watch(states, _STATE_CHANGES)
     return {Subsystem.GENERATOR_STATE: controller}
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from eso_operator.controllers.externalsecret.refresh import interval_of
-from eso_operator.controllers.floor import floor_note, paced
 from eso_operator.controllers.pushsecret.snapshot import interval_of as push_interval_of
+from eso_operator.controllers.refresh import interval_note, interval_of, with_min_interval
 from eso_testkit.operator.externalsecrets import external_secret
 from eso_testkit.operator.pushsecrets import push_secret
 
@@ -25,13 +24,13 @@ from eso_testkit.operator.pushsecrets import push_secret
     ],
 )
 def test_the_interval_that_counts(interval: int | str, counts: float) -> None:
-    assert interval_of(paced(external_secret(refreshInterval=interval), 1.0)) == counts
-    assert push_interval_of(paced(push_secret(refreshInterval=interval), 1.0)) == counts
-    assert bool(floor_note(interval, 1.0)) is (interval in ("1ms", "999ms"))
+    assert interval_of(with_min_interval(external_secret(refreshInterval=interval), 1.0)) == counts
+    assert push_interval_of(with_min_interval(push_secret(refreshInterval=interval), 1.0)) == counts
+    assert bool(interval_note(interval, 1.0)) is (interval in ("1ms", "999ms"))
 
 
 def test_the_administrator_sets_the_shortest() -> None:
-    assert interval_of(paced(external_secret(refreshInterval="10s"), 60.0)) == 60.0
-    assert floor_note("10s", 60.0) == (
+    assert interval_of(with_min_interval(external_secret(refreshInterval="10s"), 60.0)) == 60.0
+    assert interval_note("10s", 60.0) == (
         "spec.refreshInterval 10s is shorter than this operator allows: 1m0s is used (--min-refresh-interval)"
     )

@@ -7,13 +7,13 @@ from typing import Any
 
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.pushsecret import PUSH_SECRET
+from eso_operator.controllers.base import EventPublisher
 from eso_operator.controllers.malformed import MalformedObjects, TypedKind
-from eso_operator.report.reporter import EventPublisher
 from kubebase.meta import Malformed, ObjectKey, ObjectMeta
-from kubebase.testing.clock import VirtualClock
+from kubebase.testing.clock import START, VirtualClock
 from kuberun.cache import Cache
 from kuberun.client import Client
-from kuberun.controller import Backoff, Done
+from kuberun.controller import Backoff, Done, ReconcileContext
 from kuberun.errors import ServiceUnavailable
 from kuberun.requests import Request
 from kuberun.watch import Applied
@@ -59,9 +59,9 @@ async def test_an_outage_forgets_neither_of_two_objects_of_one_name() -> None:
         )
         list(misfits.changes(TypedKind(resource, store, "Errored"))(change))
 
-    during = await misfits.reconcile(KEY)
+    during = await misfits.reconcile(KEY, ReconcileContext(START))
     server.away = False
-    after = await misfits.reconcile(KEY)
+    after = await misfits.reconcile(KEY, ReconcileContext(START))
 
     assert isinstance(during, Backoff)
     assert after == Done()

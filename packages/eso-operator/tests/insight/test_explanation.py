@@ -11,7 +11,7 @@ import pytest
 
 from eso_api.externalsecret import EXTERNAL_SECRET, ExternalSecret
 from eso_api.pushsecret import PUSH_SECRET, PushSecret
-from eso_operator.controllers.externalsecret.refresh import current_version
+from eso_operator.controllers.refresh import current_version
 from eso_operator.insight.explanation import explanation_of
 from eso_operator.insight.findings import Explanation, Finding, Mark, RecordedEvent
 from eso_operator.insight.inputs import Inputs, Source

@@ -7,7 +7,7 @@ import pytest
 from eso_api.crd import CustomKind
 from eso_api.secretstore import SECRET_STORE
 from eso_api.v2.secretstore import SECRET_STORE_V2
-from eso_operator.controllers.floor import SHORTEST_INTERVAL
+from eso_operator.controllers.refresh import SHORTEST_INTERVAL
 from eso_operator.flags import parser
 from eso_operator.providers.protection.retries import RetryPlan
 from eso_operator.providers.settings import CallSettings, PoolSettings

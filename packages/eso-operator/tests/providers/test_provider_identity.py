@@ -35,7 +35,7 @@ from kubebase.meta import ObjectKey
 from kubebase.testing.servers import ApiServer
 from kuberun.client import Client
 from kuberun.config import load
-from kuberun.controller import Controller, Done, Result
+from kuberun.controller import Controller, Done, ReconcileContext, Result
 from kuberun.testing.rawapi import RawApi
 from kuberun.transport import AiohttpTransport
 from kuberun.workqueue import ReconcileRequest
@@ -65,7 +65,7 @@ async def test_a_reconcile_can_be_followed_from_the_log_of_the_operator_into_the
     async with ProviderServer(SCRIPTED) as server, calling(server) as gateway:
         target = bound(server, script)
 
-        async def reconcile(_: ObjectKey) -> Result:
+        async def reconcile(_: ObjectKey, __: ReconcileContext) -> Result:
             await gateway.get(target, wanted("a"))
             await gateway.get(target, wanted("b"))
             controller.stop()

@@ -9,7 +9,8 @@ import pytest
 from eso_operator.providers.protection.weights import MIB, Hold, Weights, current_hold
 from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.meta import ObjectKey
-from kuberun.controller import Done, Result
+from kubebase.testing.clock import START
+from kuberun.controller import Done, ReconcileContext, Result
 
 
 def test_an_object_that_reads_too_much_gets_an_error() -> None:
@@ -70,13 +71,13 @@ async def test_the_reads_of_a_reconcile_are_its_own() -> None:
     weights = Weights()
     seen: list[int] = []
 
-    async def reconcile(_: ObjectKey) -> Result:
+    async def reconcile(_: ObjectKey, __: ReconcileContext) -> Result:
         hold = current_hold()
         assert hold is not None
         hold.add(5)
         seen.append(weights.held.held("team"))
         return Done()
 
-    await weights.weighed(reconcile)(ObjectKey("team", "a"))
+    await weights.weighed(reconcile)(ObjectKey("team", "a"), ReconcileContext(START))
     assert seen == [5]
     assert current_hold() is None

@@ -34,7 +34,6 @@ from eso_wire.values import (
     ValueMetadata,
 )
 from kubebase.meta import JsonObject, ObjectKey
-from kuberun.controller import REQUESTED_AT
 
 MISSING = ProviderError(ErrorReason.SECRET_NOT_FOUND, "it is not there")
 DENIED = ProviderError(ErrorReason.PERMISSION_DENIED, "no right")
@@ -59,8 +58,8 @@ class Backend:
         rendering = rendering_of_keys(Workers())
         return Fetcher(self, self.bind, planner=self, finds=self, generators=self, rendering=rendering)  # type: ignore[arg-type]  # only resolving is used
 
-    async def fetch(self, es: ExternalSecret, notified_at: float | None = None) -> Fetched:
-        return await self.fetcher.fetch(es, notified_at=notified_at)
+    async def fetch(self, es: ExternalSecret, fresh_since: float | None = None) -> Fetched:
+        return await self.fetcher.fetch(es, fresh_since=fresh_since)
 
     def resolve_now(self, ref: StoreRef | GeneratorRef, caller: ObjectRef, need: Need) -> ResolvedStore:
         return self._resolved(ref, caller, need)
@@ -375,22 +374,10 @@ async def test_nothing_is_followed_where_the_provider_tells_of_no_changes() -> N
     assert (await backend.fetch(asking(data=[entry("a", "x")]))).watched_keys == ()
 
 
-@pytest.mark.parametrize(
-    ("asked", "told", "expected"),
-    [
-        pytest.param(5.0, None, 5.0, id="no change was announced"),
-        pytest.param(5.0, 7.0, 7.0, id="told while it was waiting"),
-        pytest.param(9.0, 7.0, 9.0, id="told before it was asked for"),
-        pytest.param(None, 7.0, None, id="outside of a reconcile it is read now"),
-    ],
-)
-async def test_a_value_read_before_an_announced_change_is_read_again(
-    asked: float | None, told: float | None, expected: float | None
-) -> None:
+@pytest.mark.parametrize("fresh_since", [None, 5.0])
+async def test_a_value_read_before_the_request_or_an_announced_change_is_read_again(fresh_since: float | None) -> None:
     backend = Backend(data={"x": "1"})
-    if asked is not None:
-        REQUESTED_AT.set(asked)
 
-    await backend.fetch(asking(data=[entry("a", "x")]), notified_at=told)
+    await backend.fetch(asking(data=[entry("a", "x")]), fresh_since=fresh_since)
 
-    assert backend.asked_at == [expected]
+    assert backend.asked_at == [fresh_since]

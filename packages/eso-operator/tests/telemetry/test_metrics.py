@@ -10,8 +10,8 @@ from eso_operator.telemetry.settings import MetricsSettings
 from eso_operator.telemetry.subsystems import Subsystem
 from eso_testkit.operator.samples import samples_of
 from kubebase.meta import Condition, ObjectKey, ObjectMeta
-from kubebase.testing.clock import VirtualClock
-from kuberun.controller import Backoff, Controller, Done, Requeue, Result
+from kubebase.testing.clock import START, VirtualClock
+from kuberun.controller import Backoff, Controller, Done, ReconcileContext, Requeue, Result
 from kuberun.testing.builders import metadata
 from kuberun.workqueue import ReconcileRequest
 
@@ -85,12 +85,12 @@ def test_syncs_are_counted_for_each_external_secret(metrics: Metrics, name: str)
     ],
 )
 async def test_metrics_that_dashboards_read_about_controllers_exist(metrics: Metrics, name: str) -> None:
-    async def reconcile(_: ObjectKey) -> Result:
+    async def reconcile(_: ObjectKey, __: ReconcileContext) -> Result:
         return Backoff("no")
 
     controller = Controller("secretstore", reconcile, clock=VirtualClock(), workers=3)
     metrics.controllers.add(controller, 3)
-    await metrics.controllers.timed("secretstore", reconcile)(ObjectKey("a", "b"))
+    await metrics.controllers.timed("secretstore", reconcile)(ObjectKey("a", "b"), ReconcileContext(START))
 
     assert series(metrics, name)
 
@@ -104,10 +104,10 @@ async def test_metrics_that_dashboards_read_about_controllers_exist(metrics: Met
     ],
 )
 async def test_reconciles_are_counted_by_result(metrics: Metrics, outcome: Result, result: str) -> None:
-    async def reconcile(_: ObjectKey) -> Result:
+    async def reconcile(_: ObjectKey, __: ReconcileContext) -> Result:
         return outcome
 
-    await metrics.controllers.timed("secretstore", reconcile)(ObjectKey("a", "b"))
+    await metrics.controllers.timed("secretstore", reconcile)(ObjectKey("a", "b"), ReconcileContext(START))
 
     counted = {dict(labels)["result"]: count for labels, count in series(metrics, RECONCILES).items()}
     assert counted == {"error": 0.0, "success": 0.0, "requeue": 0.0, "requeue_after": 0.0} | {result: 1.0}
@@ -116,7 +116,7 @@ async def test_reconciles_are_counted_by_result(metrics: Metrics, outcome: Resul
 def test_the_series_of_a_controller_begin_at_zero(metrics: Metrics) -> None:
     """Otherwise an alert on an increase would miss the first error."""
 
-    async def reconcile(_: ObjectKey) -> Result:
+    async def reconcile(_: ObjectKey, __: ReconcileContext) -> Result:
         return Done()
 
     metrics.controllers.timed("secretstore", reconcile)
@@ -130,7 +130,7 @@ def test_the_series_of_a_controller_begin_at_zero(metrics: Metrics) -> None:
 async def test_exceptions_and_exceeded_deadlines_are_counted(metrics: Metrics) -> None:
     clock = VirtualClock()
 
-    async def reconcile(key: ObjectKey) -> Result:
+    async def reconcile(key: ObjectKey, _: ReconcileContext) -> Result:
         if key.name == "slow":
             await clock.sleep(1000.0)
         raise ValueError("broken")
@@ -152,7 +152,7 @@ async def test_exceptions_and_exceeded_deadlines_are_counted(metrics: Metrics) -
 async def test_a_queue_counts_its_requests_and_times_their_waits_and_runs(metrics: Metrics) -> None:
     clock = VirtualClock()
 
-    async def reconcile(_: ObjectKey) -> Result:
+    async def reconcile(_: ObjectKey, __: ReconcileContext) -> Result:
         return Done()
 
     controller = Controller("secretstore", reconcile, clock=clock)
@@ -185,7 +185,7 @@ def test_leadership_is_shown_only_where_there_is_an_election(metrics: Metrics) -
 
 
 async def test_the_depth_of_a_queue_is_what_is_due(metrics: Metrics) -> None:
-    async def reconcile(_: ObjectKey) -> Result:
+    async def reconcile(_: ObjectKey, __: ReconcileContext) -> Result:
         return Done()
 
     controller = Controller("secretstore", reconcile, clock=VirtualClock())

@@ -106,7 +106,9 @@ class Issuer:
         self._demanded: BoundedDict[ServiceKey, None] = BoundedDict(MAX_DEMANDED)
         self._problems: BoundedDict[ServiceKey, Problem] = BoundedDict(MAX_DEMANDED)
         self._granted: dict[str, set[ServiceKey]] = {}
-        self.controller = Controller("certificates", self.reconcile, clock=clock, workers=settings.workers)
+        self.controller = Controller(
+            "certificates", lambda key, _: self.reconcile(key), clock=clock, workers=settings.workers
+        )
         services = [
             Informer(client.source(metadata_of(SERVICES), selection), clock=clock, name=f"services{suffix}")
             for selection, suffix in _selections(f"{PROVIDER_LABEL}=true", settings.labelled_in)

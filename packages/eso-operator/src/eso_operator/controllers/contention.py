@@ -18,8 +18,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from eso_api.conditions import CONTENDED
-from eso_operator.report.messages import Event
-from eso_operator.report.reporter import Report
+from eso_operator.controllers.base import Event, Report
 from kubebase.clock import Clock
 from kubebase.meta import Condition, ObjectKey
 from kuberun.conditions import ConditionStatus, find_condition, remove_condition, same_verdict, set_condition

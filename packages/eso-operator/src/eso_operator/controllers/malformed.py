@@ -16,14 +16,14 @@ from typing import Any, Final
 
 import structlog
 
-from eso_operator.report.messages import READY, Event, api_error_text
-from eso_operator.report.reporter import EventPublisher
+from eso_api.conditions import READY
+from eso_operator.controllers.base import Event, EventPublisher, api_error_text
 from kubebase.clock import Clock, rfc3339
 from kubebase.meta import JsonObject, Malformed, ObjectKey, Resource, meta_of, raw
 from kuberun.cache import Cache, Change
 from kuberun.client import Client
 from kuberun.conditions import ConditionStatus
-from kuberun.controller import Backoff, Done, Result
+from kuberun.controller import Backoff, Done, ReconcileContext, Result
 from kuberun.errors import ApiError, Forbidden, Invalid, NotFound
 from kuberun.events import EventType
 from kuberun.ownership import remove_finalizer
@@ -68,7 +68,7 @@ class MalformedObjects:
 
         return requests
 
-    async def reconcile(self, key: ObjectKey) -> Result:
+    async def reconcile(self, key: ObjectKey, _: ReconcileContext) -> Result:
         """Tell about every object of that name that cannot be read."""
         outcome: Result = Done()
         for kind in self._kinds.pop(key, set()):

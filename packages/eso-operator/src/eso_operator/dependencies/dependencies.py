@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import msgspec
 
-from eso_operator.memory import Memory
+from eso_operator.memory import Memory, Record
 from eso_operator.stores.resolved import Connection
 from eso_operator.telemetry.subsystems import Subsystem
 from eso_wire.values import ObjectRef
@@ -71,17 +71,10 @@ def on_connection(connection: Connection) -> OnConnection:
     return OnConnection(connection.key, connection)
 
 
-class Depends(Protocol):
-    """The field of a record that is used here."""
-
-    uid: str
-    depends_on: frozenset[Dependency]
-
-
 class Dependencies:
     """The dependencies in both directions: those of an object are in its record, dependants in an index."""
 
-    def __init__(self, memories: Mapping[Subsystem, Memory[Depends]]) -> None:
+    def __init__(self, memories: Mapping[Subsystem, Memory[Record]]) -> None:
         self._memories = memories
         self._dependants: dict[Dependency, _Known] = {}
         self._listeners: list[Callable[[Connection], None]] = []
@@ -119,7 +112,7 @@ class Dependencies:
         """Return the number of objects that depend on something."""
         return len({dependant for known in self._dependants.values() for dependant in known.dependants})
 
-    def _forgotten(self, controller: Subsystem, key: ObjectKey, record: Depends) -> None:
+    def _forgotten(self, controller: Subsystem, key: ObjectKey, record: Record) -> None:
         self._release(Dependant(controller, key), record.depends_on)
 
     def _release(self, dependant: Dependant, on: Iterable[Dependency]) -> list[Connection]:

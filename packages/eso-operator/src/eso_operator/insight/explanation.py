@@ -21,8 +21,9 @@ from eso_api.conditions import READY, KeyOutcome
 from eso_api.externalsecret import ExternalSecret
 from eso_api.generators.generatorstate import GeneratorState
 from eso_api.pushsecret import PushSecret
-from eso_operator.controllers.due import FLUSH_SECONDS
-from eso_operator.controllers.externalsecret.refresh import (
+from eso_operator.controllers.outcomes import DELETED, Step
+from eso_operator.controllers.refresh import (
+    FLUSH_SECONDS,
     current_version,
     interval_of,
     last_sync,
@@ -45,7 +46,6 @@ from eso_operator.insight.kinds import Role, role_of
 from eso_operator.insight.objects import ObjectSummary, ReadState
 from eso_operator.insight.path import DEPENDS_ON_FLAGS, ENDPOINT, GATE, HANDSHAKE
 from eso_operator.insight.times import distance, moment
-from eso_operator.report.steps import DELETED, Step
 from eso_operator.sources.entries import entries_of
 from eso_operator.stores.resolve import Stage
 from eso_operator.stores.resolved import Reason

@@ -44,7 +44,7 @@ from kubebase.backoff import Random, system_random
 from kubebase.clock import Clock
 from kubebase.deadline import Deadline
 from kubebase.fairness import FairTable
-from kuberun.controller import TRACE_ID, parked
+from kuberun.controller import current_trace_id, parked
 
 T = TypeVar("T")
 
@@ -320,7 +320,7 @@ class Dispatcher:
         return timeout if within is None else min(timeout, within)
 
     def _options(self, route: Route, request_id: str, *, timeout: float | None) -> CallOptions:
-        trace = TraceParent.within(TRACE_ID.get("") or new_trace_id())
+        trace = TraceParent.within(current_trace_id() or new_trace_id())
         metadata: tuple[tuple[str, str], ...] = ((REQUEST_ID_KEY, request_id), (TRACEPARENT_KEY, str(trace)))
         if route.token:
             metadata += ((AUTHORIZATION_KEY, f"Bearer {route.token}"),)

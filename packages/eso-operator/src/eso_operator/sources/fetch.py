@@ -34,7 +34,6 @@ from eso_wire import values as wire
 from eso_wire.errors import ErrorReason, ProviderError, RetryClass
 from eso_wire.status import TransportError
 from eso_wire.values import FindPage, FindQuery, GetItem, GetResult, NotModified, ObjectRef, Operation, Shape
-from kuberun.controller import REQUESTED_AT
 
 Values = Mapping[str, SecretBytes]
 
@@ -79,12 +78,12 @@ class Fetcher:
         self._generators = generators
         self._rendering = rendering
 
-    async def fetch(self, es: ExternalSecret, *, notified_at: float | None = None) -> Fetched:
+    async def fetch(self, es: ExternalSecret, *, fresh_since: float | None = None) -> Fetched:
         """Return the values and failures of all entries. Errors of stores, providers and backends become failures.
 
-        `notified_at` (monotonic) is when a change was announced: values cached before then are stale.
+        A cached value that was read before `fresh_since` (monotonic) is stale.
         """
-        pass_ = _Pass(es, entries_of(es.spec), notified_at)
+        pass_ = _Pass(es, entries_of(es.spec), fresh_since)
         await _together(
             [
                 *(self._from_store(pass_, ref, entries) for ref, entries in pass_.reads.items()),
@@ -148,7 +147,7 @@ class Fetcher:
             for entry in entries
         ]
         try:
-            results = await self._planner.read(bound, items, asked_at=pass_.asked_at)
+            results = await self._planner.read(bound, items, asked_at=pass_.fresh_since)
         except ProviderError as error:
             for entry in entries:
                 pass_.fail(entry, error)
@@ -189,7 +188,8 @@ class _Pass:
 
     es: ExternalSecret
     entries: tuple[Entry, ...]
-    notified_at: float | None = None
+    fresh_since: float | None = None
+    """The time (monotonic) since which a response is fresh enough; None if its age does not matter."""
     results: dict[str, SecretBytes | Values] = field(default_factory=dict)
     considered: dict[str, int] = field(default_factory=dict)
     failed: dict[str, Failure] = field(default_factory=dict)
@@ -210,12 +210,6 @@ class _Pass:
             if not isinstance(entry, Generate):
                 reads.setdefault(entry.store, []).append(entry)
         return reads
-
-    @property
-    def asked_at(self) -> float | None:
-        """Return the time (monotonic) since which a response is fresh enough; None outside of a reconcile."""
-        asked_at = REQUESTED_AT.get(None)
-        return asked_at if asked_at is None or self.notified_at is None else max(asked_at, self.notified_at)
 
     @property
     def caller(self) -> ObjectRef:

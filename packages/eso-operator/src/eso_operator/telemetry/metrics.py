@@ -30,7 +30,7 @@ from eso_operator.telemetry.subsystems import Subsystem
 from kubebase.clock import Clock
 from kubebase.meta import Condition, ObjectKey, ObjectMeta
 from kuberun.conditions import ConditionStatus
-from kuberun.controller import Backoff, Controller, Done, Reconcile, Requeue, Result
+from kuberun.controller import Backoff, Controller, Done, Reconcile, ReconcileContext, Requeue, Result
 from kuberun.events import Counts
 from kuberun.transport import RequestTally
 
@@ -228,11 +228,11 @@ class ControllerSeries(Collector):
         totals = {result: self._total.labels(controller, result) for result in _RESULTS}
         errors, duration = self._errors.labels(controller), self._time.labels(controller)
 
-        async def timed_reconcile(key: ObjectKey) -> Result:
+        async def timed_reconcile(key: ObjectKey, ctx: ReconcileContext) -> Result:
             started = self._clock.monotonic()
             result = "error"
             try:
-                outcome = await reconcile(key)
+                outcome = await reconcile(key, ctx)
                 result = _result(outcome)
             finally:
                 duration.observe(self._clock.monotonic() - started)

@@ -10,7 +10,6 @@ import pytest
 
 from eso_api.conditions import KeyOutcome
 from eso_api.externalsecret import FORBIDDEN_POLICIES, ExternalSecret
-from eso_operator.controllers.due import NotDue
 from eso_operator.controllers.externalsecret.checks import (
     CHECKS,
     Check,
@@ -22,10 +21,10 @@ from eso_operator.controllers.externalsecret.checks import (
     still_fresh,
     target_taken,
 )
-from eso_operator.controllers.externalsecret.refresh import LastSync, current_version
 from eso_operator.controllers.externalsecret.snapshot import Rules, Snapshot
 from eso_operator.controllers.externalsecret.status import Ignored, Intact, Outcome, Stalled, refused_target
-from eso_operator.report.steps import Step
+from eso_operator.controllers.outcomes import Step
+from eso_operator.controllers.refresh import LastSync, NotDue, current_version
 from eso_operator.targets.change import Refusal, Refuse
 from eso_operator.targets.metadata import GeneratedMark, controller_reference_of
 from eso_operator.targets.target import TargetState

@@ -8,8 +8,7 @@ import msgspec
 import pytest
 
 from eso_api.externalsecret import Binding, MadeManifest, SourceNames
-from eso_operator.controllers.due import FLUSH_SECONDS, NotDue
-from eso_operator.controllers.externalsecret.refresh import LastSync, current_version
+from eso_operator.controllers.base import Report
 from eso_operator.controllers.externalsecret.status import (
     TEMPLATE_ERROR,
     Conflicted,
@@ -24,8 +23,8 @@ from eso_operator.controllers.externalsecret.status import (
     refused_target,
     report_of,
 )
-from eso_operator.report.reporter import Report
-from eso_operator.report.steps import DELETED, MISSING, Step
+from eso_operator.controllers.outcomes import DELETED, MISSING, Step
+from eso_operator.controllers.refresh import FLUSH_SECONDS, LastSync, NotDue, current_version
 from eso_operator.sources.results import Failure
 from eso_operator.targets.change import Refusal, Refuse
 from eso_testkit.operator.externalsecrets import external_secret, intact, snapshot, synced
@@ -121,8 +120,8 @@ def test_a_new_object_says_once_and_without_an_event_that_its_provider_starts() 
     assert [each.reason for each in first.status.outcomes] == ["ProviderStarting", "ProviderStarting"]
     assert first.events == again.events == ()
     assert not first.failed
-    assert isinstance(first.then, Requeue)
-    assert first.then.delay == 30.0
+    assert isinstance(first.result, Requeue)
+    assert first.result.delay == 30.0
     assert again.status is es.status
     assert again.log is None
 
@@ -175,7 +174,7 @@ def test_an_intact_target_is_ready_and_keeps_its_refresh_time() -> None:
     assert ready(report) == ("True", "SecretSynced", "secret synced")
     assert report.status.refresh_time == es.status.refresh_time
     assert report.status.synced_resource_version == es.status.synced_resource_version
-    assert (report.then, report.events, report.failed) == (Done(), (), False)
+    assert (report.result, report.events, report.failed) == (Done(), (), False)
 
 
 @pytest.mark.parametrize(
@@ -197,7 +196,7 @@ def test_an_intact_target_is_recorded_as_the_object_that_exists(
     report = report_of(reconciled, Intact(5.0, manifests=()))
 
     assert (report.status.binding, report.status.manifests) == (expected, [])
-    assert report.then == Requeue(5.0, "a refresh is due", Lane.REFRESH)
+    assert report.result == Requeue(5.0, "a refresh is due", Lane.REFRESH)
 
 
 @pytest.mark.parametrize(
@@ -309,7 +308,7 @@ AGAIN = "it may have been put right"
     ],
 )
 def test_the_time_of_the_next_reconcile(spec: dict[str, Any], outcome: Outcome, expected: Any) -> None:
-    assert report_of(snapshot(external_secret(**spec)), outcome).then == expected
+    assert report_of(snapshot(external_secret(**spec)), outcome).result == expected
 
 
 def test_a_sync_is_on_record_with_time_version_and_binding() -> None:
@@ -505,7 +504,7 @@ def test_an_outage_of_a_provider_is_written_once_however_often_it_is_found() -> 
     assert first.status.next_attempt_time is None
     assert again.status == first.status
     assert not again.events
-    assert isinstance(again.then, Backoff)
+    assert isinstance(again.result, Backoff)
 
 
 def test_a_failure_beside_an_outage_says_when_it_is_tried_again() -> None:

@@ -13,15 +13,15 @@ import pytest
 from eso_api.externalsecret import ExternalSecret
 from eso_api.values import SecretBytes
 from eso_operator.changes.watchedkeys import ReadState, WatchedKey
+from eso_operator.controllers.base import Channels, EventPublisher, Reporter
 from eso_operator.controllers.externalsecret.controller import ExternalSecretReconciler, target_of
 from eso_operator.controllers.externalsecret.loops import Loops
-from eso_operator.controllers.externalsecret.refresh import current_version
 from eso_operator.controllers.externalsecret.snapshot import Gatherer, Rules
 from eso_operator.controllers.externalsecret.status import SUBJECT
 from eso_operator.controllers.externalsecret.sync import Cleanup, ExternalSecretDeps, TargetWriter, repair_allowance
+from eso_operator.controllers.refresh import current_version
 from eso_operator.dependencies.dependencies import Dependencies, OnObject
 from eso_operator.generators.values import Kept, Made, StateOwner
-from eso_operator.report.reporter import Channels, EventPublisher, Reporter
 from eso_operator.sources.results import Fetched
 from eso_operator.sources.templates import TemplateReader
 from eso_operator.targets.change import Create, TargetChange, Update
@@ -37,7 +37,7 @@ from kubebase.meta import ObjectKey
 from kubebase.testing.clock import START, VirtualClock
 from kuberun.cache import Cache
 from kuberun.client import Client
-from kuberun.controller import Backoff, Result
+from kuberun.controller import Backoff, ReconcileContext, Result
 from kuberun.events import EventRecorder
 from kuberun.requests import Request
 from kuberun.watch import Applied as ObservedTarget
@@ -110,8 +110,8 @@ class World:
         return RemovedTargets(("Deleted",), ())
 
     # the backend
-    async def fetch(self, es: ExternalSecret, *, notified_at: float | None = None) -> Fetched:
-        del es, notified_at
+    async def fetch(self, es: ExternalSecret, *, fresh_since: float | None = None) -> Fetched:
+        del es, fresh_since
         self._do("read backend")
         return Fetched({"password": SecretBytes(b"v1")})
 
@@ -195,7 +195,7 @@ class World:
         if self.behind:
             memory.of(self.es.key, self.es.metadata.uid).written_on = self.es.metadata.resource_version
         with suppress(Crash):
-            self.then = await ExternalSecretReconciler(deps).reconcile(self.es.key)
+            self.result = await ExternalSecretReconciler(deps).run(self.es.key, ReconcileContext(clock.now()))
         return self.done
 
     def _do(self, effect: str) -> None:
@@ -242,7 +242,7 @@ async def test_an_object_from_before_the_last_report_is_reconciled_again() -> No
 
     done = await world.run()
 
-    assert isinstance(world.then, Backoff)
+    assert isinstance(world.result, Backoff)
     assert done == []
 
 

@@ -10,8 +10,8 @@ import pytest
 from eso_api.externalsecret import ExternalSecret
 from eso_api.references import GeneratorRef, StoreRef
 from eso_operator.controllers.externalsecret.record import ExternalSecretRecord
-from eso_operator.controllers.externalsecret.refresh import LastSync, current_version
 from eso_operator.controllers.externalsecret.snapshot import Gatherer, Rules, sources_of
+from eso_operator.controllers.refresh import LastSync, current_version
 from eso_operator.dependencies.dependencies import OnObject
 from eso_operator.memory import Memory
 from eso_operator.sources.entries import references_of
@@ -26,9 +26,14 @@ from kubebase.clock import rfc3339
 from kubebase.meta import ObjectKey, ObjectMeta
 from kubebase.testing.clock import START
 from kuberun.cache import Cache
+from kuberun.controller import ReconcileContext
 from kuberun.errors import Unreachable
 
 HOUR = timedelta(hours=1)
+
+
+def at(now: datetime) -> ReconcileContext:
+    return ReconcileContext(now)
 
 
 @dataclass
@@ -84,7 +89,7 @@ async def test_a_sync_counts_although_it_was_not_written() -> None:
 
     gatherer.remember(es, START + HOUR, frozenset())
 
-    assert (await gatherer.gather(es, Looked(), START + HOUR)).last == LastSync(START + HOUR, current_version(es))
+    assert (await gatherer.gather(es, Looked(), at(START + HOUR))).last == LastSync(START + HOUR, current_version(es))
 
 
 async def test_values_that_end_are_remembered_with_their_end() -> None:
@@ -93,16 +98,16 @@ async def test_values_that_end_are_remembered_with_their_end() -> None:
 
     gatherer.remember(es, START + HOUR, frozenset(), renew_within=600.0)
 
-    assert (await gatherer.gather(es, Looked(), START + HOUR)).last.renew_at == START + HOUR + timedelta(minutes=10)
+    assert (await gatherer.gather(es, Looked(), at(START + HOUR))).last.renew_at == START + HOUR + timedelta(minutes=10)
 
 
 async def test_once_synced_it_waits_for_no_turn() -> None:
     gatherer, es = Cluster().gatherer(), synced(external_secret(), START)
-    assert (await gatherer.gather(es, Looked(), START + 3 * HOUR)).restart_slot is not None
+    assert (await gatherer.gather(es, Looked(), at(START + 3 * HOUR))).restart_slot is not None
 
     gatherer.remember(es, START + 3 * HOUR, frozenset())
 
-    assert (await gatherer.gather(es, Looked(), START + HOUR)).restart_slot is None
+    assert (await gatherer.gather(es, Looked(), at(START + HOUR))).restart_slot is None
 
 
 async def test_the_status_counts_if_it_is_newer_than_the_record() -> None:
@@ -112,14 +117,14 @@ async def test_the_status_counts_if_it_is_newer_than_the_record() -> None:
 
     newer = synced(es, START + HOUR)
 
-    assert (await gatherer.gather(newer, Looked(), START + HOUR)).last.at == START + HOUR
+    assert (await gatherer.gather(newer, Looked(), at(START + HOUR))).last.at == START + HOUR
 
 
 async def test_an_object_of_the_same_name_is_another_one() -> None:
     gatherer = Cluster().gatherer()
     gatherer.remember(external_secret(metadata={"uid": "first"}), START, frozenset())
 
-    snapshot = await gatherer.gather(external_secret(metadata={"uid": "second"}), Looked(), START)
+    snapshot = await gatherer.gather(external_secret(metadata={"uid": "second"}), Looked(), at(START))
 
     assert snapshot.last == LastSync(None, "")
     assert snapshot.first_reconcile
@@ -132,14 +137,14 @@ async def test_a_forgotten_object_is_new() -> None:
 
     cluster.memory.forget(es.key)
 
-    assert (await gatherer.gather(es, Looked(), START)).last == LastSync(None, "")
+    assert (await gatherer.gather(es, Looked(), at(START))).last == LastSync(None, "")
 
 
 async def test_only_the_first_look_gives_an_overdue_refresh_its_turn() -> None:
     gatherer, es = Cluster().gatherer(), synced(external_secret(), START)
 
-    first = await gatherer.gather(es, Looked(), START + 2 * HOUR)
-    second = await gatherer.gather(es, Looked(), START + 3 * HOUR)
+    first = await gatherer.gather(es, Looked(), at(START + 2 * HOUR))
+    second = await gatherer.gather(es, Looked(), at(START + 3 * HOUR))
 
     assert (first.first_reconcile, second.first_reconcile) == (True, False)
     assert first.restart_slot is not None
@@ -158,9 +163,9 @@ async def test_a_look_that_fails_is_none() -> None:
     gatherer, es = Cluster().gatherer(), synced(external_secret(), START)
 
     with pytest.raises(Unreachable):
-        await gatherer.gather(es, Away(), START)
+        await gatherer.gather(es, Away(), at(START))
 
-    assert (await gatherer.gather(es, Looked(), START)).first_reconcile
+    assert (await gatherer.gather(es, Looked(), at(START))).first_reconcile
 
 
 async def test_templates_are_new_when_their_version_is_another_one() -> None:
@@ -168,11 +173,11 @@ async def test_templates_are_new_when_their_version_is_another_one() -> None:
     gatherer = cluster.gatherer()
     gatherer.remember(es, START, frozenset({TemplateVersion("ConfigMap", ObjectKey("default", "shared"), "1")}))
 
-    same = await gatherer.gather(es, Looked(), START)
+    same = await gatherer.gather(es, Looked(), at(START))
     cluster.versions["shared"] = "2"
-    other = await gatherer.gather(es, Looked(), START)
+    other = await gatherer.gather(es, Looked(), at(START))
     del cluster.versions["shared"]
-    gone = await gatherer.gather(es, Looked(), START)
+    gone = await gatherer.gather(es, Looked(), at(START))
 
     assert (same.new_templates, other.new_templates, gone.new_templates) == (False, True, False)
 
@@ -187,15 +192,15 @@ async def test_one_store_of_another_class_leaves_the_object_to_another_operator(
     gatherer = Cluster(classes={"ours": "default", "theirs": "another"}).gatherer()
 
     for es in (behind, unused):
-        assert (await gatherer.gather(es, Looked(), START)).foreign_class == "SecretStore theirs"
+        assert (await gatherer.gather(es, Looked(), at(START))).foreign_class == "SecretStore theirs"
 
 
 async def test_stores_without_a_class_and_missing_stores_do_not_stop_the_reconcile() -> None:
     gatherer = Cluster(classes={"store": ""}).gatherer()
 
-    assert (await gatherer.gather(external_secret(), Looked(), START)).foreign_class == ""
+    assert (await gatherer.gather(external_secret(), Looked(), at(START))).foreign_class == ""
     assert (
-        await gatherer.gather(external_secret(secretStoreRef={"name": "none"}), Looked(), START)
+        await gatherer.gather(external_secret(secretStoreRef={"name": "none"}), Looked(), at(START))
     ).foreign_class == ""
 
 
@@ -203,9 +208,9 @@ async def test_a_target_of_a_forbidden_kind_is_not_read() -> None:
     es = external_secret(target={"manifest": {"apiVersion": "v1", "kind": "ConfigMap"}})
     target = Looked()
 
-    hidden = await Cluster().gatherer().gather(es, target, START)
+    hidden = await Cluster().gatherer().gather(es, target, at(START))
     assert (hidden.look, target.times) == (Absent(), 0)
-    await Cluster(rules=Rules(generic_targets=True)).gatherer().gather(es, target, START)
+    await Cluster(rules=Rules(generic_targets=True)).gatherer().gather(es, target, at(START))
 
     assert target.times == 1
 
@@ -244,7 +249,7 @@ def test_sources_are_everything_the_object_names() -> None:
 async def test_an_announced_change_is_part_of_the_snapshot() -> None:
     gatherer, es = Cluster(before={"db": 7.0}).gatherer(), synced(external_secret(), START)
 
-    assert (await gatherer.gather(es, Looked(), START)).notified_at == 7.0
+    assert (await gatherer.gather(es, Looked(), at(START))).notified_at == 7.0
 
 
 # --- generated values -------------------------------------------------------------------------------------------------
@@ -271,7 +276,7 @@ def mark(at: datetime, version: str = "", **fields: Any) -> GeneratedMark:
 async def test_a_target_that_was_generated_after_the_last_status_counts() -> None:
     es, made = external_secret(), mark(START, renew_time=rfc3339(START + HOUR))
 
-    seen = await Cluster().gatherer().gather(es, Holding(made), START)
+    seen = await Cluster().gatherer().gather(es, Holding(made), at(START))
 
     assert seen.last == LastSync(START, current_version(es), START + HOUR)
     assert (seen.unreported, seen.generated) == (True, made)
@@ -287,7 +292,7 @@ async def test_a_target_that_was_generated_after_the_last_status_counts() -> Non
 async def test_a_status_that_has_the_sync_is_right(status_at: datetime, made_at: datetime) -> None:
     es = synced(external_secret(), status_at)
 
-    seen = await Cluster().gatherer().gather(es, Holding(mark(made_at)), START + 2 * HOUR)
+    seen = await Cluster().gatherer().gather(es, Holding(mark(made_at)), at(START + 2 * HOUR))
 
     assert not seen.unreported
     assert seen.last.at == status_at
@@ -298,8 +303,8 @@ async def test_syncs_of_the_same_second_are_told_apart_by_their_version() -> Non
     before = synced(external_secret(), START)
     es = msgspec.structs.replace(external_secret(metadata={"generation": 2}), status=before.status)
 
-    seen = await Cluster().gatherer().gather(es, Holding(mark(START, current_version(es))), START)
-    other = await Cluster().gatherer().gather(es, Holding(mark(START, "0-older")), START)
+    seen = await Cluster().gatherer().gather(es, Holding(mark(START, current_version(es))), at(START))
+    other = await Cluster().gatherer().gather(es, Holding(mark(START, "0-older")), at(START))
 
     assert (seen.unreported, seen.last.version) == (True, current_version(es))
     assert (other.unreported, other.last.version) == (False, before.status.synced_resource_version)
@@ -312,13 +317,13 @@ async def test_a_sync_that_this_process_remembers_from_the_same_second_is_not_la
     gatherer = Cluster().gatherer()
     gatherer.remember(before, START + timedelta(milliseconds=300), frozenset())
 
-    seen = await gatherer.gather(es, Holding(mark(START, current_version(es))), START + timedelta(milliseconds=900))
+    seen = await gatherer.gather(es, Holding(mark(START, current_version(es))), at(START + timedelta(milliseconds=900)))
 
     assert (seen.unreported, seen.last.version) == (True, current_version(es))
 
 
 async def test_an_edited_target_says_nothing_of_generated_values() -> None:
-    seen = await Cluster().gatherer().gather(external_secret(), Holding(mark(START), valid=False), START)
+    seen = await Cluster().gatherer().gather(external_secret(), Holding(mark(START), valid=False), at(START))
 
     assert (seen.unreported, seen.generated, seen.last.at) == (False, None, None)
 
@@ -326,7 +331,7 @@ async def test_an_edited_target_says_nothing_of_generated_values() -> None:
 async def test_values_that_the_cache_lacks_are_found_before_others_are_generated() -> None:
     gatherer, target = Cluster().gatherer(), Holding(mark(START), cached=False)
 
-    cached = await gatherer.gather(external_secret(), target, START)
+    cached = await gatherer.gather(external_secret(), target, at(START))
     live = await gatherer.confirmed(cached, target)
 
     assert (cached.unreported, live.unreported) == (False, True)
@@ -338,11 +343,11 @@ async def test_templates_and_announced_changes_of_a_lost_status_are_not_used_aga
     cluster.versions["app"], cluster.before["db"] = "2", 7.0
     gatherer, es = cluster.gatherer(), synced(external_secret(), START - HOUR)
     gatherer.remember(es, START - HOUR, frozenset({TemplateVersion("ConfigMap", ObjectKey("default", "app"), "1")}))
-    due = await gatherer.gather(es, Looked(), START)
+    due = await gatherer.gather(es, Looked(), at(START))
     gatherer.writing(due, made, frozenset({TemplateVersion("ConfigMap", ObjectKey("default", "app"), "2")}))
 
-    lost = await gatherer.gather(es, Looked(), START)
-    found = await gatherer.gather(es, Holding(made), START)
+    lost = await gatherer.gather(es, Looked(), at(START))
+    found = await gatherer.gather(es, Holding(made), at(START))
 
     assert (due.new_templates, due.notified_at) == (True, 7.0)
     assert (lost.new_templates, lost.notified_at) == (True, 7.0)

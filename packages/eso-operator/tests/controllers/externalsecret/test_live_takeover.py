@@ -10,7 +10,7 @@ import pytest
 
 from eso_api.externalsecret import ExternalSecret
 from eso_api.values import SecretBytes
-from eso_operator.controllers.externalsecret.refresh import current_version
+from eso_operator.controllers.refresh import current_version
 from eso_operator.targets.metadata import (
     CREATED_BY_LABEL,
     FINALIZER,

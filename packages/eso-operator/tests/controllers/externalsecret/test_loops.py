@@ -11,11 +11,11 @@ import pytest
 from eso_api.externalsecret import ExternalSecret
 from eso_api.values import SecretBytes
 from eso_operator.controllers.contention import NOT_CONTENDED, Contended, PushedKey
-from eso_operator.controllers.due import NotDue
 from eso_operator.controllers.externalsecret.checks import refresh_due
 from eso_operator.controllers.externalsecret.controller import target_of
 from eso_operator.controllers.externalsecret.loops import CHANGING_ROUNDS, LOOP_ROUNDS, PACE_SECONDS, Loops
 from eso_operator.controllers.externalsecret.status import Synced, report_of
+from eso_operator.controllers.refresh import NotDue
 from eso_operator.sources.entries import ReadEntry, entries_of
 from eso_operator.sources.results import Fetched
 from eso_operator.targets.change import Overwritten
@@ -299,6 +299,6 @@ def test_an_object_in_a_loop_is_looked_at_again_soon() -> None:
 
     report = report_of(snapshot(synced(external_secret(refreshInterval="1h"))), NotDue("it is fresh", 3000.0), found)
 
-    assert isinstance(report.then, Requeue)
-    assert report.then.delay == PACE_SECONDS
+    assert isinstance(report.result, Requeue)
+    assert report.result.delay == PACE_SECONDS
     assert [each.reason for each in report.events] == ["Contended"]

@@ -7,17 +7,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from eso_operator.controllers.due import Due, NotDue
 from eso_operator.controllers.externalsecret.checks import refresh_due
-from eso_operator.controllers.externalsecret.refresh import (
+from eso_operator.controllers.externalsecret.snapshot import restart_slot_of
+from eso_operator.controllers.refresh import (
+    Due,
     LastSync,
+    NotDue,
     current_version,
     interval_of,
     last_sync,
     refreshes_by_itself,
     watches_changes,
 )
-from eso_operator.controllers.externalsecret.snapshot import restart_slot_of
 from eso_testkit.operator.externalsecrets import external_secret, snapshot, synced
 from kubebase.clock import rfc3339
 from kubebase.meta import JsonObject

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from eso_operator.controllers.base import Channels, EventPublisher, Reporter
 from eso_operator.controllers.fanout.clusterexternalsecret import CLUSTER_EXTERNAL_SECRETS
 from eso_operator.controllers.fanout.controller import (
     CHILD_NAME_INDEX,
@@ -21,7 +22,6 @@ from eso_operator.controllers.fanout.controller import (
 )
 from eso_operator.controllers.fanout.kinds import FanOut
 from eso_operator.controllers.fanout.status import subject_of
-from eso_operator.report.reporter import Channels, EventPublisher, Reporter
 from eso_operator.telemetry.metrics import ObjectSeries
 from eso_operator.wiring_controllers import FanOutWatches, Memories, fan_out_controller
 from eso_testkit.operator.operators import Bench, eventually
@@ -30,7 +30,7 @@ from kubebase.clock import SystemClock
 from kubebase.meta import JsonObject, ObjectKey, metadata_of
 from kuberun import config
 from kuberun.client import Client
-from kuberun.controller import Controller, Reconcile
+from kuberun.controller import Controller, Reconcile, ReconcileContext
 from kuberun.errors import ApiError
 from kuberun.events import EventRecorder
 from kuberun.informer import Informer
@@ -93,8 +93,8 @@ class Running:
         await eventually(enough, f"{name} was not looked at again")
 
     def counted(self, reconcile: Reconcile) -> Reconcile:
-        async def looked(key: ObjectKey) -> Any:
-            outcome = await reconcile(key)
+        async def looked(key: ObjectKey, ctx: ReconcileContext) -> Any:
+            outcome = await reconcile(key, ctx)
             self.looks[key] = self.looks.get(key, 0) + 1
             return outcome
 

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from eso_operator.controllers.base import Event, Report
 from eso_operator.controllers.fanout.clusterexternalsecret import CLUSTER_EXTERNAL_SECRETS, StoredClusterExternalSecret
 from eso_operator.controllers.fanout.clusterpushsecret import CLUSTER_PUSH_SECRETS, StoredClusterPushSecret
 from eso_operator.controllers.fanout.snapshot import Gaps
@@ -20,8 +21,6 @@ from eso_operator.controllers.fanout.status import (
     Unready,
     report_of,
 )
-from eso_operator.report.messages import Event
-from eso_operator.report.reporter import Report
 from kubebase.clock import rfc3339
 from kubebase.meta import JsonObject
 from kubebase.testing.clock import START
@@ -200,7 +199,7 @@ def test_the_time_of_the_condition_is_that_of_its_status() -> None:
 def test_next_look(results: tuple[ChildResult, ...], refresh_time: int | str | None, then: Result) -> None:
     spec: dict[str, Any] = {} if refresh_time is None else {"refreshTime": refresh_time}
 
-    assert report(*results, **spec).then == then
+    assert report(*results, **spec).result == then
 
 
 BEFORE = {"externalSecretName": "old", "provisionedNamespaces": ["a"]}
@@ -212,7 +211,7 @@ def test_a_spec_that_cannot_be_read_leaves_everything_as_it_was() -> None:
 
     said = report_of(CLUSTER_EXTERNAL_SECRETS, parent(BEFORE, refreshTime="1m"), came, START)
 
-    assert said.then == Requeue(60.0)
+    assert said.result == Requeue(60.0)
     assert without_times(said.status) == {
         **BEFORE,
         "failedNamespaces": [{"namespace": "unknown", "reason": came.reason}],

@@ -8,17 +8,17 @@ import msgspec
 import pytest
 
 from eso_api.externalsecret import ExternalSecret
+from eso_operator.controllers.base import Channels, EventPublisher, Reporter
 from eso_operator.controllers.fanout.clusterexternalsecret import CLUSTER_EXTERNAL_SECRETS, StoredClusterExternalSecret
 from eso_operator.controllers.fanout.controller import PARENT_INDEX, Caches, FanOutDeps, FanOutReconciler, by_parent
 from eso_operator.controllers.fanout.status import subject_of
-from eso_operator.report.reporter import Channels, EventPublisher, Reporter
 from eso_operator.telemetry.metrics import ObjectSeries
 from eso_operator.wiring_controllers import Memories
 from kubebase.meta import JsonObject, Object, ObjectKey
-from kubebase.testing.clock import VirtualClock
+from kubebase.testing.clock import START, VirtualClock
 from kuberun.cache import Cache
 from kuberun.client import Client
-from kuberun.controller import Done
+from kuberun.controller import Done, ReconcileContext
 from kuberun.events import EventRecorder
 from kuberun.requests import Request
 from kuberun.watch import Listed
@@ -95,7 +95,7 @@ def going(*finalizers: str) -> JsonObject:
 async def asked(parent: JsonObject | None) -> list[tuple[str, str, Any]]:
     server = Agreeable()
 
-    assert await reconciler(server, parent).reconcile(ObjectKey("", "everywhere")) == Done()
+    assert await reconciler(server, parent).run(ObjectKey("", "everywhere"), ReconcileContext(START)) == Done()
 
     return server.asked
 

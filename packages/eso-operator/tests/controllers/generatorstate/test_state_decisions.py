@@ -20,7 +20,7 @@ from eso_operator.controllers.generatorstate.checks import (
     decide,
     is_over,
 )
-from eso_operator.controllers.patience import Limit
+from eso_operator.controllers.refresh import RetryLimit
 from eso_operator.generators.ledger import FINALIZER
 from eso_operator.stores.resolved import Reason, ResolutionError
 from eso_testkit.operator.clusters import caller
@@ -29,7 +29,7 @@ from kubebase.clock import rfc3339
 from kubebase.meta import JsonObject
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
-LIMITS = CleanupLimits(hopeless=Limit(2, 10.0), failing=Limit(3, 100.0))
+LIMITS = CleanupLimits(hopeless=RetryLimit(2, 10.0), failing=RetryLimit(3, 100.0))
 GONE = ResolutionError(Reason.NOT_FOUND, "gone", subject=caller())
 DOWN = ResolutionError(Reason.NOT_CONNECTED, "down", subject=caller())
 NOT_INSTALLED = ResolutionError(Reason.NOT_INSTALLED, "not installed", subject=caller())

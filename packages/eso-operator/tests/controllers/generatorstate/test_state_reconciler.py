@@ -10,13 +10,13 @@ import msgspec
 import pytest
 
 from eso_api.generators.generatorstate import GeneratorState
+from eso_operator.controllers.base import EventPublisher, TerminatingNamespaces
 from eso_operator.controllers.generatorstate.checks import CleanupLimits, Trouble
 from eso_operator.controllers.generatorstate.controller import GeneratorStateReconciler, StateDeps
 from eso_operator.controllers.generatorstate.sync import WentBy
-from eso_operator.controllers.patience import Limit
+from eso_operator.controllers.refresh import RetryLimit
 from eso_operator.dependencies.dependencies import Dependencies
 from eso_operator.generators.ledger import FINALIZER
-from eso_operator.report.reporter import EventPublisher, TerminatingNamespaces
 from eso_operator.stores.resolved import Connection, Reason, ResolutionError
 from eso_operator.wiring_controllers import Memories
 from eso_testkit.operator.clusters import caller
@@ -26,7 +26,7 @@ from kubebase.meta import Object, ObjectKey, ObjectMeta, Resource
 from kubebase.testing.clock import VirtualClock
 from kuberun.cache import Cache
 from kuberun.client import Client
-from kuberun.controller import Backoff, Done, Requeue, Result
+from kuberun.controller import Backoff, Done, ReconcileContext, Requeue, Result
 from kuberun.events import EventRecorder, EventType
 from kuberun.requests import Request
 from kuberun.watch import Listed
@@ -113,13 +113,12 @@ class Desk:
         self.dependencies.listen(self.forgotten.append)
         deps = StateDeps(
             client,
-            self.clock,
             self.cleaner,
             self.dependencies,
             memories.generator_states,
             EventPublisher(self.events, terminating),
             terminating,
-            CleanupLimits(hopeless=Limit(2, 10.0), failing=Limit(3, 100.0)),
+            CleanupLimits(hopeless=RetryLimit(2, 10.0), failing=RetryLimit(3, 100.0)),
             is_off=lambda _: self.off,
         )
         self.reconciler = GeneratorStateReconciler(self.states, deps)
@@ -133,7 +132,7 @@ class Desk:
         self.states.apply(Listed((msgspec.convert({"metadata": meta, "spec": spec}, GeneratorState),)))
 
     async def reconcile(self) -> Result:
-        return await self.reconciler.reconcile(KEY)
+        return await self.reconciler.run(KEY, ReconcileContext(self.clock.now()))
 
 
 def patch(*finalizers: str) -> tuple[str, Any]:

@@ -65,7 +65,7 @@ def test_ready_says_whether_the_provider_answers(
     assert ready is not None
     assert (ready.status, ready.reason) == (status, reason)
     assert words in ready.message
-    assert isinstance(report.then, Requeue if status == "True" else Backoff)
+    assert isinstance(report.result, Requeue if status == "True" else Backoff)
 
 
 def test_the_status_shows_what_the_provider_said() -> None:
@@ -103,8 +103,8 @@ def test_a_provider_that_starts_says_what_it_waits_for_without_an_event() -> Non
         ("False", "Refused", "nothing listens"),
     ]
     assert (waits.events, then.events) == ((), ())
-    assert isinstance(waits.then, Requeue)
-    assert waits.then.delay == 40.0
+    assert isinstance(waits.result, Requeue)
+    assert waits.result.delay == 40.0
     assert [events.reason for events in failed.events] == ["Refused"]
 
 

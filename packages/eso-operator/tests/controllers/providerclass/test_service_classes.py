@@ -9,9 +9,10 @@ from eso_api.v2.providerclass import ProviderClass
 from eso_operator.controllers.providerclass.services import ServiceClasses
 from eso_operator.stores.inputs import ResolverSettings
 from kubebase.meta import JsonObject, ObjectKey
+from kubebase.testing.clock import START
 from kuberun.cache import Cache
 from kuberun.client import Client
-from kuberun.controller import Backoff, Done
+from kuberun.controller import Backoff, Done, ReconcileContext
 from kuberun.errors import Conflict
 from kuberun.requests import Request
 from kuberun.watch import Listed
@@ -52,9 +53,9 @@ async def test_a_class_that_another_owner_took_over_is_not_deleted() -> None:
     reconciler = ServiceClasses(Cache(), classes, client=Client(server), settings=ResolverSettings("eso"))
 
     classes.apply(Listed((followed("5"),)))
-    behind = await reconciler.reconcile(KEY)
+    behind = await reconciler.reconcile(KEY, ReconcileContext(START))
     classes.apply(Listed((followed("6"),)))
-    up_to_date = await reconciler.reconcile(KEY)
+    up_to_date = await reconciler.reconcile(KEY, ReconcileContext(START))
 
     assert (type(behind), up_to_date) == (Backoff, Done())
     assert server.asked == [{"uid": "c", "resourceVersion": "5"}, {"uid": "c", "resourceVersion": "6"}]

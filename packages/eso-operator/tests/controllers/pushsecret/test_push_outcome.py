@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from eso_operator.controllers.due import Due, NotDue
+from eso_operator.controllers.outcomes import Step
 from eso_operator.controllers.pushsecret.checks import BEFORE_PUSH, BEFORE_SOURCE, first_stop, refresh_due
 from eso_operator.controllers.pushsecret.ownership import Clash
 from eso_operator.controllers.pushsecret.record import LastPush, Place
@@ -21,7 +21,7 @@ from eso_operator.controllers.pushsecret.status import (
     orphaned,
     report_of,
 )
-from eso_operator.report.steps import Step
+from eso_operator.controllers.refresh import Due, NotDue
 from eso_operator.sources.results import Failure
 from eso_testkit.operator.pushsecrets import bulk, chosen, push_secret, pushed
 from eso_wire.errors import RetryClass
@@ -278,7 +278,7 @@ def test_condition_event_and_requeue(outcome: Any, condition: Any, events: Any, 
 
     assert ready(report) == condition
     assert [(events.type, events.reason) for events in report.events] == events
-    assert isinstance(report.then, then)
+    assert isinstance(report.result, then)
 
 
 @pytest.mark.parametrize("outcome", [NotDue("fresh", 5.0), Ignored("not ours"), Conflicted("meanwhile")])
@@ -308,14 +308,14 @@ def test_a_failure_changes_neither_time_nor_version_and_says_the_same_once() -> 
 
 
 def test_a_failure_that_waiting_does_not_heal_is_looked_at_again_at_the_interval() -> None:
-    assert report_of(push_secret(), Failed(Step.PUSH, (NEVER,)), NOW).then == Requeue(
+    assert report_of(push_secret(), Failed(Step.PUSH, (NEVER,)), NOW).result == Requeue(
         3600.0, "it may have been put right"
     )
-    assert report_of(push_secret(refreshInterval="0"), Failed(Step.PUSH, (NEVER,)), NOW).then == Done()
+    assert report_of(push_secret(refreshInterval="0"), Failed(Step.PUSH, (NEVER,)), NOW).result == Done()
 
 
 def test_a_failure_is_retried_no_sooner_than_the_provider_says() -> None:
-    assert report_of(push_secret(), Failed(Step.PUSH, (LIMITED, FAILURE)), NOW).then == Backoff(
+    assert report_of(push_secret(), Failed(Step.PUSH, (LIMITED, FAILURE)), NOW).result == Backoff(
         "could not set secret", 90.0, longest=3600.0
     )
 
@@ -387,9 +387,9 @@ def test_a_push_that_changed_nothing_causes_no_event_and_no_immediate_write() ->
 def test_the_next_push_is_an_interval_away_or_before_generated_values_end() -> None:
     push = push_secret(refreshInterval="10m")
 
-    assert report_of(push, Synced(), NOW).then == Requeue(600.0, "a push is due")
-    assert report_of(push, Synced(renew_within=60.0), NOW).then == Requeue(60.0, "a push is due")
-    assert report_of(push_secret(refreshInterval=0), Synced(), NOW).then == Done()
+    assert report_of(push, Synced(), NOW).result == Requeue(600.0, "a push is due")
+    assert report_of(push, Synced(renew_within=60.0), NOW).result == Requeue(60.0, "a push is due")
+    assert report_of(push_secret(refreshInterval=0), Synced(), NOW).result == Done()
 
 
 def test_messages_are_bounded() -> None:
@@ -483,8 +483,8 @@ def test_a_new_object_says_once_and_without_an_event_that_its_provider_starts() 
     assert ready.message == "waiting: spec.data[0] (key: remote): ProviderStarting: provider fake is starting"
     assert [each.reason for each in first.status.outcomes] == ["ProviderStarting"]
     assert first.events == again.events == ()
-    assert isinstance(first.then, Requeue)
-    assert first.then.delay == 40.0
+    assert isinstance(first.result, Requeue)
+    assert first.result.delay == 40.0
     assert again.status == first.status
 
 

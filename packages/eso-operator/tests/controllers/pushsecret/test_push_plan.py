@@ -5,7 +5,7 @@ import pytest
 
 from eso_api.pushsecret import PushData
 from eso_api.values import SecretBytes
-from eso_operator.controllers.patience import Limit
+from eso_operator.controllers.base import TerminatingNamespaces
 from eso_operator.controllers.pushsecret import record
 from eso_operator.controllers.pushsecret.checks import idle_data_to, wrong_data_to
 from eso_operator.controllers.pushsecret.ownership import Footing, Patience, Pushes, RemovalLimits, Standing, Trial
@@ -20,8 +20,8 @@ from eso_operator.controllers.pushsecret.record import (
     value_digest,
 )
 from eso_operator.controllers.pushsecret.selection import Entry, select, selection_for
+from eso_operator.controllers.refresh import RetryLimit
 from eso_operator.memory import Memory
-from eso_operator.report.reporter import TerminatingNamespaces
 from eso_operator.stores.reference import key_of
 from eso_testkit.operator.pushsecrets import bulk, chosen, entry, push_secret, pushed, values
 from eso_wire.errors import ErrorReason, ProviderError
@@ -448,7 +448,7 @@ async def test_patience(trial: Trial, ends: bool) -> None:
     clock = VirtualClock()
     patience = Patience(
         clock,
-        RemovalLimits(gone=Limit(3, 5), failing=Limit(10, 100)),
+        RemovalLimits(gone=RetryLimit(3, 5), failing=RetryLimit(10, 100)),
         Memory(PushSecretRecord),
         TerminatingNamespaces(Cache()),
     )
@@ -466,7 +466,7 @@ async def test_a_deletion_waits_for_a_kind_that_is_off_while_its_namespace_stays
     """R153: in a namespace that ends, it waits no longer than for a backend that is away."""
     clock, namespaces = VirtualClock(), Cache[Object]()
     namespaces.apply(Listed((msgspec.convert({"metadata": {"name": "team-a", **metadata}}, Object),)))
-    limits, memory = RemovalLimits(failing=Limit(3, 5)), Memory(PushSecretRecord)
+    limits, memory = RemovalLimits(failing=RetryLimit(3, 5)), Memory(PushSecretRecord)
     patience, push = Patience(clock, limits, memory, TerminatingNamespaces(namespaces)), push_secret().metadata
 
     verdicts = []
@@ -482,7 +482,7 @@ async def test_patience_is_with_one_object_and_ends_with_it() -> None:
     """A PushSecret that is gone claims nothing, and nothing against another of its name."""
     clock, first, second = VirtualClock(), push_secret().metadata, push_secret(metadata={"uid": "uid-2"}).metadata
     patience = Patience(
-        clock, RemovalLimits(gone=Limit(2, 0)), Memory(PushSecretRecord), TerminatingNamespaces(Cache())
+        clock, RemovalLimits(gone=RetryLimit(2, 0)), Memory(PushSecretRecord), TerminatingNamespaces(Cache())
     )
 
     patience.is_over(first, "store", Trial.GONE)

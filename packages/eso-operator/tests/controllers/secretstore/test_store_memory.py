@@ -10,19 +10,20 @@ from typing import Any
 import msgspec
 
 from eso_api.secretstore import SecretStore
+from eso_operator.controllers.base import Channels, EventPublisher, Reporter
 from eso_operator.controllers.secretstore.controller import StoreDeps, StoreReconciler, StoreSettings
 from eso_operator.controllers.secretstore.kinds import STORE
 from eso_operator.controllers.secretstore.status import Broken, subject_of
 from eso_operator.controllers.secretstore.sync import Finding
 from eso_operator.dependencies.dependencies import Dependant, Dependencies, OnObject
-from eso_operator.report.reporter import Channels, EventPublisher, Reporter
 from eso_operator.telemetry.metrics import ObjectSeries
 from eso_operator.telemetry.subsystems import Subsystem
 from eso_operator.wiring_controllers import Memories
 from kubebase.meta import ObjectKey
-from kubebase.testing.clock import VirtualClock
+from kubebase.testing.clock import START, VirtualClock
 from kuberun.cache import Cache
 from kuberun.client import Client
+from kuberun.controller import ReconcileContext
 from kuberun.events import EventRecorder
 from kuberun.requests import Request
 from kuberun.watch import Applied
@@ -75,6 +76,6 @@ async def test_a_store_that_replaced_another_of_its_name_is_woken_by_what_it_dep
 
     for uid, version in (("first", "1"), ("second", "9")):
         stores.apply(Applied(store(uid, version)))
-        await reconciler.reconcile(KEY)
+        await reconciler.run(KEY, ReconcileContext(START))
 
     assert dependencies.dependants(TOKEN) == [Dependant(Subsystem.SECRET_STORE, KEY)]

@@ -9,6 +9,7 @@ import pytest
 from eso_api.conditions import StoreStatus
 from eso_api.policies import NamespaceCondition
 from eso_api.v2.policy import ProviderStatus
+from eso_operator.controllers.base import Event, Report
 from eso_operator.controllers.secretstore.kinds import CLUSTER_STORE, CLUSTER_STORE_V2, STORE, STORE_V2, StoreKind
 from eso_operator.controllers.secretstore.status import (
     Answer,
@@ -23,8 +24,6 @@ from eso_operator.controllers.secretstore.status import (
     report_of,
     unanchored_regexes,
 )
-from eso_operator.report.messages import Event
-from eso_operator.report.reporter import Report
 from eso_wire.values import ConditionReport, Operation
 from kubebase.meta import Condition
 from kubebase.testing.clock import START
@@ -108,8 +107,8 @@ def test_ready_and_requeue_follow_the_verdict(
     report = report_of(before(kind), verdict)
 
     assert ready(report)[:2] == (status, reason)
-    assert type(report.then) is type(then)
-    assert getattr(report.then, "delay", None) == getattr(then, "delay", None)
+    assert type(report.result) is type(then)
+    assert getattr(report.result, "delay", None) == getattr(then, "delay", None)
 
 
 def test_the_cause_stands_at_the_front_of_a_v1_message() -> None:
@@ -169,8 +168,8 @@ def test_a_new_store_says_once_and_without_an_event_that_its_provider_starts(kin
     assert "ProviderStarting" in " ".join(ready(first))
     assert first.events == again.events == ()
     assert again.status is known.status
-    assert isinstance(again.then, Requeue)
-    assert again.then.delay == 20.0
+    assert isinstance(again.result, Requeue)
+    assert again.result.delay == 20.0
     assert ready(failed)[0] == "False"
     assert [events.type for events in failed.events] == [EventType.WARNING]
 

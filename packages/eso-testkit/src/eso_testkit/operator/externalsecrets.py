@@ -11,8 +11,8 @@ import msgspec
 
 from eso_api.externalsecret import EXTERNAL_SECRET, ExternalSecret, ExternalSecretStatus
 from eso_api.values import SecretBytes
-from eso_operator.controllers.externalsecret.refresh import current_version, last_sync
 from eso_operator.controllers.externalsecret.snapshot import Rules, Snapshot
+from eso_operator.controllers.refresh import current_version, last_sync
 from eso_operator.targets.change import LiveSecret, live_secret
 from eso_operator.targets.metadata import (
     CREATED_BY_LABEL,

@@ -20,6 +20,7 @@ import msgspec
 
 from eso_api.clusterexternalsecret import ClusterExternalSecret
 from eso_api.clusterpushsecret import ClusterPushSecret
+from eso_api.conditions import READY
 from eso_api.externalsecret import ExternalSecret, ExternalSecretSpec
 from eso_api.kinds import AnyKind
 from eso_api.pushsecret import PushRewrite, PushSecret, PushSecretSpec
@@ -30,7 +31,6 @@ from eso_api.validation.externalsecret import external_secret_problems
 from eso_api.validation.problems import FieldError
 from eso_api.validation.pushsecret import push_secret_problems
 from eso_operator.flags import flags_in
-from eso_operator.report.messages import READY
 from eso_render.clock import wall_nanos
 from eso_tools.preflight.findings import Detail, Finding, Findings, Level, counted
 from eso_tools.preflight.snapshot import Role, Snapshot, Stored

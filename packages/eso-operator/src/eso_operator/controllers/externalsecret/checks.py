@@ -14,9 +14,8 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Final
 
+from eso_api.conditions import READY
 from eso_api.validation.externalsecret import external_secret_problems
-from eso_operator.controllers.due import Due, NotDue
-from eso_operator.controllers.externalsecret.refresh import current_version, interval_of, refreshes_by_itself
 from eso_operator.controllers.externalsecret.snapshot import LONGEST_SPREAD, Snapshot
 from eso_operator.controllers.externalsecret.status import (
     FEATURE_DISABLED,
@@ -28,8 +27,8 @@ from eso_operator.controllers.externalsecret.status import (
     refused_target,
 )
 from eso_operator.controllers.externalsecret.windows import may_refresh, next_change
-from eso_operator.report.messages import READY
-from eso_operator.report.steps import MISSING, Step
+from eso_operator.controllers.outcomes import MISSING, Step
+from eso_operator.controllers.refresh import Due, NotDue, current_version, interval_of, refreshes_by_itself
 from eso_operator.sources.entries import references_of
 from eso_operator.sources.results import Failure
 from eso_operator.stores.reference import check_gate, normalise

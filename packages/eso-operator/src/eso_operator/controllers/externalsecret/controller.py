@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from eso_api.externalsecret import ExternalSecret
+from eso_operator.controllers.base import Reconciler
 from eso_operator.controllers.externalsecret.checks import first_stop
 from eso_operator.controllers.externalsecret.snapshot import Snapshot, unread
 from eso_operator.controllers.externalsecret.status import Failed, Ignored, Outcome, Synced, report_of
@@ -22,64 +23,51 @@ from eso_operator.controllers.externalsecret.sync import (
     refused,
     sync,
 )
+from eso_operator.controllers.outcomes import Step
 from eso_operator.dependencies.wakes import said_changed
-from eso_operator.report.steps import Step
 from eso_operator.targets.metadata import TARGET_INDEX, target_name
 from kubebase.meta import Object, ObjectKey, ObjectMeta, meta_of
 from kuberun import triggers
 from kuberun.cache import Cache, Change
-from kuberun.controller import Done, Result
+from kuberun.controller import ReconcileContext, Result
 from kuberun.errors import ApiError
 from kuberun.triggers import EventHandler
 from kuberun.workqueue import ReconcileRequest
 
 
-class ExternalSecretReconciler:
+class ExternalSecretReconciler(Reconciler[ExternalSecret]):
     """One reconcile brings one ExternalSecret and its target up to date."""
 
     def __init__(self, deps: ExternalSecretDeps) -> None:
+        super().__init__(deps.gatherer.objects, deps.memory, timed=deps.reporter.timed)
         self._deps = deps
 
-    async def reconcile(self, key: ObjectKey) -> Result:
+    async def reconcile(self, obj: ExternalSecret, ctx: ReconcileContext) -> Result:
         """Make the target of one ExternalSecret match its backend."""
-        es = self._deps.gatherer.find(key)
-        if es is None:
-            self._deps.memory.forget(key)
-            return Done()
-        if es.metadata.deletion_timestamp is not None:
-            return await self._finalize(es)
-        if (waiting := await self._add_finalizer(es)) is not None:
-            return waiting
-        with self._deps.reporter.timed(es.metadata):
-            return await self._sync(es)
-
-    async def _sync(self, es: ExternalSecret) -> Result:
-        snapshot = unread(es, self._deps.clock.now())
+        snapshot = unread(obj, ctx)
         try:
-            snapshot = await gathered(self._deps, es, snapshot)
+            snapshot = await gathered(self._deps, obj, snapshot, ctx)
         except SyncError as failed:
             return await self._report(snapshot, failed.outcome)
         stop = first_stop(snapshot)
-        result = await (sync(self._deps, snapshot) if stop is None else maintain(self._deps, snapshot, stop))
+        result = await (sync(self._deps, snapshot, ctx) if stop is None else maintain(self._deps, snapshot, stop))
         return await self._report(result.snapshot, result.outcome)
 
-    async def _finalize(self, es: ExternalSecret) -> Result:
+    async def finalize(self, obj: ExternalSecret, ctx: ReconcileContext) -> Result:
         """Clean up after an object that is being deleted. If that is blocked, report the reason in its status."""
-        self._deps.changes.unsubscribe(es.key)
+        self._deps.changes.unsubscribe(obj.key)
         try:
-            return await self._deps.cleanup.finish(es, self._deps.target_of(es))
+            return await self._deps.cleanup.finish(obj, self._deps.target_of(obj))
         except ApiError as problem:
-            return await self._report_failure(es, Failed(Step.DELETE, refused(problem)))
+            return await self._report(unread(obj, ctx), Failed(Step.DELETE, refused(problem)))
 
-    async def _add_finalizer(self, es: ExternalSecret) -> Result | None:
+    async def hold(self, obj: ExternalSecret, ctx: ReconcileContext) -> Result | None:
         """Set the finalizer before the first write that must be undone later; return a result to wait for it."""
         try:
-            return await self._deps.cleanup.prepare(es)
+            return await self._deps.cleanup.prepare(obj)
         except ApiError as problem:
-            return await self._report_failure(es, Failed(Step.WRITE, f"finalizer not set: {refused(problem)}"))
-
-    async def _report_failure(self, es: ExternalSecret, outcome: Outcome) -> Result:
-        return await self._report(unread(es, self._deps.clock.now()), outcome)
+            failed = Failed(Step.WRITE, f"finalizer not set: {refused(problem)}")
+            return await self._report(unread(obj, ctx), failed)
 
     async def _report(self, snapshot: Snapshot, outcome: Outcome) -> Result:
         """Report the outcome once, at the end: a written status says that the work is done."""
@@ -98,7 +86,7 @@ class ExternalSecretReconciler:
                 renew_within=outcome.refresh_within,
             )
             deps.changes.mark_read(published.obj.key, snapshot.notified_at)
-        return published.then
+        return published.result
 
 
 # --- triggers ---------------------------------------------------------------------------------------------------------

@@ -40,8 +40,8 @@ from eso_operator.controllers.contention import (
     PushedKey,
 )
 from eso_operator.controllers.externalsecret.record import ExternalSecretRecord, Loop, LoopRounds, Overwrites, RemoteKey
-from eso_operator.controllers.externalsecret.refresh import current_version
 from eso_operator.controllers.externalsecret.status import Synced
+from eso_operator.controllers.refresh import current_version
 from eso_operator.memory import Memory
 from eso_operator.sources.entries import FindMany, Generate, ReadEntry, entries_of
 from eso_operator.sources.results import Fetched

@@ -1,7 +1,7 @@
 """The record of one ExternalSecret in one bounded table (`eso_operator.memory`).
 
     field                             kept for                                     if the bound evicts it
-    uid, written_on, depends_on       as for all kinds (`controllers/memory.py`)
+    uid, written_on, depends_on       as for all kinds (`memory.py`)
     reconciled, restart_slot          overdue refreshes are spread after a start   it counts as new
     last                              refreshes that the status does not have yet  the status is used, minutes behind
     templates                         a changed template is rendered again         rendered at the next refresh
@@ -18,7 +18,7 @@ An evicted object is reconciled again within minutes, which restores `depends_on
 
 `Memory.forget` removes the object from these indexes: dependants (`dependencies/dependencies.py`), streams and their
 topics (`changes/followers.py`), rate limit and checkpoints of push refresh (`changes/feed.py`), PushSecrets in a loop
-with it (`loops.py`), metric series (`report/reporter.py`).
+with it (`loops.py`), metric series (`controllers/base.py`).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from datetime import datetime
 
 from eso_operator.changes.followers import StreamTopic
 from eso_operator.controllers.contention import Bucket, Contended, PushedKey
-from eso_operator.controllers.externalsecret.refresh import LastSync
-from eso_operator.controllers.memory import Record
+from eso_operator.controllers.refresh import LastSync
 from eso_operator.generators.values import NO_INTENTS, Intent
+from eso_operator.memory import Record
 from eso_operator.sources.templates import TemplateVersion
 from eso_operator.targets.metadata import GeneratedMark
 from eso_operator.targets.observed import ObservedTarget, Share

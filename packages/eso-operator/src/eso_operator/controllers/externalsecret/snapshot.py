@@ -13,10 +13,17 @@ from typing import Final
 
 from eso_api.externalsecret import ExternalSecret
 from eso_api.references import GeneratorRef, StoreRef
-from eso_operator.controllers.due import moment
 from eso_operator.controllers.externalsecret.record import ExternalSecretRecord, Generation
-from eso_operator.controllers.externalsecret.refresh import LastSync, current_version, interval_of, last_sync
-from eso_operator.controllers.floor import SHORTEST_INTERVAL, floor_note, paced
+from eso_operator.controllers.refresh import (
+    SHORTEST_INTERVAL,
+    LastSync,
+    current_version,
+    interval_note,
+    interval_of,
+    last_sync,
+    moment,
+    with_min_interval,
+)
 from eso_operator.dependencies.dependencies import Dependency, OnObject
 from eso_operator.memory import Memory
 from eso_operator.sources.entries import references_of
@@ -28,9 +35,9 @@ from eso_operator.stores.resolved import ResolutionError
 from eso_operator.targets.metadata import GeneratedMark, generated_by, target_name
 from eso_operator.targets.target import Absent, Present, Target, TargetState
 from eso_wire.values import KindId, ObjectRef
-from kubebase.meta import Malformed, ObjectKey
+from kubebase.meta import ObjectKey
 from kuberun.cache import Cache
-from kuberun.controller import longest_wait
+from kuberun.controller import ReconcileContext
 from kuberun.workqueue import until_phase
 
 
@@ -149,7 +156,7 @@ class Gatherer:
         rules: Rules,
         interval_factor: IntervalFactor = no_interval_factor,
     ) -> None:
-        self._objects = objects
+        self.objects = objects
         self._controller_of = controller_of
         self._version_of = version_of
         self._notified_at = notified_at
@@ -157,15 +164,10 @@ class Gatherer:
         self._rules = rules
         self._memory = memory
 
-    def find(self, key: ObjectKey) -> ExternalSecret | None:
-        """Return the object if it exists and can be decoded; `controllers.malformed` reports objects that cannot."""
-        found = self._objects.get(key)
-        return None if isinstance(found, Malformed) else found
-
-    async def gather(self, es: ExternalSecret, target: Target, now: datetime) -> Snapshot:
+    async def gather(self, es: ExternalSecret, target: Target, ctx: ReconcileContext) -> Snapshot:
         """Return the snapshot. Raises ApiError or UnknownKindError if the target cannot be read."""
-        shortest = self._rules.shortest_interval
-        note, es = floor_note(es.spec.refresh_interval, shortest), paced(es, shortest)
+        now, shortest = ctx.now, self._rules.shortest_interval
+        note, es = interval_note(es.spec.refresh_interval, shortest), with_min_interval(es, shortest)
         look = await self._look(es, target)
         known = self._memory.of(es.key, es.metadata.uid)
         first_reconcile = not known.reconciled  # until one succeeds
@@ -185,7 +187,7 @@ class Gatherer:
             first_reconcile=first_reconcile,
             notified_at=self._notified_at(es.key),
             interval_factor=self._stretch(es.key),
-            retry_within=longest_wait(interval_of(es)),
+            retry_within=ctx.longest_wait(interval_of(es)),
             interval_note=note,
         )
         return self._with_generated(snapshot)
@@ -257,9 +259,9 @@ class Gatherer:
         return ""
 
 
-def unread(es: ExternalSecret, now: datetime) -> Snapshot:
+def unread(es: ExternalSecret, ctx: ReconcileContext) -> Snapshot:
     """Return the snapshot of an object whose target could not be read."""
-    return Snapshot(es, _NEVER, now, Absent(), _NO_RULES, retry_within=longest_wait(interval_of(es)))
+    return Snapshot(es, _NEVER, ctx.now, Absent(), _NO_RULES, retry_within=ctx.longest_wait(interval_of(es)))
 
 
 def _later(known: LastSync | None, written: LastSync) -> LastSync:

@@ -13,7 +13,7 @@
 
 For targets other than Secrets the reasons begin with Resource. The message names the cause; `status.outcomes` lists
 the step with every failed entry, or with the field of the spec that the step concerns. Events about changes of targets
-come with the outcome (`sync.py`); `report/reporter.py` writes the status, records events and sets metrics.
+come with the outcome (`sync.py`); `controllers/base.py` writes the status, records events and sets metrics.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Final, assert_never
 
 import msgspec
 
-from eso_api.conditions import KeyOutcome
+from eso_api.conditions import READY, KeyOutcome
 from eso_api.externalsecret import (
     DEFAULT_INTERVAL,
     EXTERNAL_SECRET,
@@ -34,13 +34,11 @@ from eso_api.externalsecret import (
     ExternalSecretStatus,
     MadeManifest,
 )
+from eso_operator.controllers.base import Event, Report, Subject, next_attempt
 from eso_operator.controllers.contention import NOT_CONTENDED, REFILL_SECONDS, Contended, with_contention
-from eso_operator.controllers.due import FLUSH_SECONDS, NotDue
-from eso_operator.controllers.externalsecret.refresh import interval_of, last_sync
 from eso_operator.controllers.externalsecret.snapshot import Snapshot
-from eso_operator.report.messages import READY, Event, next_attempt
-from eso_operator.report.reporter import Report, Subject
-from eso_operator.report.steps import FAILED, SYNCED, Step
+from eso_operator.controllers.outcomes import FAILED, SYNCED, Step
+from eso_operator.controllers.refresh import FLUSH_SECONDS, NotDue, interval_of, last_sync
 from eso_operator.sources.entries import source_names
 from eso_operator.sources.results import Failure
 from eso_operator.sources.templates import TemplateVersion
@@ -195,7 +193,6 @@ def refused_target(refuse: Refuse) -> Stalled:
 SUBJECT: Final = Subject(
     EXTERNAL_SECRET.kind(),
     Subsystem.EXTERNAL_SECRET,
-    name="ExternalSecret",
     log="external secret reconciled",
     log_key="external_secret",
     counted=True,
@@ -206,9 +203,9 @@ SUBJECT: Final = Subject(
 def report_of(snapshot: Snapshot, outcome: Outcome, contended: Contended | None = None) -> Report:
     """Return the report of an outcome, with its log line. `contended` is None if nothing is known about loops."""
     report = with_contention(_row(snapshot, outcome), snapshot.es.status.conditions, contended, snapshot.now)
-    if contended not in (None, NOT_CONTENDED) and isinstance(report.then, Requeue):
+    if contended not in (None, NOT_CONTENDED) and isinstance(report.result, Requeue):
         # The end of a loop is noticed at a reconcile, and nothing else may cause one.
-        report = replace(report, then=replace(report.then, delay=min(report.then.delay, REFILL_SECONDS)))
+        report = replace(report, result=replace(report.result, delay=min(report.result.delay, REFILL_SECONDS)))
     # If nothing was reported, the cached status may be older than the last report.
     said = report.status is not snapshot.es.status
     return replace(report, shown=said or snapshot.first_reconcile, log=_log_line(snapshot.es, report, outcome))

@@ -27,12 +27,11 @@ import msgspec
 from eso_api.externalsecret import EXTERNAL_SECRET, ExternalSecret, ExternalSecretStatus, MadeManifest
 from eso_api.values import SecretBytes
 from eso_operator.changes.watchedkeys import ReadState, WatchedKey
+from eso_operator.controllers.base import Event, Reporter
 from eso_operator.controllers.contention import Allowance
-from eso_operator.controllers.due import NotDue
 from eso_operator.controllers.externalsecret.checks import first_stop, repairs_drift
 from eso_operator.controllers.externalsecret.loops import Loops
 from eso_operator.controllers.externalsecret.record import ExternalSecretRecord
-from eso_operator.controllers.externalsecret.refresh import current_version, watches_changes
 from eso_operator.controllers.externalsecret.snapshot import Gatherer, Rules, Snapshot, sources_of
 from eso_operator.controllers.externalsecret.status import (
     TARGET_CONTENDED,
@@ -49,12 +48,11 @@ from eso_operator.controllers.externalsecret.status import (
     Waiting,
     refused_target,
 )
+from eso_operator.controllers.outcomes import DELETED, MISSING, Step
+from eso_operator.controllers.refresh import NotDue, current_version, watches_changes
 from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependant, Dependencies, Dependency, OnObject
 from eso_operator.generators.values import GeneratorLedger, Kept, StateOwner
 from eso_operator.memory import Memory
-from eso_operator.report.messages import Event
-from eso_operator.report.reporter import Reporter
-from eso_operator.report.steps import DELETED, MISSING, Step
 from eso_operator.sources.entries import Generate, entries_of
 from eso_operator.sources.results import Fetched, Missing
 from eso_operator.sources.templates import TemplateMissingError, TemplateReader, TemplateVersion
@@ -78,7 +76,7 @@ from kubebase.clock import Clock, rfc3339
 from kubebase.meta import ObjectKey
 from kubebase.redaction import Redactor
 from kuberun.client import Client
-from kuberun.controller import Backoff, Done, Result
+from kuberun.controller import Backoff, Done, ReconcileContext, Result
 from kuberun.errors import ApiError, BadResponse, Conflict, Forbidden, NotFound, ServerError, Unreachable
 from kuberun.events import EventType
 from kuberun.ownership import add_finalizer, is_controlled_by, remove_finalizer
@@ -99,7 +97,7 @@ def repair_allowance(clock: Clock) -> Allowance:
 class Fetches(Protocol):
     """Reads the values of ExternalSecrets: `reading.fetch.Fetcher`."""
 
-    async def fetch(self, es: ExternalSecret, *, notified_at: float | None = None) -> Fetched:
+    async def fetch(self, es: ExternalSecret, *, fresh_since: float | None = None) -> Fetched:
         """Return the values and failures of all entries. Never raises."""
         ...
 
@@ -169,7 +167,7 @@ class SyncError(Exception):
         self.outcome = outcome
 
 
-async def sync(deps: ExternalSecretDeps, snapshot: Snapshot) -> SyncResult:
+async def sync(deps: ExternalSecretDeps, snapshot: Snapshot, ctx: ReconcileContext) -> SyncResult:
     """Read the values and write the target. Assumes that no check stopped."""
     try:
         if _generates(snapshot.es):
@@ -179,7 +177,7 @@ async def sync(deps: ExternalSecretDeps, snapshot: Snapshot) -> SyncResult:
                 return await maintain(deps, snapshot, stop)
         _limit_repairs(deps, snapshot)
         snapshot = await _record_target(deps, snapshot)
-        fetched = await _fetch(deps, snapshot)
+        fetched = await _fetch(deps, snapshot, ctx)
         if watches_changes(snapshot.es):
             deps.changes.subscribe(snapshot.es.key, fetched.watched_keys, fetched.read_state)
         kept = await _record_generated(deps, snapshot.es, fetched)
@@ -216,15 +214,13 @@ async def maintain(deps: ExternalSecretDeps, snapshot: Snapshot, stop: Outcome) 
     return SyncResult(snapshot, outcome)
 
 
-async def gathered(deps: ExternalSecretDeps, es: ExternalSecret, first: Snapshot) -> Snapshot:
+async def gathered(deps: ExternalSecretDeps, es: ExternalSecret, first: Snapshot, ctx: ReconcileContext) -> Snapshot:
     """Return the snapshot of the object. Raises SyncError if the target cannot be read.
 
-    The record is reset if it belongs to a former object of that name, whose dependencies must not stay. The sources are
-    recorded before the target is read, so that a change in the meantime requeues the object.
+    The sources are recorded before the target is read, so that a change in the meantime requeues the object.
     """
-    deps.memory.of(es.key, es.metadata.uid)
     _depend(deps, es, sources_of(es) | deps.dependencies.of(_dependant(es)))
-    return await _read(first, deps.gatherer.gather(es, deps.target_of(es), first.now))
+    return await _read(first, deps.gatherer.gather(es, deps.target_of(es), ctx))
 
 
 async def _read(snapshot: Snapshot, read_state: Awaitable[Snapshot]) -> Snapshot:
@@ -268,10 +264,12 @@ async def _record_target(deps: ExternalSecretDeps, snapshot: Snapshot) -> Snapsh
     return replace(snapshot, es=es)
 
 
-async def _fetch(deps: ExternalSecretDeps, snapshot: Snapshot) -> Fetched:
+async def _fetch(deps: ExternalSecretDeps, snapshot: Snapshot, ctx: ReconcileContext) -> Fetched:
     """Return the values of all entries, and record their dependencies."""
     es = snapshot.es
-    fetched = await deps.fetcher.fetch(es, notified_at=snapshot.notified_at)
+    # What was read before the request for this reconcile, or before a change was announced, is stale.
+    fresh_since = max(ctx.requested_at, snapshot.notified_at or ctx.requested_at)
+    fetched = await deps.fetcher.fetch(es, fresh_since=fresh_since)
     _depend(deps, es, fetched.depends_on | sources_of(es))
     if not fetched.failures:
         return fetched

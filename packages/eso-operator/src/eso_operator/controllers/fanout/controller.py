@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 from eso_api.references import SelectorError
+from eso_operator.controllers.base import Reconciler, Reporter
 from eso_operator.controllers.fanout.kinds import FanOut, Parent
 from eso_operator.controllers.fanout.snapshot import gaps, work
 from eso_operator.controllers.fanout.status import (
@@ -25,16 +26,13 @@ from eso_operator.controllers.fanout.status import (
     verdict,
 )
 from eso_operator.controllers.fanout.sync import ChildWriter, Leftovers, NoSpecError, desired_of, each, parent_of
-from eso_operator.controllers.memory import Record
-from eso_operator.memory import Memory
-from eso_operator.report.reporter import Reporter
+from eso_operator.memory import Memory, Record
 from kubebase.clock import Clock
 from kubebase.meta import Malformed, Object, ObjectKey, ObjectMeta, meta_of, version_of
 from kuberun import triggers
 from kuberun.cache import Cache, Change, IndexFunction
 from kuberun.client import Client
-from kuberun.controller import Backoff, Done, Result
-from kuberun.errors import ApiError
+from kuberun.controller import Backoff, Done, ReconcileContext, Result
 from kuberun.ownership import add_finalizer, is_controlled_by, remove_finalizer
 from kuberun.triggers import EventHandler
 from kuberun.workqueue import ReconcileRequest
@@ -106,10 +104,11 @@ class FanOutDeps:
     memory: Memory[ParentRecord]
 
 
-class FanOutReconciler:
+class FanOutReconciler(Reconciler[Any]):
     """Keeps the children of one kind of parent."""
 
     def __init__(self, fan_out: FanOut, caches: Caches, deps: FanOutDeps) -> None:
+        super().__init__(caches.parents, deps.memory, timed=deps.reporter.timed)
         self._fan_out = fan_out
         self._caches = caches
         self._deps = deps
@@ -117,29 +116,32 @@ class FanOutReconciler:
         self._writer = ChildWriter(deps.client, deps.clock, fan_out)
         self._leftovers = Leftovers(deps.client, caches.namespaces, fan_out.left_on_namespaces)
 
-    async def reconcile(self, key: ObjectKey) -> Result:
+    def find(self, key: ObjectKey) -> Any | None:
+        """Return the parent with our last write."""
+        found = self._parents.get(key)
+        return None if isinstance(found, Malformed) else found
+
+    async def gone(self, key: ObjectKey) -> Result:
+        """Forget a deleted parent and release its namespaces. The garbage collector deletes its children."""
+        if key in self._caches.parents:
+            return Done()  # it cannot be decoded: its children stay as they are
+        self._deps.memory.forget(key)
+        return await self._release(key.name) or Done()
+
+    async def reconcile(self, obj: Any, ctx: ReconcileContext) -> Result:
         """Create the parent's child in every selected namespace, and delete all others."""
-        parent = self._parents.get(key)
-        if parent is None:
-            return await self._forget(key)
-        if isinstance(parent, Malformed):
-            return Done()  # `controllers.malformed` reports it
-        self._deps.memory.of(key, parent.metadata.uid)
-        try:
-            with self._deps.reporter.timed(parent.metadata):
-                return await self._keep(parent)
-        except ApiError as problem:
-            return self._deps.reporter.ended_by(problem)
+        del ctx
+        parent = await self._with_finalizer(obj)
+        result = await self._report(parent, await self._spread(parent))
+        return await self._release(parent.metadata.name) or result
 
-    async def _keep(self, parent: Parent) -> Result:
-        """Reconcile the parent: delete its children if it is being deleted, otherwise hold and spread."""
-        if parent.metadata.deletion_timestamp is not None:
-            return await self._take_down(parent)
-        parent = await self._held(parent)
-        then = await self._report(parent, await self._spread(parent))
-        return await self._release(parent.metadata.name) or then
+    async def finalize(self, obj: Any, ctx: ReconcileContext) -> Result:
+        """Delete the children of a parent that is being deleted."""
+        del ctx
+        with self._timed(obj.metadata):
+            return await self._take_down(obj)
 
-    async def _held(self, parent: Parent) -> Parent:
+    async def _with_finalizer(self, parent: Parent) -> Parent:
         """Return the parent after adding its finalizer."""
         if not self._fan_out.finalizer:
             return parent
@@ -176,7 +178,7 @@ class FanOutReconciler:
         told = await self._deps.reporter.publish(parent, lambda parent: report_of(self._fan_out, parent, came, now))
         if told.obj is not parent:
             self._parents.wrote(parent, told.obj)
-        return told.then
+        return told.result
 
     async def _take_down(self, parent: Parent) -> Result:
         """Delete the children of a parent that is being deleted, unless they must be orphaned."""
@@ -192,11 +194,6 @@ class FanOutReconciler:
             return again
         await remove_finalizer(self._deps.client, self._fan_out.parent, metadata, self._fan_out.finalizer)
         return Done()
-
-    async def _forget(self, key: ObjectKey) -> Result:
-        """Forget a deleted parent and release its namespaces. The garbage collector deletes its children."""
-        self._deps.memory.forget(key)
-        return await self._release(key.name) or Done()
 
     async def _release(self, parent: str) -> Result | None:
         """Remove finalizers of an earlier operator; return an outcome if that must be retried."""

@@ -22,12 +22,11 @@ from typing import Any, Final, assert_never
 import msgspec
 
 from eso_api import durations
-from eso_api.conditions import FailedNamespace
+from eso_api.conditions import READY, FailedNamespace
+from eso_operator.controllers.base import Event, Report, Subject
 from eso_operator.controllers.fanout.kinds import FanOut, Parent
 from eso_operator.controllers.fanout.snapshot import NO_GAPS, Gaps
-from eso_operator.controllers.floor import SHORTEST_INTERVAL
-from eso_operator.report.messages import READY, Event
-from eso_operator.report.reporter import Report, Subject
+from eso_operator.controllers.refresh import SHORTEST_INTERVAL
 from kubebase.meta import Condition, Malformed
 from kuberun.conditions import ConditionStatus, find_condition, set_condition
 from kuberun.controller import Backoff, Done, Requeue, Result
@@ -197,7 +196,7 @@ class Unreadable:
 
 
 def subject_of(fan_out: FanOut) -> Subject:
-    return Subject(fan_out.parent, fan_out.subsystem, name="parent", log="fanned out", log_key="parent")
+    return Subject(fan_out.parent, fan_out.subsystem, log="fanned out", log_key="parent")
 
 
 def report_of(fan_out: FanOut, parent: Parent, came: Spread | Unreadable, now: datetime) -> Report:

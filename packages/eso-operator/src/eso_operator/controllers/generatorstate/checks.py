@@ -24,8 +24,7 @@ from enum import Enum
 from typing import Final
 
 from eso_api.generators.generatorstate import GeneratorState
-from eso_operator.controllers.due import moment
-from eso_operator.controllers.patience import Limit
+from eso_operator.controllers.refresh import RetryLimit, moment
 from eso_operator.generators.ledger import FINALIZER
 from eso_operator.stores.resolved import Reason, ResolutionError
 from eso_wire.errors import ErrorReason, ProviderError
@@ -73,8 +72,8 @@ class Home(Enum):
 class CleanupLimits:
     """`hopeless`: a dependency does not exist, or the operation is not supported. `failing`: any other failure."""
 
-    hopeless: Limit = field(default=Limit(5, 600.0))
-    failing: Limit = field(default=Limit(10, 86_400.0))
+    hopeless: RetryLimit = field(default=RetryLimit(5, 600.0))
+    failing: RetryLimit = field(default=RetryLimit(10, 86_400.0))
 
 
 _HOPELESS: Final = frozenset(

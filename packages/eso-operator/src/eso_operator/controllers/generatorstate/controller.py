@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Final, Protocol, assert_never
 
 import structlog
 
 from eso_api.generators.generatorstate import GENERATOR_STATE, GeneratorState
+from eso_operator.controllers.base import Event, EventPublisher, Reconciler, TerminatingNamespaces
 from eso_operator.controllers.generatorstate.checks import (
     CleanUp,
     CleanupLimits,
@@ -29,21 +31,17 @@ from eso_operator.controllers.generatorstate.checks import (
 )
 from eso_operator.controllers.generatorstate.status import generator_of, not_cleaned, orphaned
 from eso_operator.controllers.generatorstate.sync import WentBy
-from eso_operator.controllers.memory import Record
 from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependant, Dependencies, Dependency, on_object
 from eso_operator.generators.ledger import FINALIZER
-from eso_operator.memory import Memory
-from eso_operator.report.messages import Event, outcome_of
-from eso_operator.report.reporter import EventPublisher, TerminatingNamespaces
+from eso_operator.memory import Memory, Record
 from eso_operator.stores.resolved import Reason, ResolutionError
 from eso_operator.telemetry.subsystems import Subsystem
 from eso_wire.errors import ProviderError
-from kubebase.clock import Clock
-from kubebase.meta import Malformed, ObjectKey
+from kubebase.meta import ObjectKey
 from kuberun.cache import Cache
 from kuberun.client import Client
-from kuberun.controller import Backoff, Done, Requeue, Result
-from kuberun.errors import ApiError, NotFound
+from kuberun.controller import Backoff, Done, ReconcileContext, Requeue, Result
+from kuberun.errors import NotFound
 from kuberun.ownership import add_finalizer, remove_finalizer
 from kuberun.requests import DeleteOptions
 
@@ -70,7 +68,6 @@ class StateDeps:
     """The dependencies of the reconciler."""
 
     client: Client
-    clock: Clock
     cleaner: CleansStates
     dependencies: Dependencies
     memory: Memory[StateRecord]
@@ -81,30 +78,23 @@ class StateDeps:
     """Return whether the generator of a state is of a kind that is turned off: its values stay until it is on again."""
 
 
-class GeneratorStateReconciler:
+class GeneratorStateReconciler(Reconciler[GeneratorState]):
     """Reconciles GeneratorStates. The process has one."""
 
     def __init__(self, states: Cache[GeneratorState], deps: StateDeps) -> None:
-        self._states = states
+        super().__init__(states, deps.memory)
         self._deps = deps
 
-    async def reconcile(self, key: ObjectKey) -> Result:
-        state = self._states.get(key)
-        if isinstance(state, Malformed):
-            return Done()  # `controllers.malformed` reports it
-        if state is None:
-            return self._finished(key)
-        self._deps.memory.of(key, state.metadata.uid)
+    async def reconcile(self, obj: GeneratorState, ctx: ReconcileContext) -> Result:
+        """Decide what happens to the state, and do it."""
         try:
-            return await self._act(state)
+            return await self._act(obj, ctx.now)
         except NotFound:
-            return self._finished(key)
-        except ApiError as problem:
-            return outcome_of(problem, "GeneratorState")
+            return self._finished(obj.metadata.key)
 
-    async def _act(self, state: GeneratorState) -> Result:
+    async def _act(self, state: GeneratorState, now: datetime) -> Result:
         client, meta = self._deps.client, state.metadata
-        match decide(state, self._deps.clock.now()):
+        match decide(state, now):
             case Keep(seconds=seconds):
                 await add_finalizer(client, _KIND, meta, FINALIZER)
                 return Done() if seconds is None else Requeue(seconds, "deadline")

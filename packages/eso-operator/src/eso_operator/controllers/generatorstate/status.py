@@ -12,9 +12,9 @@ from __future__ import annotations
 from typing import Any
 
 from eso_api.generators.generatorstate import GeneratorState
+from eso_operator.controllers.base import Event
 from eso_operator.controllers.generatorstate.checks import Trouble, is_off
 from eso_operator.generators.ledger import FINALIZER, IDEMPOTENCY_KEY
-from eso_operator.report.messages import Event
 from kuberun.events import EventType
 
 

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from eso_api.crd import CustomKind
 from eso_operator.certificates.issuer import CertificateReport
-from eso_operator.controllers.memory import Record
+from eso_operator.controllers.base import Reconciler, Reporter
 from eso_operator.controllers.providerclass.status import Answered, CheckResult, Unanswered, report_of
 from eso_operator.dependencies.dependencies import (
     Dependant,
@@ -21,9 +21,8 @@ from eso_operator.dependencies.dependencies import (
     on_connection,
     on_object,
 )
-from eso_operator.memory import Memory
+from eso_operator.memory import Memory, Record
 from eso_operator.providers.errors import cause_of
-from eso_operator.report.reporter import Reporter
 from eso_operator.stores.classes import class_connection
 from eso_operator.stores.resolved import Connection, ResolutionError, ServiceKey
 from eso_operator.stores.resolver import Resolver
@@ -31,10 +30,10 @@ from eso_operator.telemetry.subsystems import Subsystem
 from eso_wire.errors import ProviderError
 from eso_wire.values import Handshake, KindId, ObjectRef
 from kubebase.clock import Clock
-from kubebase.meta import JsonObject, Malformed, ObjectKey, Resource, raw
+from kubebase.meta import JsonObject, ObjectKey, Resource, raw
 from kuberun.cache import Cache
 from kuberun.client import Client
-from kuberun.controller import Done, Result
+from kuberun.controller import ReconcileContext, Result
 from kuberun.errors import ApiError
 from kuberun.requests import Selection
 
@@ -127,7 +126,7 @@ class ClassDeps:
     interval: float
 
 
-class ClassReconciler:
+class ClassReconciler(Reconciler[Any]):
     """Reconciles the classes of one kind."""
 
     def __init__(
@@ -139,32 +138,26 @@ class ClassReconciler:
         reporter: Reporter[Any],
         memory: Memory[Record],
     ) -> None:
+        super().__init__(classes, memory, timed=reporter.timed)
         self._kind = kind
-        self._classes = classes
         self._deps = deps
         self._reporter = reporter
-        self._memory = memory
 
-    async def reconcile(self, key: ObjectKey) -> Result:
+    async def fresh(self, obj: Any) -> Any:
+        """Return the class with our last write: its result is compared with it."""
+        return await self._reporter.refresh_if_stale(obj)
+
+    async def reconcile(self, obj: Any, ctx: ReconcileContext) -> Result:
         """Connect to the provider and report the result on the class."""
-        found = self._classes.get(key)
-        if found is None or isinstance(found, Malformed):
-            self._memory.forget(key)
-            return Done()
-        try:
-            found = await self._reporter.refresh_if_stale(found)
-        except ApiError as problem:
-            return self._reporter.ended_by(problem, "the class cannot be read")
-        self._memory.of(key, found.metadata.uid)
-        with self._reporter.timed(found.metadata):
-            result = await self._ask(found)
-            now, interval = self._deps.clock.now(), self._deps.interval
-            told = await self._reporter.publish(
-                found, lambda found: report_of(found.spec, found.status, result, now=now, interval=interval)
-            )
-        return told.then
+        del ctx
+        result = await self._handshake(obj)
+        now, interval = self._deps.clock.now(), self._deps.interval
+        published = await self._reporter.publish(
+            obj, lambda found: report_of(found.spec, found.status, result, now=now, interval=interval)
+        )
+        return published.result
 
-    async def _ask(self, found: Any) -> CheckResult:
+    async def _handshake(self, found: Any) -> CheckResult:
         deps, resource = self._deps, self._kind.custom.resource()
         kind = KindId(resource.group, resource.version, resource.kind)
         try:

@@ -12,13 +12,13 @@ from typing import Any, Final
 import structlog
 
 from eso_api.v2.providerclass import PROVIDER_CLASS, ProviderClass
-from eso_operator.report.messages import api_error_text
+from eso_operator.controllers.base import api_error_text
 from eso_operator.stores.classes import PORT_NAME, PROVIDER_LABEL, service_candidate
 from eso_operator.stores.inputs import ResolverSettings
 from kubebase.meta import JsonObject, Malformed, ObjectKey, ObjectMeta, Resource, meta_of
 from kuberun.cache import Cache
 from kuberun.client import Client
-from kuberun.controller import Backoff, Done, Result
+from kuberun.controller import Backoff, Done, ReconcileContext, Result
 from kuberun.errors import ApiError, NotFound
 from kuberun.ownership import controller_reference, is_controlled_by
 from kuberun.requests import DeleteOptions
@@ -42,7 +42,7 @@ class ServiceClasses:
         self._client = client
         self._settings = settings
 
-    async def reconcile(self, key: ObjectKey) -> Result:
+    async def reconcile(self, key: ObjectKey, _: ReconcileContext) -> Result:
         """Create, update or delete the class of one Service."""
         service, existing = self._services.get(key), self._classes.get(key)
         try:

@@ -18,9 +18,9 @@ from typing import Any, Final
 
 import msgspec
 
+from eso_api.conditions import READY
 from eso_api.v2.providerclass import ClassCertificate, ClassKind, ProviderClassSpec, ProviderClassStatus
-from eso_operator.report.messages import READY, Event
-from eso_operator.report.reporter import Report, Subject
+from eso_operator.controllers.base import Event, Report, Subject
 from eso_operator.stores.resolved import Reason
 from eso_operator.telemetry.subsystems import Subsystem
 from eso_wire.values import Handshake, KindId
@@ -57,7 +57,7 @@ CheckResult = Answered | Unanswered
 
 
 def subject_of(kind: Kind[Any], subsystem: Subsystem) -> Subject:
-    return Subject(kind, subsystem, name="class", log="class looked at", log_key="provider_class")
+    return Subject(kind, subsystem, log="class looked at", log_key="provider_class")
 
 
 def report_of(

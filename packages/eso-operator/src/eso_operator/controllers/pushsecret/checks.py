@@ -18,10 +18,11 @@ from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
+from eso_api.conditions import READY
 from eso_api.pushsecret import PushSecret, PushSecretSpec
 from eso_api.references import SelectorError
 from eso_api.validation.pushsecret import data_to_store_problems, push_secret_problems
-from eso_operator.controllers.due import Due, NotDue, moment
+from eso_operator.controllers.outcomes import Step
 from eso_operator.controllers.pushsecret.record import LastPush
 from eso_operator.controllers.pushsecret.snapshot import (
     SOURCE_DELETED,
@@ -35,8 +36,7 @@ from eso_operator.controllers.pushsecret.snapshot import (
     targets_store,
 )
 from eso_operator.controllers.pushsecret.status import Failed, Ignored, Outcome
-from eso_operator.report.messages import READY
-from eso_operator.report.steps import Step
+from eso_operator.controllers.refresh import Due, NotDue, moment
 from eso_operator.sources.results import Failure
 from eso_wire.errors import RetryClass
 from kuberun.conditions import ConditionStatus, find_condition

@@ -25,6 +25,8 @@ import msgspec
 
 from eso_api.pushsecret import PUSH_SECRET, PendingPush, PushSecret, PushSecretStatus
 from eso_api.references import CORE_GROUP, SelectorError
+from eso_operator.controllers.base import Reporter, api_error_text, result_of
+from eso_operator.controllers.outcomes import Step
 from eso_operator.controllers.pushsecret.checks import BEFORE_PUSH, BEFORE_SOURCE, first_stop
 from eso_operator.controllers.pushsecret.ownership import PLACES_INDEX, Pushes, places_of
 from eso_operator.controllers.pushsecret.pending import Finished, PendingPushes
@@ -62,9 +64,6 @@ from eso_operator.dependencies.wakes import said_changed
 from eso_operator.generators.ledger import PUSH_ENTRY
 from eso_operator.generators.values import GeneratorLedger, StateOwner
 from eso_operator.memory import Memory
-from eso_operator.report.messages import api_error_text, outcome_of
-from eso_operator.report.reporter import Reporter
-from eso_operator.report.steps import Step
 from eso_operator.sources.results import Failure
 from eso_operator.sources.templates import TemplateMissingError, TemplateReader, template_sources
 from eso_operator.telemetry.subsystems import Subsystem
@@ -78,7 +77,7 @@ from kubebase.meta import JsonObject, Object, ObjectKey, meta_of
 from kuberun import triggers
 from kuberun.cache import Cache, Change
 from kuberun.client import Client
-from kuberun.controller import Backoff, Done, Requeue, Result, longest_wait
+from kuberun.controller import Backoff, Done, ReconcileContext, Requeue, Result
 from kuberun.errors import ApiError, Conflict, NotFound, NotServed
 from kuberun.ownership import finalizer_added, finalizer_removed
 from kuberun.triggers import EventHandler
@@ -200,7 +199,7 @@ class Finalizer:
             if patch is not None:
                 await self._client.merge_patch(_KIND, push.key, patch)
         except ApiError as problem:
-            return outcome_of(problem, "PushSecret", "finalizer not written")
+            return result_of(problem, "finalizer not written")
         return Done()
 
 
@@ -244,7 +243,7 @@ class PushSecretReconciler:
         self._gatherer = gatherer
         self._deps = deps
 
-    async def reconcile(self, key: ObjectKey) -> Result:
+    async def reconcile(self, key: ObjectKey, ctx: ReconcileContext) -> Result:
         """Push the values of the source to the stores of one PushSecret."""
         push = self._gatherer.find(key)
         if push is None:
@@ -254,36 +253,36 @@ class PushSecretReconciler:
             # pushed, or cancel a retry that was announced.
             push = await self._deps.reporter.latest(push)
         except ApiError as problem:
-            return self._deps.reporter.ended_by(problem, _UNREADABLE)
+            return result_of(problem, _UNREADABLE)
         self._deps.memory.of(key, push.metadata.uid)
         if (waiting := await self._deps.finalizer.prepare(push)) is not None:
             return waiting
         if push.metadata.deletion_timestamp is not None:
-            return await self._finish(push)
+            return await self._finish(push, ctx)
         with self._deps.reporter.timed(push.metadata):
             snapshot = await self._gatherer.gather(push, self._deps.clock.now())
-            if (then := await self._finish_interrupted(snapshot)) is not None:
+            if (then := await self._finish_interrupted(snapshot, ctx)) is not None:
                 return then
             outcome = first_stop(snapshot, BEFORE_SOURCE)
             if outcome is None:
                 snapshot, outcome = await self._push(snapshot)
-            return await self._report(snapshot, outcome)
+            return await self._report(snapshot, outcome, ctx)
 
     # --- pushing ------------------------------------------------------------------------------------------------------
 
-    async def _finish_interrupted(self, snapshot: PushSnapshot) -> Result | None:
+    async def _finish_interrupted(self, snapshot: PushSnapshot, ctx: ReconcileContext) -> Result | None:
         """Report a push of generated values that succeeded and was not reported; None if there is none."""
         push, ended = snapshot.push, await self._deps.pending.finish(snapshot)
         match ended:
             case Finished(outcome, at, states):
                 if states is not None:
                     await self._deps.ledger.retire_all_but(_state_owner(push), states)
-                then = await self._say(push, outcome, at)
+                then = await self._say(push, outcome, at, ctx)
                 # Time has passed since, and the object may have changed: whether a push is due is decided next.
                 return then if isinstance(then, Backoff) else Requeue(_SOON, "an interrupted push was finished")
             case Failed():
                 self._depend(push, (ANY_PROVIDER,))
-                return await self._report(snapshot, ended)
+                return await self._report(snapshot, ended, ctx)
             case _:
                 return None
 
@@ -323,7 +322,9 @@ class PushSecretReconciler:
             if isinstance(planned, Planned):
                 pending = await self._deps.pending.begin(snapshot, sources, planned, kept)
                 announced = await self._announced(push, planned, pending)
-                snapshot = replace(snapshot, push=self._gatherer.paced(announced), version=current_version(push))
+                snapshot = replace(
+                    snapshot, push=self._gatherer.with_min_interval(announced), version=current_version(push)
+                )
         except ApiError:
             await ledger.discard(kept)
             raise
@@ -419,14 +420,14 @@ class PushSecretReconciler:
 
     # --- deletion -----------------------------------------------------------------------------------------------------
 
-    async def _finish(self, push: PushSecret) -> Result:
+    async def _finish(self, push: PushSecret, ctx: ReconcileContext) -> Result:
         """Finish a PushSecret that is being deleted: remove its values, then its finalizer."""
         known = self._deps.memory.known(push.key, push.metadata.uid)
         if known is None or not known.emptied:
             failed, removal = await self._deps.settlement.finish(push)
             self._depend(push, removal.depends_on)
             if failed is not None:
-                return await self._say(push, failed, self._deps.clock.now())
+                return await self._say(push, failed, self._deps.clock.now(), ctx)
             self._deps.reporter.publish_events(push.metadata, *events_of(removal))
             # From now on, values in its places belong to other PushSecrets.
             self._deps.memory.of(push.key, push.metadata.uid).emptied = True
@@ -456,16 +457,16 @@ class PushSecretReconciler:
 
     # --- telling ------------------------------------------------------------------------------------------------------
 
-    async def _report(self, snapshot: PushSnapshot, outcome: Outcome) -> Result:
+    async def _report(self, snapshot: PushSnapshot, outcome: Outcome, ctx: ReconcileContext) -> Result:
         if isinstance(outcome, Synced) and snapshot.interval_note:
             outcome = replace(outcome, remarks=(*outcome.remarks, snapshot.interval_note))
-        return await self._say(snapshot.push, outcome, snapshot.now)
+        return await self._say(snapshot.push, outcome, snapshot.now, ctx)
 
-    async def _say(self, push: PushSecret, outcome: Outcome, now: datetime) -> Result:
+    async def _say(self, push: PushSecret, outcome: Outcome, now: datetime, ctx: ReconcileContext) -> Result:
         """Report the outcome once."""
         if isinstance(outcome, Failed) and outcome.records is None and self._deps.pushes.unrecorded(push):
             outcome = replace(outcome, records=self._deps.settlement.ours(push))
-        within, clashes = longest_wait(interval_of(push)), self._deps.settlement.clashes(push, outcome)
+        within, clashes = ctx.longest_wait(interval_of(push)), self._deps.settlement.clashes(push, outcome)
         fed_by = self._deps.fed_by(push.key)
         told = await self._deps.reporter.publish(
             push, lambda push: report_of(push, outcome, now, retry_within=within, clashes=clashes, fed_by=fed_by)
@@ -479,7 +480,7 @@ class PushSecretReconciler:
         if told.problem is None:
             self._deps.pending.reported(push)
             self._on_record(push, outcome)
-        return told.then
+        return told.result
 
     def _on_record(self, push: PushSecret, outcome: Outcome) -> None:
         """Update the memory after the status was written: facts of a lost write must be reported again."""

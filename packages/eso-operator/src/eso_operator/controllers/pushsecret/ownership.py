@@ -44,8 +44,8 @@ from enum import Enum
 from typing import Final, NamedTuple, Protocol
 
 from eso_api.pushsecret import PushSecret
+from eso_operator.controllers.base import TerminatingNamespaces
 from eso_operator.controllers.contention import PushedKey
-from eso_operator.controllers.patience import Limit
 from eso_operator.controllers.pushsecret.record import (
     NOTHING_ANNOUNCED,
     NOTHING_KNOWN,
@@ -65,8 +65,8 @@ from eso_operator.controllers.pushsecret.record import (
     union,
     without,
 )
+from eso_operator.controllers.refresh import RetryLimit
 from eso_operator.memory import Memory
-from eso_operator.report.reporter import TerminatingNamespaces
 from kubebase.clock import Clock
 from kubebase.meta import ObjectKey, ObjectMeta
 from kuberun.cache import Cache
@@ -494,8 +494,8 @@ class RemovalLimits:
     A kind that is turned off is not a failure: the removal waits until it is on again.
     """
 
-    gone: Limit = field(default=Limit(4, 5.0))
-    failing: Limit = field(default=Limit(15, 1800.0))
+    gone: RetryLimit = field(default=RetryLimit(4, 5.0))
+    failing: RetryLimit = field(default=RetryLimit(15, 1800.0))
 
 
 class Trial(Enum):

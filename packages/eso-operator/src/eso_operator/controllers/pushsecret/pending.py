@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from eso_api.pushsecret import PendingPush, PushData, PushSecret
-from eso_operator.controllers.due import moment
+from eso_operator.controllers.outcomes import Step
 from eso_operator.controllers.pushsecret.push import DELETE, IF_NOT_EXISTS, Pusher, failure_of
 from eso_operator.controllers.pushsecret.record import (
     LastPush,
@@ -38,9 +38,9 @@ from eso_operator.controllers.pushsecret.snapshot import (
 )
 from eso_operator.controllers.pushsecret.status import Failed, Synced
 from eso_operator.controllers.pushsecret.sync import Planned
+from eso_operator.controllers.refresh import moment
 from eso_operator.generators.values import Kept
 from eso_operator.memory import Memory
-from eso_operator.report.steps import Step
 from eso_operator.stores.resolved import ResolutionError
 from eso_wire.errors import ProviderError
 from eso_wire.values import CheckResult, RemoteRef

@@ -10,7 +10,7 @@ The places of pushed values, and the known state of a value at its place.
 The record of one PushSecret in one bounded table (`eso_operator.memory`).
 
     field                           kept for                                       if the bound evicts it
-    uid, written_on, depends_on     as for all kinds (`controllers/memory.py`)
+    uid, written_on, depends_on     as for all kinds (`memory.py`)
     last, values                    an unchanged value is not pushed again         it is pushed once more
     unrecorded, pushed_for          values whose record could not be written yet   recorded when they are pushed again
     emptied                         a deleted PushSecret is emptied only once      it is emptied once more
@@ -23,7 +23,7 @@ An evicted object is reconciled again within minutes. Records end with the proce
 after a restart. Digests are keyed with a key of this process, so they reveal nothing about a value.
 
 `Memory.forget` removes the object from these indexes: writers of a remote key (`rivals.py`), dependants
-(`dependencies/dependencies.py`), metric series (`report/reporter.py`).
+(`dependencies/dependencies.py`), metric series (`controllers/base.py`).
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ import msgspec
 from eso_api.pushsecret import PushData, PushSecret
 from eso_api.references import CORE_GROUP
 from eso_api.values import SecretBytes
-from eso_operator.controllers.memory import Record
 from eso_operator.generators.values import NO_INTENTS, Intent
+from eso_operator.memory import Record
 from eso_operator.sources.templates import TemplateVersion
 from eso_wire.values import PushItem, SourceSecret
 

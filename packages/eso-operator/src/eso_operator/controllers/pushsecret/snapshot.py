@@ -29,18 +29,18 @@ from typing import Any, Final
 import msgspec
 
 from eso_api import durations
+from eso_api.conditions import READY
 from eso_api.externalsecret import ExternalSecret
 from eso_api.pushsecret import PUSH_SECRET, PushSecret, PushStoreRef
 from eso_api.references import CORE_GROUP, GeneratorRef, SelectorError, StoreRef
 from eso_api.values import SecretBytes
-from eso_operator.controllers.due import moment
-from eso_operator.controllers.floor import SHORTEST_INTERVAL, floor_note, paced
+from eso_operator.controllers.base import api_error_text
 from eso_operator.controllers.pushsecret.ownership import Pushes
 from eso_operator.controllers.pushsecret.record import LastPush, split_key
+from eso_operator.controllers.refresh import SHORTEST_INTERVAL, interval_note, moment, with_min_interval
 from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependency, on_object
 from eso_operator.generators.values import Generators, Made
 from eso_operator.providers.errors import cause_of
-from eso_operator.report.messages import READY, api_error_text
 from eso_operator.sources.templates import VersionOf
 from eso_operator.stores.inputs import ClusterView as Cluster
 from eso_operator.stores.inputs import Scope
@@ -481,7 +481,7 @@ class Gatherer:
 
     async def gather(self, push: PushSecret, now: datetime) -> PushSnapshot:
         last = self._pushes.last(push)
-        note, push = floor_note(push.spec.refresh_interval, self._shortest), self.paced(push)
+        note, push = interval_note(push.spec.refresh_interval, self._shortest), self.with_min_interval(push)
         return PushSnapshot(
             push=push,
             now=now,
@@ -494,9 +494,9 @@ class Gatherer:
             freed=self._pushes.rivals.freed(push.key),
         )
 
-    def paced(self, push: PushSecret) -> PushSecret:
+    def with_min_interval(self, push: PushSecret) -> PushSecret:
         """Return the object with its effective interval."""
-        return paced(push, self._shortest)
+        return with_min_interval(push, self._shortest)
 
     def _has_new_templates(self, last: LastPush) -> bool:
         """Return whether a template changed. A missing template does not count: the next push reports it."""

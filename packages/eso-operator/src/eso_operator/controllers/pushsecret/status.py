@@ -12,7 +12,7 @@
 Beside Ready, `SecretAlreadyExists` is True while updatePolicy IfNotExists leaves foreign values unchanged, and
 `Contended` is True while other PushSecrets write different values to the same place. The message names the cause;
 failed entries are listed in `status.outcomes`. Events about values that were deleted or left behind come with the
-outcome (`settlement.py`); `report/reporter.py` writes, records and shows all of it.
+outcome (`settlement.py`); `controllers/base.py` writes, records and shows all of it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from typing import Final, assert_never
 
 import msgspec
 
-from eso_api.conditions import SHARED_PLACE, KeyOutcome
+from eso_api.conditions import READY, SHARED_PLACE, KeyOutcome
 from eso_api.pushsecret import PUSH_SECRET, PushSecret, PushSecretStatus
+from eso_operator.controllers.base import Event, Report, Subject, next_attempt
 from eso_operator.controllers.contention import (
     DIFFERENT_VALUES,
     ELSEWHERE,
@@ -34,7 +35,7 @@ from eso_operator.controllers.contention import (
     Contended,
     with_contention,
 )
-from eso_operator.controllers.due import FLUSH_SECONDS, NotDue
+from eso_operator.controllers.outcomes import Step
 from eso_operator.controllers.pushsecret.ownership import Clash
 from eso_operator.controllers.pushsecret.push import IF_NOT_EXISTS
 from eso_operator.controllers.pushsecret.record import Learned, Records, recorded
@@ -45,9 +46,7 @@ from eso_operator.controllers.pushsecret.snapshot import (
     interval_of,
     refreshed_at,
 )
-from eso_operator.report.messages import READY, Event, next_attempt
-from eso_operator.report.reporter import Report, Subject
-from eso_operator.report.steps import Step
+from eso_operator.controllers.refresh import FLUSH_SECONDS, NotDue
 from eso_operator.sources.results import Failure
 from eso_operator.telemetry.subsystems import Subsystem
 from eso_wire.errors import RetryClass
@@ -138,7 +137,6 @@ Outcome = Synced | SourceDeleted | NotDue | Failed | Conflicted | Ignored
 SUBJECT: Final = Subject(
     PUSH_SECRET.kind(),
     Subsystem.PUSH_SECRET,
-    name="PushSecret",
     log="push secret reconciled",
     log_key="push_secret",
 )

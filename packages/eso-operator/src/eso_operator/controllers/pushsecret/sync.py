@@ -23,6 +23,8 @@ from datetime import timedelta
 
 from eso_api.conditions import CONTENDED
 from eso_api.pushsecret import PushData, PushSecret
+from eso_operator.controllers.base import Event
+from eso_operator.controllers.outcomes import Step
 from eso_operator.controllers.pushsecret import record
 from eso_operator.controllers.pushsecret.ownership import Claims, Clash, Pushes
 from eso_operator.controllers.pushsecret.push import (
@@ -47,8 +49,6 @@ from eso_operator.controllers.pushsecret.selection import Delivery
 from eso_operator.controllers.pushsecret.snapshot import PushSnapshot, Sources, StoreChooser, caller_of, current_version
 from eso_operator.controllers.pushsecret.status import Failed, Outcome, SourceDeleted, Synced, left_alone, orphaned
 from eso_operator.dependencies.dependencies import Dependency
-from eso_operator.report.messages import Event
-from eso_operator.report.steps import Step
 from eso_operator.sources.results import Failure
 from eso_operator.sources.templates import TemplateVersion
 from eso_operator.stores.resolved import Bind, BoundStore, ResolutionError, same_backend

@@ -13,22 +13,20 @@ from typing import Any
 
 from eso_api import durations
 from eso_api.pushsecret import PushSecret
-from eso_operator.controllers.floor import SHORTEST_INTERVAL
-from eso_operator.controllers.memory import Record
+from eso_operator.controllers.base import Reconciler, Report, Reporter
+from eso_operator.controllers.refresh import SHORTEST_INTERVAL
 from eso_operator.controllers.secretstore.finalizer import DELETE, selects_by_label, stores_named
 from eso_operator.controllers.secretstore.kinds import STORE_KINDS, StoreKind
 from eso_operator.controllers.secretstore.status import Before, report_of, unanchored_regexes
 from eso_operator.controllers.secretstore.sync import Validator
 from eso_operator.dependencies.dependencies import Dependant, Dependencies, OnObject
-from eso_operator.memory import Memory
-from eso_operator.report.reporter import Report, Reporter
+from eso_operator.memory import Memory, Record
 from eso_wire.values import KindRole
 from kubebase.clock import Clock
 from kubebase.meta import Malformed, ObjectKey
 from kuberun import triggers
 from kuberun.cache import Cache, Change
-from kuberun.controller import Done, Result
-from kuberun.errors import ApiError
+from kuberun.controller import ReconcileContext, Result
 from kuberun.workqueue import ReconcileRequest
 
 StreamTrouble = Callable[[OnObject], str | None]
@@ -65,7 +63,7 @@ def interval_of(spec: Any, usual: float) -> float:
     return max(said, SHORTEST_INTERVAL) if said else usual
 
 
-class StoreReconciler:
+class StoreReconciler(Reconciler[Any]):
     """Reconciles the stores of one kind."""
 
     def __init__(
@@ -78,39 +76,25 @@ class StoreReconciler:
         memory: Memory[Record],
         settings: StoreSettings,
     ) -> None:
+        super().__init__(stores, memory, timed=reporter.timed)
         self._kind = kind
-        self._stores = stores
         self._deps = deps
         self._reporter = reporter
-        self._memory = memory
         self._settings = settings
 
-    async def reconcile(self, key: ObjectKey) -> Result:
+    def find(self, key: ObjectKey) -> Any | None:
+        """Return the store if it is ours."""
+        store = super().find(key)
+        return store if store is not None and store.spec.controller in ("", self._settings.controller_class) else None
+
+    async def fresh(self, obj: Any) -> Any:
+        """Return the store with our last write: its result is compared with it."""
+        return await self._reporter.refresh_if_stale(obj)
+
+    async def reconcile(self, obj: Any, ctx: ReconcileContext) -> Result:
         """Validate the store and report the result on it."""
-        store = self._gather(key)
-        if store is None:
-            self._memory.forget(key)
-            return Done()
-        try:
-            store = await self._reporter.refresh_if_stale(store)
-        except ApiError as problem:
-            return self._reporter.ended_by(problem, "the store cannot be read")
-        self._memory.of(key, store.metadata.uid)
-        with self._reporter.timed(store.metadata):
-            return await self._validate(store)
-
-    def _gather(self, key: ObjectKey) -> Any | None:
-        """Return the store if it exists and is ours. `controllers.malformed` reports one that does not decode."""
-        store = self._stores.get(key)
-        if (
-            store is None
-            or isinstance(store, Malformed)
-            or store.spec.controller not in ("", self._settings.controller_class)
-        ):
-            return None
-        return store
-
-    async def _validate(self, store: Any) -> Result:
+        del ctx
+        store = obj
         finding = await self._deps.validator.find_out(self._kind, store.metadata)
         self._deps.dependencies.record(self._dependant(store.metadata.key), finding.depends_on)
         trouble = self._deps.stream_trouble(self._as_dependency(store.metadata.key))
@@ -129,7 +113,7 @@ class StoreReconciler:
             )
             return report_of(before, finding.verdict)
 
-        return (await self._reporter.publish(store, report)).then
+        return (await self._reporter.publish(store, report)).result
 
     def _as_dependency(self, key: ObjectKey) -> OnObject:
         return OnObject(self._kind.resource.group, self._kind.resource.kind, key)

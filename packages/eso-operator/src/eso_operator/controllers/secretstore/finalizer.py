@@ -14,8 +14,8 @@ import structlog
 
 from eso_api.pushsecret import PushSecret, PushStoreRef
 from eso_api.references import SelectorError
+from eso_operator.controllers.base import result_of
 from eso_operator.controllers.secretstore.kinds import StoreKind
-from eso_operator.report.messages import outcome_of
 from eso_operator.stores.access import check_namespace
 from eso_operator.stores.inputs import ClusterView, Objects
 from eso_operator.stores.loading import identity
@@ -24,7 +24,7 @@ from eso_wire.values import KindId
 from kubebase.meta import JsonObject, Malformed, ObjectKey, ObjectMeta
 from kuberun.cache import Cache
 from kuberun.client import Client
-from kuberun.controller import Done, Requeue, Result
+from kuberun.controller import Done, ReconcileContext, Requeue, Result
 from kuberun.errors import ApiError, Forbidden, NotFound
 from kuberun.ownership import finalizer_added, finalizer_removed
 from kuberun.requests import Selection
@@ -122,7 +122,7 @@ class StoreHolder:
         self._objects = objects
         self._controller_class = controller_class
 
-    async def reconcile(self, key: ObjectKey) -> Result:
+    async def reconcile(self, key: ObjectKey, _: ReconcileContext) -> Result:
         store = self._stores.get(key)
         if store is None or isinstance(store, Malformed) or store.spec.controller not in ("", self._controller_class):
             return Done()
@@ -132,7 +132,7 @@ class StoreHolder:
             if patch is not None:
                 await self._client.merge_patch(self._kind.kind, key, patch)
         except ApiError as problem:
-            return outcome_of(problem, "store", "finalizer not written")
+            return result_of(problem, "finalizer not written")
         waits = holding and store.metadata.deletion_timestamp is not None
         return Requeue(_LOOK_AGAIN, "a deletion waits") if waits else Done()
 
@@ -169,7 +169,7 @@ class Release:
     def requests(self) -> tuple[ReconcileRequest, ...]:
         return tuple(ReconcileRequest(key, "the kind is turned off") for key in self._kinds)
 
-    async def reconcile(self, key: ObjectKey) -> Result:
+    async def reconcile(self, key: ObjectKey, _: ReconcileContext) -> Result:
         kind, released = self._kinds[key], 0
         try:
             async for store in self._stores(kind):
@@ -180,7 +180,7 @@ class Release:
         except (NotFound, Forbidden):
             return Done()  # the kind is not installed, or not for this operator
         except ApiError as problem:
-            return outcome_of(problem, "store", "finalizer not removed")
+            return result_of(problem, "finalizer not removed")
         _log.info("finalizers of a kind that is off are removed", kind=str(kind.resource), stores=released)
         return Done()
 

@@ -26,9 +26,9 @@ from typing import Any, Final, assert_never
 import msgspec
 
 from eso_api import conditions
+from eso_api.conditions import READY
+from eso_operator.controllers.base import Event, Report, Subject
 from eso_operator.controllers.secretstore.kinds import Generation, StoreKind
-from eso_operator.report.messages import READY, Event
-from eso_operator.report.reporter import Report, Subject
 from eso_wire.values import ConditionReport, Operation
 from kubebase.meta import Condition, ObjectMeta
 from kuberun.conditions import ConditionStatus, find_condition, remove_condition, same_verdict, set_condition
@@ -170,7 +170,7 @@ class Before:
 
 
 def subject_of(kind: StoreKind) -> Subject:
-    return Subject(kind.kind, kind.subsystem, name="store", log=_VALIDATED, log_key="store")
+    return Subject(kind.kind, kind.subsystem, log=_VALIDATED, log_key="store")
 
 
 def report_of(before: Before, verdict: Verdict) -> Report:

@@ -25,7 +25,7 @@ from kubebase.fairness import FairLimit, FairSlots
 from kubebase.meta import ObjectKey
 
 if TYPE_CHECKING:
-    from kuberun.controller import Reconcile, Result
+    from kuberun.controller import Reconcile, ReconcileContext, Result
 
 MIB: Final = 1024 * 1024
 OBJECT_BYTES: Final = 8 * MIB
@@ -56,9 +56,9 @@ class Weights:
     def weighed(self, reconcile: Reconcile) -> Reconcile:
         """Return a reconcile function that counts the reads of `reconcile`."""
 
-        async def counted(key: ObjectKey) -> Result:
+        async def counted(key: ObjectKey, ctx: ReconcileContext) -> Result:
             with self.object(key.namespace):
-                return await reconcile(key)
+                return await reconcile(key, ctx)
 
         return counted
 

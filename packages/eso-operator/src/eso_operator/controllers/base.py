@@ -1,6 +1,7 @@
-"""The end of every reconcile: the report is compared with the object's status, written, and recorded as events.
+"""What every controller shares: the frame of a reconcile (`Reconciler`), and its end (`Reporter`).
 
-    outcome -> the controller's status table -> Report -> Reporter.publish -> status, events, metrics, log
+    find -> finalize if it is being deleted | hold -> reconcile -> outcome
+    outcome -> the kind's status table -> Report -> Reporter.publish -> status, events, metrics, log
 
 The status is written as a difference to the version it was compared with. A cached object may be older than our own
 last write, and its difference may wrongly be empty, so such an object is read again before the report. If a user
@@ -10,27 +11,132 @@ touched labels or annotations meanwhile, the report is written to the new state:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, Protocol, TypeVar
+from datetime import datetime, timedelta
+from typing import Any, Final, Generic, TypeVar
 
 import structlog
 
-from eso_operator.memory import Memory
-from eso_operator.report.messages import READY, Event, outcome_of
+from eso_api.conditions import READY
+from eso_operator.memory import Memory, Record
 from eso_operator.telemetry.metrics import ObjectSeries
 from eso_operator.telemetry.subsystems import Subsystem
-from kubebase.clock import Clock
-from kubebase.meta import Condition, Kind, Object, ObjectKey, ObjectMeta, Resource, meta_of
+from kubebase.clock import Clock, rfc3339
+from kubebase.meta import Condition, Kind, Malformed, Object, ObjectKey, ObjectMeta, Resource, meta_of
 from kuberun.cache import Cache
 from kuberun.client import Client
 from kuberun.conditions import find_condition
-from kuberun.controller import Result
-from kuberun.errors import ApiError, Conflict
-from kuberun.events import EventRecorder
+from kuberun.controller import Backoff, Done, ReconcileContext, Result
+from kuberun.errors import ApiError, Conflict, NotFound
+from kuberun.events import EventRecorder, EventType
 from kuberun.status import HasStatus, is_stale, write_status
 
 NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+_WORTH_A_TIME: Final = 30.0
+_ATTEMPTS: Final = 5
+"""How often a status is written to an object that keeps being touched."""
+
+_log = structlog.get_logger(__name__)
+
+# --- the frame of a reconcile -----------------------------------------------------------------------------------------
+
+ObjT = TypeVar("ObjT", bound=Object)
+
+
+class Reconciler(Generic[ObjT]):
+    """Reconciles the objects of one kind. A kind defines `reconcile`, and the other steps where it differs."""
+
+    def __init__(
+        self,
+        objects: Cache[ObjT],
+        memory: Memory[Record],
+        *,
+        timed: Callable[[ObjectMeta], AbstractContextManager[None]] = lambda _: nullcontext(),
+    ) -> None:
+        """Pass `Reporter.timed` for a kind whose reconciles have metrics for each object."""
+        self._objects = objects
+        self._memory = memory
+        self._timed = timed
+
+    async def run(self, key: ObjectKey, ctx: ReconcileContext) -> Result:
+        """Reconcile one object. This is what the queue calls."""
+        found = self.find(key)
+        if found is None:
+            return await self.gone(key)
+        try:
+            obj = await self.fresh(found)
+            # First of all: a former object of that name may have had other dependencies.
+            self._memory.of(key, obj.metadata.uid)
+            if obj.metadata.deletion_timestamp is not None:
+                return await self.finalize(obj, ctx)
+            if (waiting := await self.hold(obj, ctx)) is not None:
+                return waiting
+            with self._timed(obj.metadata):
+                return await self.reconcile(obj, ctx)
+        except ApiError as problem:
+            return result_of(problem)
+
+    def find(self, key: ObjectKey) -> ObjT | None:
+        """Return the object if it exists and can be decoded; `malformed.py` reports objects that cannot."""
+        found = self._objects.get(key)
+        return None if isinstance(found, Malformed) else found
+
+    async def gone(self, key: ObjectKey) -> Result:
+        """Forget an object that `find` did not return."""
+        self._memory.forget(key)
+        return Done()
+
+    async def fresh(self, obj: ObjT) -> ObjT:
+        """Return the object to work on: of some kinds, it is read if the cache is older than our last write."""
+        return obj
+
+    async def finalize(self, obj: ObjT, ctx: ReconcileContext) -> Result:
+        """Clean up after an object that is being deleted. Kinds without a finalizer reconcile it until it is gone."""
+        with self._timed(obj.metadata):
+            return await self.reconcile(obj, ctx)
+
+    async def hold(self, obj: ObjT, ctx: ReconcileContext) -> Result | None:
+        """Set the finalizer before the first write that must be undone; return a result to wait for it."""
+        del obj, ctx
+        return None
+
+    async def reconcile(self, obj: ObjT, ctx: ReconcileContext) -> Result:
+        """Bring the object up to date and report on it. An ApiError ends in a retry."""
+        raise NotImplementedError
+
+
+def result_of(problem: ApiError, failed: str = "") -> Result:
+    """Return the result of a reconcile after an error of the API server. `failed` names the failed action."""
+    if isinstance(problem, NotFound):
+        return Done()
+    if isinstance(problem, Conflict):
+        return Backoff("the object changed meanwhile")
+    return Backoff(f"{failed}: {api_error_text(problem)}" if failed else api_error_text(problem))
+
+
+def api_error_text(problem: ApiError) -> str:
+    """Return the reason of the API server in one word: its message may quote the request."""
+    return f"the API server answered {problem.reason or problem.code}"
+
+
+def next_attempt(now: datetime, within: float) -> str | None:
+    """Return the time of the next attempt; None for a retry within moments, which is not worth a status write."""
+    return rfc3339(now + timedelta(seconds=within)) if within >= _WORTH_A_TIME else None
+
+
+# --- events -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An event to record."""
+
+    type: EventType
+    reason: str
+    message: str
+    log: str = field(default="", compare=False)
+    """The warning to log with it; empty for none."""
 
 
 class TerminatingNamespaces:
@@ -82,12 +188,15 @@ class EventPublisher:
             self._recorder.record(resource, about, each.type, each.reason, each.message, component=self._component)
 
 
+# --- reports ----------------------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """The effects of an outcome: the status to write, the events to record, and the time of the next reconcile."""
 
     status: Any
-    then: Result
+    result: Result
     events: tuple[Event, ...] = ()
     failed: bool = False
     """True if the reconcile counts as failed."""
@@ -105,11 +214,6 @@ class Report:
 
 T = TypeVar("T", bound=HasStatus[Any])
 
-_ATTEMPTS: Final = 5
-"""How often a status is written to an object that keeps being touched."""
-
-_log = structlog.get_logger(__name__)
-
 
 @dataclass(frozen=True, slots=True)
 class Subject:
@@ -117,8 +221,6 @@ class Subject:
 
     kind: Kind[Any]
     subsystem: Subsystem
-    name: str
-    """The name of the kind in messages: the store, the class, …"""
     log: str
     """The event of its log line."""
     log_key: str
@@ -127,13 +229,6 @@ class Subject:
     """True if syncs and failures are counted. The Go operator counts them for ExternalSecrets only."""
     events_first: bool = False
     """True if events are recorded even if the status cannot be written, because they report completed actions."""
-
-
-class Written(Protocol):
-    """The fields of a record that are used here."""
-
-    uid: str
-    written_on: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +247,7 @@ class Published(Generic[T]):
 
     obj: T
     """The object in its newest known state."""
-    then: Result
+    result: Result
     problem: ApiError | None = None
     """Why the report could not be written; None if it was, or if there was nothing to write."""
 
@@ -160,7 +255,7 @@ class Published(Generic[T]):
 class Reporter(Generic[T]):
     """Reports on the objects of one kind. One for each controller, with its memory."""
 
-    def __init__(self, subject: Subject, channels: Channels, memory: Memory[Written]) -> None:
+    def __init__(self, subject: Subject, channels: Channels, memory: Memory[Record]) -> None:
         self._subject = subject
         self._channels = channels
         self._memory = memory
@@ -197,7 +292,7 @@ class Reporter(Generic[T]):
         if not self._subject.events_first:
             self.publish_events(obj.metadata, *report.events)
         self._show(obj, report)
-        return Published(written, report.then)
+        return Published(written, report.result)
 
     async def write(self, obj: T, status: Any) -> T:
         """Write the difference of the status; return the object after the write. Raises ApiError."""
@@ -253,10 +348,6 @@ class Reporter(Generic[T]):
         live = await self.latest(obj)
         return live if _spec_id(live.metadata) == _spec_id(obj.metadata) else obj
 
-    def ended_by(self, problem: ApiError, failed: str = "") -> Result:
-        """Return the outcome of a reconcile after an error of the API server. `failed` names the failed action."""
-        return outcome_of(problem, self._subject.name, failed)
-
     async def _compared(self, obj: T, report_of: Callable[[T], Report]) -> tuple[T, Report]:
         """Return the report, and the object that it is about."""
         report = report_of(obj)
@@ -266,7 +357,7 @@ class Reporter(Generic[T]):
         return obj, report_of(obj)
 
     def _not_published(self, obj: T, problem: ApiError) -> Published[T]:
-        return Published(obj, self.ended_by(problem, "status not written"), problem)
+        return Published(obj, result_of(problem, "status not written"), problem)
 
     def _series(self, key: ObjectKey) -> ObjectSeries:
         """Return the metrics. An object that has any gets a record, so that they are forgotten with it."""

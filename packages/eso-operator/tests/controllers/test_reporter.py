@@ -12,10 +12,8 @@ import pytest
 
 from eso_api.conditions import StoreStatus
 from eso_api.secretstore import SECRET_STORE, SecretStore
-from eso_operator.controllers.memory import Record
-from eso_operator.memory import Memory
-from eso_operator.report.messages import Event
-from eso_operator.report.reporter import Channels, EventPublisher, Report, Reporter, Subject
+from eso_operator.controllers.base import Channels, Event, EventPublisher, Report, Reporter, Subject
+from eso_operator.memory import Memory, Record
 from eso_operator.telemetry.metrics import ObjectSeries
 from eso_operator.telemetry.subsystems import Subsystem
 from eso_testkit.operator.samples import samples_of
@@ -27,7 +25,7 @@ from kuberun.errors import ApiError, Conflict, Forbidden, NotFound
 from kuberun.events import EventRecorder, EventType
 from kuberun.requests import Request
 
-SUBJECT = Subject(SECRET_STORE.kind(), Subsystem.SECRET_STORE, name="store", log="looked at", log_key="store")
+SUBJECT = Subject(SECRET_STORE.kind(), Subsystem.SECRET_STORE, log="looked at", log_key="store")
 KEY = ObjectKey("team", "vault")
 THEN = Requeue(60.0, "look again")
 NEWS = Event(EventType.WARNING, "Broken", "it does not answer")
@@ -131,7 +129,7 @@ async def test_a_status_that_is_as_it_was_is_not_written() -> None:
     told = await desk.reporter.publish(store(1), lambda _: Report(says("True"), THEN))
 
     assert desk.server.asked == []
-    assert (told.then, told.problem) == (THEN, None)
+    assert (told.result, told.problem) == (THEN, None)
 
 
 async def test_a_status_that_differs_is_written_once_announced_and_shown() -> None:
@@ -192,7 +190,7 @@ async def test_a_report_about_an_object_is_not_written_to_its_successor(live: Se
 
 REFUSALS = [
     pytest.param(NotFound(404, "NotFound", "gone"), Done(), id="the object is gone"),
-    pytest.param(Conflict(409, "Conflict", "v"), Backoff("the store changed meanwhile"), id="another writer wrote"),
+    pytest.param(Conflict(409, "Conflict", "v"), Backoff("the object changed meanwhile"), id="another writer wrote"),
     pytest.param(
         Forbidden(403, "Forbidden", "no"),
         Backoff("status not written: the API server answered Forbidden"),
@@ -208,7 +206,7 @@ async def test_a_refused_report_says_nothing_elsewhere(refusal: ApiError, then: 
 
     told = await desk.reporter.publish(store(1), lambda _: Report(says("False"), THEN, (NEWS,)))
 
-    assert (told.then, told.problem) == (then, refusal)
+    assert (told.result, told.problem) == (then, refusal)
     assert desk.events.reasons == []
     assert desk.shown() == {}
 
@@ -243,7 +241,7 @@ async def test_the_status_of_an_object_that_is_touched_meanwhile_is_written_to_i
 
     told = await desk.reporter.publish(store(1), report_of)
 
-    assert (told.problem, told.then) == (None, THEN)
+    assert (told.problem, told.result) == (None, THEN)
     assert server.written == ["4"]
     assert versions[-1] == "4"
 
@@ -262,7 +260,7 @@ async def test_a_status_that_keeps_colliding_is_left_to_the_next_reconcile(touch
     told = await desk.reporter.publish(store(1), lambda _: Report(says("False"), THEN))
 
     assert isinstance(told.problem, Conflict)
-    assert isinstance(told.then, Backoff)
+    assert isinstance(told.result, Backoff)
     assert server.written == []
     assert len(server.asked) <= 10
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eso_operator.report.steps import Step
+from eso_operator.controllers.outcomes import Step
 
 WORDS = {
     Step.VALIDATE: ("invalid ExternalSecret", "invalid ExternalSecret"),

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from eso_operator.report.reporter import TerminatingNamespaces
+from eso_operator.controllers.base import TerminatingNamespaces
 from kubebase.meta import Object
 from kuberun.cache import Cache
 from kuberun.watch import Listed

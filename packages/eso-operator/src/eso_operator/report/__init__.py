@@ -1,1 +1,0 @@
-"""Reports of controllers: status, events, metrics and log lines about an object."""
