@@ -12,22 +12,21 @@ from __future__ import annotations
 import argparse
 import base64
 import binascii
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
 from pathlib import Path
-from typing import Final, NoReturn, TypeVar
+from typing import Final, NoReturn
 
 import msgspec
 
-from eso_api import durations
+from eso_operator import flagvalues as values
 from eso_operator.build import this_build
 from eso_operator.certificates.state import Lifetimes
 from eso_operator.dashboard.settings import DashboardSettings
 from eso_operator.providers.protection.weights import MIB
 from eso_operator.settings import (
-    DEFAULT_GATES,
     CertificateSettings,
     FeatureGate,
     LeaderSettings,
@@ -38,8 +37,7 @@ from eso_operator.settings import (
     SettingsError,
     SyncSettings,
 )
-from eso_operator.stores.resolved import ServiceKey
-from eso_operator.telemetry.settings import Listener, LogLevel, LogSettings, MetricsSettings, TimeEncoding
+from eso_operator.telemetry.settings import LogLevel, LogSettings, MetricsSettings, TimeEncoding
 from eso_render.workers import WorkerSettings
 from kuberun.config import SERVICE_ACCOUNT
 
@@ -98,7 +96,7 @@ def parse(
         workers=given.concurrent,
         store_interval=given.store_requeue_interval,
         live=given.live_addr,
-        logs=LogSettings(given.loglevel, _parse_time_encoding(given.zap_time_encoding) or TimeEncoding.EPOCH),
+        logs=LogSettings(given.loglevel, values.time_encoding(given.zap_time_encoding) or TimeEncoding.EPOCH),
         metrics=_metrics(given),
         dashboard=dashboard,
         leader=_leader(given),
@@ -140,54 +138,60 @@ def _add_process_flags(flags: argparse.ArgumentParser) -> None:
     flags.add_argument("--core-namespace", default="", help="where the operator lives; default POD_NAMESPACE")
     flags.add_argument("--controller-class", default="default", help="handle stores of this class or without one")
     flags.add_argument(
-        "--concurrent", type=_parse_workers, default=1, help="reconciles at once in a controller; never below 32"
+        "--concurrent", type=values.workers, default=1, help="reconciles at once in a controller; never below 32"
     )
     flags.add_argument(
-        "--live-addr", type=_parse_live_addr, default=":8082", help="where /healthz and /readyz listen; 0 for nowhere"
+        "--live-addr", type=values.probes, default=":8082", help="where /healthz and /readyz listen; 0 for nowhere"
     )
-    flags.add_argument("--loglevel", type=_parse_log_level, default="info", help=_names_of(LogLevel))
-    flags.add_argument("--zap-time-encoding", default="epoch", help=_names_of(TimeEncoding))
+    flags.add_argument("--loglevel", type=values.level, default="info", help=values.listed(LogLevel))
+    flags.add_argument("--zap-time-encoding", default="epoch", help=values.listed(TimeEncoding))
     flags.add_argument(
         "--feature-gates",
-        type=_parse_gates,
+        type=values.gates,
         default="",
-        help=f"NAME=true,NAME=false,…: {_names_of(FeatureGate)}; only V2Stores is on by default",
+        help=f"NAME=true,NAME=false,…: {values.listed(FeatureGate)}; only V2Stores is on by default",
     )
 
 
 def _add_metrics_flags(flags: argparse.ArgumentParser) -> None:
     flags.add_argument(
-        "--metrics-addr", type=_parse_metrics_addr, default=":8080", help="where /metrics listens; 0 for nowhere"
+        "--metrics-addr", type=values.metrics, default=":8080", help="where /metrics listens; 0 for nowhere"
     )
-    _add_switch(flags, "metrics-secure", "serve metrics over TLS", default="false")
-    _add_switch(flags, "metrics-auth", "ask the API server who may read metrics", default="false")
+    values.add_switch(flags, "metrics-secure", "serve metrics over TLS", default="false")
+    values.add_switch(flags, "metrics-auth", "ask the API server who may read metrics", default="false")
     flags.add_argument("--metrics-cert-dir", default="", help="folder with the certificate of the metrics server")
     flags.add_argument("--metrics-cert-name", default="tls.crt", help="file name of the certificate")
     flags.add_argument("--metrics-key-name", default="tls.key", help="file name of the key")
-    _add_switch(flags, "enable-extended-metric-labels", "add app.kubernetes.io labels to metrics", default="false")
+    values.add_switch(
+        flags, "enable-extended-metric-labels", "add app.kubernetes.io labels to metrics", default="false"
+    )
 
 
 def _add_dashboard_flags(flags: argparse.ArgumentParser) -> None:
     flags.add_argument(
-        "--dashboard-addr", type=_parse_listener, default="0", help="where the dashboard listens; 0 for nowhere"
+        "--dashboard-addr", type=values.listener, default="0", help="where the dashboard listens; 0 for nowhere"
     )
-    _add_switch(flags, "dashboard-auth", "serve the dashboard over TLS, to holders of a token only", default="false")
+    values.add_switch(
+        flags, "dashboard-auth", "serve the dashboard over TLS, to holders of a token only", default="false"
+    )
     flags.add_argument("--dashboard-cert-dir", default="", help="folder with tls.crt and tls.key of the dashboard")
 
 
 def _add_leader_flags(flags: argparse.ArgumentParser) -> None:
-    _add_switch(flags, "enable-leader-election", "elect a leader; the other replicas stand by", default="false")
+    values.add_switch(flags, "enable-leader-election", "elect a leader; the other replicas stand by", default="false")
     flags.add_argument("--leader-election-id", default="external-secrets-controller", help="name of the Lease")
-    _add_duration(
+    values.add_duration(
         flags, "leader-election-lease-duration", "15s", "a standby takes over a lease not renewed for this long"
     )
-    _add_duration(
+    values.add_duration(
         flags, "leader-election-renew-deadline", "10s", "a leader that fails to renew this long stops leading"
     )
-    _add_duration(flags, "leader-election-retry-period", "2s", "time between attempts to acquire or renew the lease")
+    values.add_duration(
+        flags, "leader-election-retry-period", "2s", "time between attempts to acquire or renew the lease"
+    )
     flags.add_argument(
         "--shards",
-        type=_parse_shards,
+        type=values.shards,
         default=1,
         help="parts of the objects, divided by namespace, that as many replicas work on at the same time",
     )
@@ -195,36 +199,42 @@ def _add_leader_flags(flags: argparse.ArgumentParser) -> None:
 
 def _add_reconciler_flags(flags: argparse.ArgumentParser) -> None:
     for name in ("cluster-store", "secret-store", "cluster-external-secret", "cluster-push-secret", "push-secret"):
-        _add_switch(flags, f"enable-{name}-reconciler", f"run the {name} controller", default="true")
-    _add_duration(flags, "store-requeue-interval", "5m", "time between validations of a store without refreshInterval")
-    _add_duration(
+        values.add_switch(flags, f"enable-{name}-reconciler", f"run the {name} controller", default="true")
+    values.add_duration(
+        flags, "store-requeue-interval", "5m", "time between validations of a store without refreshInterval"
+    )
+    values.add_duration(
         flags, "min-refresh-interval", "1s", "shorter refresh intervals are raised to this; a condition reports it"
     )
     flags.add_argument(
         "--push-refresh-multiplier",
-        type=_parse_factor,
+        type=values.factor,
         default="1",
         metavar="NUMBER",
         help="factor on the refresh interval of objects whose providers announce every change",
     )
-    _add_switch(flags, "enable-flood-gate", "do not call the provider of a store that is not ready", default="true")
-    _add_switch(flags, "enable-generator-state", "keep the state of generators", default="true")
-    _add_duration(flags, "generator-gc-grace-period", "2m", "replaced generator state is kept this long")
-    _add_switch(flags, "unsafe-allow-generic-targets", "allow targets that are not Secrets", default="false")
+    values.add_switch(
+        flags, "enable-flood-gate", "do not call the provider of a store that is not ready", default="true"
+    )
+    values.add_switch(flags, "enable-generator-state", "keep the state of generators", default="true")
+    values.add_duration(flags, "generator-gc-grace-period", "2m", "replaced generator state is kept this long")
+    values.add_switch(flags, "unsafe-allow-generic-targets", "allow targets that are not Secrets", default="false")
     flags.add_argument("--template-left-delimiter", default="{{", help="begins an action of a template")
     flags.add_argument("--template-right-delimiter", default="}}", help="ends an action of a template")
     flags.add_argument(
         "--template-workers",
-        type=_parse_count,
+        type=values.count,
         default=2,
         help="processes for slow templates and patterns; one is always left for other namespaces",
     )
-    _add_duration(flags, "template-timeout", "10s", "a template or pattern that takes more processor time is stopped")
+    values.add_duration(
+        flags, "template-timeout", "10s", "a template or pattern that takes more processor time is stopped"
+    )
 
 
 def _add_provider_flags(flags: argparse.ArgumentParser) -> None:
     flags.add_argument("--provider-namespace", action="append", default=[], help="namespace with providers for all")
-    _add_switch(
+    values.add_switch(
         flags,
         "namespaced-providers",
         "let any namespace run providers that only that namespace can use",
@@ -232,7 +242,7 @@ def _add_provider_flags(flags: argparse.ArgumentParser) -> None:
     )
     flags.add_argument(
         "--max-namespaced-providers",
-        type=_parse_count,
+        type=values.count,
         default=10,
         help="Services of one such namespace that get certificates",
     )
@@ -245,7 +255,7 @@ def _add_provider_flags(flags: argparse.ArgumentParser) -> None:
     flags.add_argument(
         "--trusted-provider",
         action="append",
-        type=_parse_provider_address,
+        type=values.trusted,
         default=[],
         metavar="NAMESPACE/SERVICE=HOST:PORT",
         help="a Service whose provider listens at another address",
@@ -253,7 +263,7 @@ def _add_provider_flags(flags: argparse.ArgumentParser) -> None:
     flags.add_argument(
         "--expected-provider",
         action="append",
-        type=_parse_provider_address,
+        type=values.trusted,
         default=[],
         metavar="NAMESPACE/SERVICE=HOST:PORT",
         help="like --trusted-provider, for a provider that starts later: it is used once its Service exists",
@@ -261,7 +271,7 @@ def _add_provider_flags(flags: argparse.ArgumentParser) -> None:
     flags.add_argument(
         "--trusted-provider-tls",
         action="append",
-        type=_parse_client_folder,
+        type=values.client_folder,
         default=[],
         metavar="NAMESPACE/SERVICE=FOLDER",
         help="client certificates for that Service, instead of issued ones",
@@ -271,10 +281,10 @@ def _add_provider_flags(flags: argparse.ArgumentParser) -> None:
 
 def _add_limit_flags(flags: argparse.ArgumentParser) -> None:
     flags.add_argument(
-        "--max-object-values", type=_parse_count, default=8, metavar="MIB", help="values one object may read"
+        "--max-object-values", type=values.count, default=8, metavar="MIB", help="values one object may read"
     )
-    flags.add_argument("--max-held-values", type=_parse_count, default=64, metavar="MIB", help="values held at a time")
-    _add_duration(flags, "max-provider-call-timeout", "5m", "the largest timeouts.call that a store may set")
+    flags.add_argument("--max-held-values", type=values.count, default=64, metavar="MIB", help="values held at a time")
+    values.add_duration(flags, "max-provider-call-timeout", "5m", "the largest timeouts.call that a store may set")
 
 
 def _add_certificate_flags(flags: argparse.ArgumentParser) -> None:
@@ -284,15 +294,17 @@ def _add_certificate_flags(flags: argparse.ArgumentParser) -> None:
         help="the operator's service account, named in its certificates; default POD_SERVICE_ACCOUNT, then its token",
     )
     flags.add_argument("--trust-domain", default="cluster.local", help="SPIFFE trust domain of operator and providers")
-    _add_duration(flags, "cert-authority-validity", "8760h", "lifetime of a provider's certificate authority")
-    _add_duration(flags, "cert-authority-renew-before", "1440h", "an authority is replaced this long before it expires")
-    _add_duration(flags, "cert-validity", "2160h", "lifetime of a certificate")
-    _add_duration(flags, "cert-renew-before", "840h", "a certificate is replaced this long before it expires")
-    _add_duration(flags, "cert-settle", "1h", "time within which providers load a changed Secret")
-    _add_duration(
+    values.add_duration(flags, "cert-authority-validity", "8760h", "lifetime of a provider's certificate authority")
+    values.add_duration(
+        flags, "cert-authority-renew-before", "1440h", "an authority is replaced this long before it expires"
+    )
+    values.add_duration(flags, "cert-validity", "2160h", "lifetime of a certificate")
+    values.add_duration(flags, "cert-renew-before", "840h", "a certificate is replaced this long before it expires")
+    values.add_duration(flags, "cert-settle", "1h", "time within which providers load a changed Secret")
+    values.add_duration(
         flags, "cert-connection-age", "15m", "longest life of a connection; a change of the authority waits for it"
     )
-    _add_duration(flags, "cert-interval", "10m", "time between checks of all certificates")
+    values.add_duration(flags, "cert-interval", "10m", "time between checks of all certificates")
 
 
 # --- from flags to settings -------------------------------------------------------------------------------------------
@@ -401,8 +413,10 @@ def _ignored(given: argparse.Namespace) -> tuple[tuple[str, str], ...]:
         for name, reason in WITHOUT_EFFECT.items()
         if getattr(given, name.replace("-", "_")) is not None
     ]
-    if _parse_time_encoding(given.zap_time_encoding) is None:
-        reason = f"{given.zap_time_encoding!r} is unknown, so that epoch is used; known are {_names_of(TimeEncoding)}"
+    if values.time_encoding(given.zap_time_encoding) is None:
+        reason = (
+            f"{given.zap_time_encoding!r} is unknown, so that epoch is used; known are {values.listed(TimeEncoding)}"
+        )
         ignored.append(("--zap-time-encoding", reason))
     return tuple(ignored)
 
@@ -412,166 +426,6 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise SettingsError(f"{message}; see {self.prog} --help")
-
-
-# --- the values of flags ----------------------------------------------------------------------------------------------
-
-
-T = TypeVar("T")
-
-MAX_FACTOR: Final = 1000
-MAX_SHARDS: Final = 64
-NOWHERE: Final = Listener("", -1)
-METRICS: Final = Listener("", 8080)
-
-
-def _add_switch(flags: argparse.ArgumentParser, name: str, text: str, *, default: str) -> None:
-    """Add a flag that is given as `--name`, `--name=true` or `--name=false`."""
-    flags.add_argument(f"--{name}", nargs="?", const="true", default=default, type=_parse_bool, help=text)
-
-
-def _add_duration(flags: argparse.ArgumentParser, name: str, default: str, text: str) -> None:
-    flags.add_argument(f"--{name}", type=_parse_duration, default=default, metavar="DURATION", help=text)
-
-
-_TRUTHS: Final = {
-    **dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True),
-    **dict.fromkeys(("0", "f", "F", "FALSE", "false", "False"), False),
-}
-
-
-def _parse_bool(text: str) -> bool:
-    if text not in _TRUTHS:
-        raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
-    return _TRUTHS[text]
-
-
-def _parse_duration(text: str) -> float:
-    try:
-        parsed = durations.parse(text) / durations.SECOND
-    except durations.DurationError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    if parsed < 0:
-        raise argparse.ArgumentTypeError(f"{text} is negative")
-    return parsed
-
-
-def _parse_count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 1")
-    return int(text)
-
-
-def _parse_workers(text: str) -> int:
-    """Parse `--concurrent`: a number below 1 means 1."""
-    try:
-        return max(int(text), 1)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
-
-
-def _parse_shards(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= MAX_SHARDS:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to {MAX_SHARDS}")
-    return int(text)
-
-
-def _parse_factor(text: str) -> float:
-    try:
-        parsed = float(text)
-    except ValueError:
-        parsed = 0.0
-    if not 1 <= parsed <= MAX_FACTOR:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {MAX_FACTOR}")
-    return parsed
-
-
-# --- addresses --------------------------------------------------------------------------------------------------------
-
-
-def _parse_listener(text: str) -> Listener:
-    """Parse `host:port`, `:port` for every address, or `0` for none."""
-    if text == "0":
-        return NOWHERE
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not host:port or :port")
-    return Listener(host.strip("[]"), int(port))
-
-
-def _parse_live_addr(text: str) -> Listener:
-    """Parse `--live-addr`: an empty text means none, like `0`."""
-    return _parse_listener(text) if text else NOWHERE
-
-
-def _parse_metrics_addr(text: str) -> Listener:
-    """Parse `--metrics-addr`: an empty text means the default."""
-    return _parse_listener(text) if text else METRICS
-
-
-def _parse_provider_address(text: str) -> tuple[ServiceKey, str]:
-    service, address = _assigned(text, "NAMESPACE/SERVICE=HOST:PORT")
-    parsed = _parse_listener(address)
-    if not parsed.host or parsed.disabled:
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAMESPACE/SERVICE=HOST:PORT")
-    return service, address
-
-
-def _parse_client_folder(text: str) -> tuple[ServiceKey, Path]:
-    service, folder = _assigned(text, "NAMESPACE/SERVICE=FOLDER")
-    return service, Path(folder)
-
-
-def _assigned(text: str, shape: str) -> tuple[ServiceKey, str]:
-    service, _, value = text.partition("=")
-    namespace, _, name = service.partition("/")
-    if not namespace or not name or not value:
-        raise argparse.ArgumentTypeError(f"{text!r} is not {shape}")
-    return ServiceKey(namespace, name), value
-
-
-# --- names ------------------------------------------------------------------------------------------------------------
-
-
-def _choice_of(names: type[T]) -> Callable[[str], T]:
-    def chosen(text: str) -> T:
-        try:
-            return names(text)  # type: ignore[call-arg]  # an enumeration is called with a value
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"{text!r} is none of {_names_of(names)}") from None
-
-    return chosen
-
-
-def _names_of(names: type[T]) -> str:
-    return ", ".join(str(name) for name in names)  # type: ignore[attr-defined]  # an enumeration lists its members
-
-
-def _parse_log_level(text: str) -> LogLevel:
-    """Parse `--loglevel` in upper or lower case; an empty text means `info`."""
-    known = {each.value: each for each in LogLevel} | {"warning": LogLevel.WARN, "": LogLevel.INFO}
-    if (found := known.get(text.lower())) is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is none of {_names_of(LogLevel)}")
-    return found
-
-
-def _parse_time_encoding(text: str) -> TimeEncoding | None:
-    """Return the encoding of a value of `--zap-time-encoding`; None for an unknown one."""
-    known = {each.value: each for each in TimeEncoding} | {"nanos": TimeEncoding.NANO}
-    return known.get(text.lower())
-
-
-def _parse_gates(text: str) -> frozenset[FeatureGate]:
-    """Return the gates that are on after these changes of the defaults."""
-    on = set(DEFAULT_GATES)
-    for entry in filter(None, text.split(",")):
-        name, _, value = entry.partition("=")
-        gate = _choice_of(FeatureGate)(name.strip())
-        if _parse_bool(value.strip() or "true"):
-            on.add(gate)
-        else:
-            on.discard(gate)
-    return frozenset(on)
 
 
 # --- namespace and service account of this pod ------------------------------------------------------------------------

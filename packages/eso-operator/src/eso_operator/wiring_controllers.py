@@ -60,10 +60,9 @@ from eso_operator.controllers.secretstore.status import subject_of as store_subj
 from eso_operator.controllers.secretstore.sync import Validator
 from eso_operator.dependencies.dependencies import Dependencies
 from eso_operator.dependencies.wakes import service_changed
-from eso_operator.generators.ledger import NoLedger, StateLedger
-from eso_operator.generators.seals import KeptSeals, Seals
+from eso_operator.generators.ledger import GeneratorLedger, HasIntents, StateLedger
+from eso_operator.generators.seals import Seals
 from eso_operator.generators.source import GeneratorSource
-from eso_operator.generators.values import HasIntents
 from eso_operator.memory import Memory, Record
 from eso_operator.providers.directory import Directory
 from eso_operator.providers.gateway import Gateway
@@ -196,7 +195,7 @@ class Parts:
             ),
             "credentials": KubeCredentials(self.client, self.clock, self.informers.version_of),
             "templates": TemplateReader(self.client, self.informers.version_of),
-            "seals": KeptSeals(self.client, self.settings.core_namespace),
+            "seals": Seals(self.client, self.settings.core_namespace),
             "weights": Weights(object_bytes=limits.object_bytes, total_bytes=limits.total_bytes),
             "workers": Workers(self.settings.sync.workers, waiting=parked),
         }
@@ -215,10 +214,10 @@ class Parts:
         for push in push_secrets.pushing(self.informers.push_secrets.cache, secret, labels):
             yield from self.pushes.remote_keys(push)
 
-    def ledger(self, memory: Memory[HasIntents]) -> StateLedger | NoLedger:
+    def ledger(self, memory: Memory[HasIntents]) -> GeneratorLedger:
         """Return a ledger of generated state; one that records nothing if GeneratorStates are not reconciled."""
         if not self.settings.reconcilers.generator_state:
-            return NoLedger()
+            return GeneratorLedger()
         states, grace = self.informers.generator_states.cache, self.settings.sync.generator_grace
         return StateLedger(
             self.client, states, self.gateway, clock=self.clock, grace=grace, seals=self.seals, memory=memory
@@ -290,7 +289,7 @@ def _external_secret_reconciler(parts: Parts) -> ExternalSecretReconciler:
             parts.bind,
             planner=parts.planner,
             finds=parts.gateway,
-            generators=GeneratorSource(parts.resolver, parts.bind, parts.gateway, clock=parts.clock, intents=ledger),
+            generators=GeneratorSource(parts.resolver, parts.bind, parts.gateway, clock=parts.clock, ledger=ledger),
             rendering=rendering_of_keys(parts.workers),
         ),
         ledger=ledger,
@@ -520,7 +519,7 @@ def _push_secret_reconciler(parts: Parts, pushes: Pushes) -> PushSecretReconcile
     client, clock, sync, memory = parts.client, parts.clock, parts.settings.sync, parts.memories.push_secrets
     resolver, gateway, ledger = parts.resolver, parts.gateway, parts.ledger(memory)
     chooser = StoreChooser(parts.watched, client, parts.settings.controller_class, v2_stores=parts.settings.v2_stores)
-    generators = GeneratorSource(resolver, parts.bind, gateway, clock=clock, intents=ledger)
+    generators = GeneratorSource(resolver, parts.bind, gateway, clock=clock, ledger=ledger)
     makers = makers_of(parts.informers.external_secrets.cache)
     sources = SourceReader(client, parts.informers.secrets.cache, generators, maker_of=makers)
     objects = parts.informers.push_secrets.cache

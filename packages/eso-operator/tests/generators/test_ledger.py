@@ -1,4 +1,4 @@
-"""Account of what generators made: kept before the target is written, retired only after it is."""
+"""The ledger of generated state: recorded before the target is written, retired only after it is."""
 
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -18,12 +18,15 @@ from eso_operator.generators.ledger import (
     INTENT_SECONDS,
     OWNER_INDEX,
     OWNER_KEY_LABEL,
+    GeneratedValues,
+    RecordedStates,
     StateLedger,
+    StateOwner,
     owner_key,
     owner_of,
 )
-from eso_operator.generators.seals import Sealed
-from eso_operator.generators.values import Kept, Made, StateOwner
+from eso_operator.generators.seals import Sealed, Seals
+from eso_operator.providers.gateway import Gateway
 from eso_operator.stores.resolved import BoundStore
 from eso_operator.wiring_controllers import Memories
 from eso_testkit.operator.boundstores import bound_store
@@ -43,13 +46,16 @@ OWNER = StateOwner(EXTERNAL_SECRET.resource(), external_secret().metadata, ("0",
 PUSHER = StateOwner(PUSH_SECRET.resource(), push_secret().metadata, ("__pushsecret",))
 
 
-class Unsealed:
+class Unsealed(Seals):
     """Nothing here is cluster-scoped."""
+
+    def __init__(self) -> None:
+        """Read no key."""
 
     async def seal(self, content: Sealed) -> str:
         raise AssertionError(f"sealed: {content}")
 
-    async def fits(self, content: Sealed, seal: str) -> bool:
+    async def matches(self, content: Sealed, seal: str) -> bool:
         raise AssertionError(f"asked about {content}: {seal}")
 
 
@@ -91,10 +97,10 @@ class States:
         return [state["spec"].get("garbageCollectionDeadline") for state in self.stored.values()]
 
     def ledger(self, known: Cache[GeneratorState] | None = None) -> StateLedger:
-        client = cast("Client", self)
+        client, gateway = cast("Client", self), cast("Gateway", self)
         memory = Memories().external_secrets
         return StateLedger(
-            client, known or _states(), self, clock=VirtualClock(), grace=120, seals=Unsealed(), memory=memory
+            client, known or _states(), gateway, clock=VirtualClock(), grace=120, seals=Unsealed(), memory=memory
         )
 
 
@@ -111,8 +117,8 @@ def _states(*known: GeneratorState) -> Cache[GeneratorState]:
     return store
 
 
-def made(state: bytes | None = b'{"id": 1}', index: int = 0) -> Made:
-    return Made(index, bound_store(), {}, None if state is None else SecretBytes(state))
+def made(state: bytes | None = b'{"id": 1}', index: int = 0) -> GeneratedValues:
+    return GeneratedValues(index, bound_store(), {}, None if state is None else SecretBytes(state))
 
 
 def known_state(name: str, owner: StateOwner = OWNER, entry: str = "0", **spec: Any) -> GeneratorState:
@@ -132,7 +138,7 @@ def known_state(name: str, owner: StateOwner = OWNER, entry: str = "0", **spec: 
 async def test_a_state_is_on_record_with_its_owner_and_its_entry() -> None:
     states = States()
 
-    kept = await states.ledger().keep(OWNER, [made(index=1)])
+    kept = await states.ledger().record(OWNER, [made(index=1)])
 
     [stored] = states.stored.values()
     assert stored["metadata"]["generateName"] == "gen-externalsecret-db-"
@@ -146,8 +152,8 @@ async def test_states_of_both_kinds_of_owner_are_held_from_the_start() -> None:
     """An owner that is deleted while no operator runs must not take them along."""
     states = States()
 
-    await states.ledger().keep(OWNER, [made()])
-    await states.ledger().keep(PUSHER, [made()])
+    await states.ledger().record(OWNER, [made()])
+    await states.ledger().record(PUSHER, [made()])
 
     assert [stored["metadata"]["finalizers"] for stored in states.stored.values()] == [[FINALIZER], [FINALIZER]]
     pushed = list(states.stored.values())[1]["metadata"]
@@ -162,7 +168,7 @@ async def test_states_that_wait_for_one_place_of_many_do_not_add_up() -> None:
     states = States(stored={name: {"spec": {}} for name in names})
     ledger = states.ledger(_states(*(known_state(name, PUSHER, "__pushsecret") for name in reversed(names))))
 
-    kept = await ledger.keep(PUSHER, [])
+    kept = await ledger.record(PUSHER, [])
 
     assert [key.name for key in kept.older] == ["state-0", "state-4", "state-5", "state-6", "state-7"]
     deadline = "2030-01-01T00:02:00Z"
@@ -172,7 +178,7 @@ async def test_states_that_wait_for_one_place_of_many_do_not_add_up() -> None:
 async def test_values_without_state_leave_nothing() -> None:
     states = States()
 
-    assert await states.ledger().keep(OWNER, [made(None)]) == Kept()
+    assert await states.ledger().record(OWNER, [made(None)]) == RecordedStates()
     assert states.stored == {}
 
 
@@ -181,7 +187,7 @@ async def test_older_states_get_a_deadline_once_the_target_is_written_and_not_be
     retired = known_state("older", garbageCollectionDeadline="2030-01-01T00:00:00Z")
     ledger = states.ledger(_states(known_state("old"), retired))
 
-    kept = await ledger.keep(OWNER, [made()])
+    kept = await ledger.record(OWNER, [made()])
     assert states.deadlines() == [None, None, None]
     await ledger.retire(kept)
 
@@ -192,7 +198,7 @@ async def test_an_entry_that_is_no_generator_any_more_retires_its_states_too() -
     states = States(stored={"old": {"spec": {}}})
     ledger = states.ledger(_states(known_state("old", entry="1")))
 
-    await ledger.retire(await ledger.keep(OWNER, []))
+    await ledger.retire(await ledger.record(OWNER, []))
 
     assert states.deadlines() == ["2030-01-01T00:02:00Z"]
 
@@ -202,7 +208,7 @@ async def test_an_entry_that_is_gone_retires_its_states_too() -> None:
     states = States({"state-1": {"metadata": {}, "spec": {}}, "state-2": {"metadata": {}, "spec": {}}})
     ledger = states.ledger(_states(known_state("state-1", entry="0"), known_state("state-2", entry="7")))
 
-    kept = await ledger.keep(OWNER, [])
+    kept = await ledger.record(OWNER, [])
     await ledger.retire(kept)
 
     assert states.deadlines() == [rfc3339(START + timedelta(seconds=120))] * 2
@@ -212,7 +218,7 @@ async def test_when_the_target_was_not_written_the_new_state_goes_and_the_old_on
     states = States(stored={"old": {"spec": {}}})
     ledger = states.ledger(_states(known_state("old")))
 
-    await ledger.discard(await ledger.keep(OWNER, [made()]))
+    await ledger.discard(await ledger.record(OWNER, [made()]))
 
     assert states.deadlines() == [None, rfc3339(START)]
 
@@ -221,7 +227,7 @@ async def test_values_that_cannot_be_recorded_are_cleaned_up_and_recorded_ones_a
     states = States(refuses=Forbidden(403, "Forbidden", "no"), allowed=1)
 
     with pytest.raises(Forbidden):
-        await states.ledger().keep(OWNER, [made(b'{"id": 1}'), made(b'{"id": 2}'), made(b'{"id": 3}', 1)])
+        await states.ledger().record(OWNER, [made(b'{"id": 1}'), made(b'{"id": 2}'), made(b'{"id": 3}', 1)])
 
     assert states.cleaned == [b'{"id": 2}', b'{"id": 3}']
     assert states.deadlines() == [rfc3339(START)]
@@ -250,7 +256,7 @@ async def test_a_state_that_is_gone_already_needs_no_deadline_and_no_warning() -
     older = (ObjectKey("default", "gone"), ObjectKey("default", "there"))
 
     with capture_logs() as logs:
-        await states.ledger().retire(Kept(older=older))
+        await states.ledger().retire(RecordedStates(older=older))
 
     assert logs == []
     assert states.stored == {"there": {"spec": {"garbageCollectionDeadline": "2030-01-01T00:02:00Z"}}}
@@ -292,7 +298,7 @@ async def test_the_record_of_a_call_becomes_that_of_its_value() -> None:
     ledger = states.ledger()
     intent = await ledger.intend(cleaning(), 0)
 
-    kept = await ledger.keep(OWNER, [replace(made(), intent=intent)])
+    kept = await ledger.record(OWNER, [replace(made(), intent=intent)])
 
     [(name, stored)] = states.stored.items()
     assert [key.name for key in kept.new] == [name]
@@ -307,7 +313,7 @@ async def test_an_attempt_after_a_lost_answer_is_the_same_call() -> None:
 
     lost = await ledger.intend(cleaning(), 0)
     again = await ledger.intend(cleaning(), 0)
-    await ledger.keep(OWNER, [replace(made(), intent=again)])
+    await ledger.record(OWNER, [replace(made(), intent=again)])
     another = await ledger.intend(cleaning(), 0)
 
     assert again == lost
@@ -337,7 +343,7 @@ async def test_a_call_that_left_nothing_behind_needs_no_clean_up(how: str) -> No
         case "given up":
             await ledger.give_up(intent)
         case "no state":
-            await ledger.keep(OWNER, [replace(made(None), intent=intent)])
+            await ledger.record(OWNER, [replace(made(None), intent=intent)])
         case _:
             await ledger.roll_back([replace(made(), intent=intent)])
 

@@ -12,8 +12,8 @@ import pytest
 
 from eso_api.references import GeneratorRef, StoreRef
 from eso_api.values import SecretBytes
+from eso_operator.generators.ledger import GeneratedValues, GeneratorLedger, Intent
 from eso_operator.generators.source import GeneratorSource
-from eso_operator.generators.values import Intent, Made
 from eso_operator.providers.protection.weights import MIB, Weights
 from eso_operator.sources.fetch import Fetcher
 from eso_operator.stores.inputs import Need
@@ -31,11 +31,11 @@ CALLER = ObjectRef("v1", "ExternalSecret", "team", "caller", "uid", 1)
 
 
 @dataclass
-class Record:
+class Record(GeneratorLedger):
     """What a source records about its calls. Stands for the ledger."""
 
     given_up: list[Intent] = field(default_factory=list)
-    rolled_back: list[Made] = field(default_factory=list)
+    rolled_back: list[GeneratedValues] = field(default_factory=list)
 
     async def intend(self, bound: BoundStore, index: int) -> Intent:
         return Intent(f"{bound.identity}-{index}")
@@ -43,8 +43,8 @@ class Record:
     async def give_up(self, intent: Intent) -> None:
         self.given_up.append(intent)
 
-    async def roll_back(self, made: Sequence[Made]) -> None:
-        self.rolled_back += made
+    async def roll_back(self, generated: Sequence[GeneratedValues]) -> None:
+        self.rolled_back += generated
 
 
 @dataclass
@@ -67,7 +67,7 @@ class Maker:
     @property
     def source(self) -> GeneratorSource:
         resolver: Any = self  # only `resolve` is used
-        return GeneratorSource(resolver, self.bind, self.loop.gateway, clock=self.loop.clock, intents=self.record)
+        return GeneratorSource(resolver, self.bind, self.loop.gateway, clock=self.loop.clock, ledger=self.record)
 
     @property
     def fetcher(self) -> Fetcher:

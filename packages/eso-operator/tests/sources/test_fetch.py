@@ -11,7 +11,7 @@ from eso_api.references import GeneratorRef, StoreRef
 from eso_api.values import SecretBytes
 from eso_operator.changes.watchedkeys import ReadState, Topic, WatchedKey
 from eso_operator.dependencies.dependencies import ANY_PROVIDER, OnObject
-from eso_operator.generators.values import Made
+from eso_operator.generators.ledger import GeneratedValues
 from eso_operator.sources.fetch import Fetcher
 from eso_operator.sources.results import Fetched
 from eso_operator.stores.inputs import Need
@@ -96,11 +96,11 @@ class Backend:
         found = [Found(key, value) for key, value in values(self.data).items() if key.startswith(query.path)]
         return FindPage(tuple(found), last=True)
 
-    async def generate(self, caller: ObjectRef, index: int, ref: GeneratorRef) -> Made:
+    async def generate(self, caller: ObjectRef, index: int, ref: GeneratorRef) -> GeneratedValues:
         del caller
         if ref.name in self.errors:
             raise self.errors[ref.name]
-        return Made(index, bound_store(), values({"made": ref.name}))
+        return GeneratedValues(index, bound_store(), values({"made": ref.name}))
 
     def _result(self, item: GetItem) -> GetResult:
         metadata = ValueMetadata(provider_version="7", suggested_refresh=self.suggested)

@@ -15,7 +15,7 @@ import hashlib
 import hmac
 import secrets
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
@@ -44,63 +44,56 @@ class Sealed:
     state: Any = field(repr=False)
 
     def text(self) -> bytes:
-        facts = [self.namespace, self.owner, self.generator, *self.resource, self.call, _plain(self.state)]
-        return msgspec.json.encode(facts, order="deterministic")
+        covered = [self.namespace, self.owner, self.generator, *self.resource, self.call, _plain(self.state)]
+        return msgspec.json.encode(covered, order="deterministic")
 
 
-class Seals(Protocol):
-    async def seal(self, content: Sealed) -> str:
-        """Return the seal of this content. Raises ApiError if the key can be neither read nor created."""
-        ...
-
-    async def fits(self, content: Sealed, seal: str) -> bool: ...
-
-
-class KeptSeals:
+class Seals:
     """Seals with the key in the core namespace. The first use creates the key. The process has one."""
 
     def __init__(self, client: Client, core_namespace: str) -> None:
         self._client = client
-        self._place = ObjectKey(core_namespace, SECRET_NAME)
-        self._known = b""
-        self._asking = asyncio.Lock()
+        self._secret = ObjectKey(core_namespace, SECRET_NAME)
+        self._cached = b""
+        self._reading = asyncio.Lock()
 
     async def seal(self, content: Sealed) -> str:
+        """Return the seal of this content. Raises ApiError if the key can be neither read nor created."""
         return hmac.new(await self._key(), content.text(), hashlib.sha256).hexdigest()
 
-    async def fits(self, content: Sealed, seal: str) -> bool:
+    async def matches(self, content: Sealed, seal: str) -> bool:
         return hmac.compare_digest(await self.seal(content), seal)
 
     async def _key(self) -> bytes:
-        async with self._asking:
-            if not self._known:
-                self._known = await self._stored() or await self._made()
-            return self._known
+        async with self._reading:
+            if not self._cached:
+                self._cached = await self._read() or await self._create()
+            return self._cached
 
-    async def _stored(self) -> bytes:
+    async def _read(self) -> bytes:
         try:
-            found = await self._client.get(_KEYS, self._place)
+            found = await self._client.get(_KEYS, self._secret)
         except NotFound:
             return b""
         return (found.data or {}).get(_KEY, b"")
 
-    async def _made(self) -> bytes:
+    async def _create(self) -> bytes:
         """Create the Secret with a new key. If it exists already, use its key, or add one if it has none."""
         key = secrets.token_bytes(_KEY_BYTES)
         document: JsonObject = {
             "apiVersion": "v1",
             "kind": "Secret",
-            "metadata": {"name": self._place.name, "namespace": self._place.namespace},
+            "metadata": {"name": self._secret.name, "namespace": self._secret.namespace},
             "data": {_KEY: key},
         }
         try:
             await self._client.create(raw(_SECRETS), document)
         except AlreadyExists:
-            return await self._stored() or await self._filled(key)
+            return await self._read() or await self._add(key)
         return key
 
-    async def _filled(self, key: bytes) -> bytes:
-        await self._client.merge_patch(_KEYS, self._place, {"data": {_KEY: key}})
+    async def _add(self, key: bytes) -> bytes:
+        await self._client.merge_patch(_KEYS, self._secret, {"data": {_KEY: key}})
         return key
 
 

@@ -1,18 +1,18 @@
 """Generators as a source of values, resolved and called like stores.
 
-A call that may need a clean-up is recorded before it is made. If its answer gets lost, the record stays, and the
-collector (`controllers/generatorstate/`) cleans up. An answer that is too large for the object is cleaned up at once.
+A call that may need a clean-up is recorded before it is made. If its response gets lost, the record stays, and the
+collector (`controllers/generatorstate/`) cleans up. A response that is too large for the object is cleaned up at once.
 """
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Protocol
 
 from eso_api.references import GeneratorRef
 from eso_operator.dependencies.dependencies import Dependency, OnLabel, on_connection, on_object
-from eso_operator.generators.values import Intent, Intents, Made
+from eso_operator.generators.ledger import GeneratedValues, GeneratorLedger, Intent
 from eso_operator.providers.errors import UNSURE
+from eso_operator.providers.gateway import Gateway
 from eso_operator.providers.protection.weights import current_hold
 from eso_operator.stores.inputs import Gate, Need
 from eso_operator.stores.resolved import Bind, BoundStore
@@ -25,60 +25,58 @@ from kuberun.errors import ApiError
 GENERATION = Need(frozenset({Operation.GENERATE}), Gate.FULL)
 
 
-class Generates(Protocol):
-    """The part of the gateway that is used here."""
-
-    async def generate(self, bound: BoundStore, request: GenerateRequest) -> Generated: ...
-
-
 class GeneratorSource:
-    """Calls generators through the gateway. Implements `generating.values.Generators`."""
+    """Calls generators through the gateway."""
 
-    def __init__(self, resolver: Resolver, bind: Bind, gateway: Generates, *, clock: Clock, intents: Intents) -> None:
+    def __init__(
+        self, resolver: Resolver, bind: Bind, gateway: Gateway, *, clock: Clock, ledger: GeneratorLedger
+    ) -> None:
         self._resolver = resolver
         self._bind = bind
         self._gateway = gateway
         self._clock = clock
-        self._intents = intents
+        self._ledger = ledger
 
-    async def generate(self, caller: ObjectRef, index: int, ref: GeneratorRef) -> Made:
+    async def generate(self, caller: ObjectRef, index: int, ref: GeneratorRef) -> GeneratedValues:
         """Generate values; every call returns new ones. Raises ResolutionError, ProviderError."""
         resolved = await self._resolver.resolve(ref, caller, GENERATION)
         bound = await self._bind(resolved)
-        intent = await self._intended(bound, index)
+        intent = await self._intend(bound, index)
         try:
-            answer = await self._gateway.generate(bound, GenerateRequest(idempotency_key=intent.idempotency_key))
+            response = await self._gateway.generate(bound, GenerateRequest(idempotency_key=intent.idempotency_key))
         except ProviderError as error:
             if error.reason not in UNSURE:
-                await self._intents.give_up(intent)
+                await self._ledger.give_up(intent)
             raise
-        made = Made(
+        generated = GeneratedValues(
             index=index,
             bound=bound,
-            values=dict(answer.data),
-            state=answer.state,
+            values=dict(response.data),
+            state=response.state,
             depends_on=_dependencies(bound),
-            refresh_within=_ends_within(answer, self._clock.now()),
+            refresh_within=_refresh_within(response, self._clock.now()),
             intent=intent,
         )
-        await self._weigh(made, answer.size)
-        return made
+        await self._weigh(generated, response.size)
+        return generated
 
-    async def _weigh(self, made: Made, size: int) -> None:
-        """Count the answer for the object, as its reads are. An object that may not hold it never uses its values."""
+    async def _weigh(self, generated: GeneratedValues, size: int) -> None:
+        """Count the response for the object, as its reads are. An object that may not hold it never uses its values."""
         hold = current_hold()
         try:
             if hold is not None:
                 hold.add(size)
         except ProviderError:
-            await self._intents.roll_back((made,))
+            await self._ledger.roll_back((generated,))
             raise
 
-    async def _intended(self, bound: BoundStore, index: int) -> Intent:
+    async def _intend(self, bound: BoundStore, index: int) -> Intent:
         try:
-            return await self._intents.intend(bound, index)
+            return await self._ledger.intend(bound, index)
         except ApiError as problem:
-            message = f"the call is not made: it cannot be put on record: {problem.reason or problem.code}"
+            message = (
+                f"the generator is not called, because the call cannot be recorded: {problem.reason or problem.code}"
+            )
             raise ProviderError(ErrorReason.INTERNAL, message) from None
 
 
@@ -88,10 +86,10 @@ def _dependencies(bound: BoundStore) -> frozenset[Dependency]:
     return frozenset(of_target | {on_object(ref) for ref in (resolved.config.ref, resolved.store, *bound.sources)})
 
 
-def _ends_within(made: Generated, now: datetime) -> float | None:
+def _refresh_within(response: Generated, now: datetime) -> float | None:
     """Return the seconds until the values are generated again: as the generator suggests, or 80 % of their life."""
-    if made.metadata.suggested_refresh:
-        return made.metadata.suggested_refresh
-    if made.metadata.expires_at is None:
+    if response.metadata.suggested_refresh:
+        return response.metadata.suggested_refresh
+    if response.metadata.expires_at is None:
         return None
-    return max((made.metadata.expires_at - now).total_seconds() * 0.8, 1.0)
+    return max((response.metadata.expires_at - now).total_seconds() * 0.8, 1.0)

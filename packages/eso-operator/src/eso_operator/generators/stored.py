@@ -68,8 +68,8 @@ def stored_generator(resource: Any, state: ObjectRef, objects: Objects) -> Store
     if not (isinstance(api_version, str) and api_version and isinstance(kind, str) and kind):
         raise malformed(state, "spec.resource must have the apiVersion and kind of a generator")
     metadata = resource.get("metadata")
-    said: dict[str, Any] = metadata if isinstance(metadata, dict) else {}
-    name = said.get("name")
+    named: dict[str, Any] = metadata if isinstance(metadata, dict) else {}
+    name = named.get("name")
     # A generator that was part of a ClusterGenerator may have been stored without a name.
     ref = GeneratorRef(api_version=api_version, kind=kind, name=name if isinstance(name, str) and name else state.name)
     found = parse_kind(api_version, kind)
@@ -80,7 +80,7 @@ def stored_generator(resource: Any, state: ObjectRef, objects: Objects) -> Store
     elif found.group == GENERATOR_GROUP:
         document = _v2_document(ref, key, spec, objects) if kind == GENERATOR.name else None
     else:
-        cluster = objects.scope(found) is Scope.CLUSTER or not said.get("namespace")
+        cluster = objects.scope(found) is Scope.CLUSTER or not named.get("namespace")
         document = None if cluster else _document(ref, key, spec)
     return StoredGenerator(ref, found, key, document)
 
@@ -119,17 +119,17 @@ def _provider_config(config: ConfigBinding, spec: Any) -> JsonObject:
 
 def _v2_document(ref: GeneratorRef, key: ObjectKey, spec: dict[str, Any], objects: Objects) -> JsonObject | None:
     """Return the live Generator with the stored configuration; the stored one alone if no live one exists."""
-    said = spec.get("providerConfig")
-    inline = said.get("inline") if isinstance(said, dict) else None
+    config = spec.get("providerConfig")
+    inline = config.get("inline") if isinstance(config, dict) else None
     live = objects.get(_GENERATOR, key)
     if live is None or isinstance(live, Malformed):
         return _document(ref, key, spec)
     if inline is None:
         return None
     document = plain(live, ObjectRef(ref.api_version, ref.kind, key.namespace, key.name))
-    there: dict[str, Any] = document.get("spec", {})
-    way = {part: value for part, value in there.get("providerConfig", {}).items() if part != "providerRef"}
-    return {**document, "spec": {**there, "providerConfig": {**way, "inline": inline}}}
+    current: dict[str, Any] = document.get("spec", {})
+    address = {part: value for part, value in current.get("providerConfig", {}).items() if part != "providerRef"}
+    return {**document, "spec": {**current, "providerConfig": {**address, "inline": inline}}}
 
 
 def _document(ref: GeneratorRef, key: ObjectKey, spec: dict[str, Any]) -> JsonObject:

@@ -20,7 +20,8 @@ from eso_api.references import StoreRef
 from eso_api.values import SecretBytes
 from eso_operator.changes.watchedkeys import ReadState, Topic, WatchedKey, topic_of, topic_of_search
 from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependency, OnLabel, OnObject, on_connection, on_object
-from eso_operator.generators.values import Generators, Made
+from eso_operator.generators.ledger import GeneratedValues
+from eso_operator.generators.source import GeneratorSource
 from eso_operator.providers.errors import cause_of
 from eso_operator.sources.entries import Entry, Extract, FindMany, Generate, OneValue, Read, ReadEntry, entries_of
 from eso_operator.sources.results import Failure, Fetched, Missing
@@ -68,7 +69,7 @@ class Fetcher:
         *,
         planner: PlansReads,
         finds: Finds,
-        generators: Generators,
+        generators: GeneratorSource,
         rendering: Rendering,
     ) -> None:
         self._resolver = resolver
@@ -197,7 +198,7 @@ class _Pass:
     unsure: set[str] = field(default_factory=set)
     """Entries whose providers may report a missing key for another failure."""
     depends_on: set[Dependency] = field(default_factory=set)
-    made: list[Made] = field(default_factory=list)
+    made: list[GeneratedValues] = field(default_factory=list)
     refresh_within: float | None = None
     watched_keys: list[WatchedKey] = field(default_factory=list)
     watchable: set[str] = field(default_factory=set)

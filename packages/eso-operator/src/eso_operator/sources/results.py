@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from eso_api.values import SecretBytes
 from eso_operator.changes.watchedkeys import ReadState, WatchedKey
 from eso_operator.dependencies.dependencies import Dependency
-from eso_operator.generators.values import Made
+from eso_operator.generators.ledger import GeneratedValues
 from eso_operator.sources.entries import ReadEntry
 from eso_wire.errors import RetryClass
 
@@ -45,7 +45,7 @@ class Fetched:
     missing: tuple[Missing, ...] = ()
     failures: tuple[Failure, ...] = ()
     depends_on: frozenset[Dependency] = frozenset()
-    made: tuple[Made, ...] = ()
+    made: tuple[GeneratedValues, ...] = ()
     refresh_within: float | None = None
     """Seconds until the first source wants to be read again; None if no source says so."""
     watched_keys: tuple[WatchedKey, ...] = ()

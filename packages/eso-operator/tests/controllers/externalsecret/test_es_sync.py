@@ -21,7 +21,7 @@ from eso_operator.controllers.externalsecret.status import SUBJECT
 from eso_operator.controllers.externalsecret.sync import Cleanup, ExternalSecretDeps, TargetWriter, repair_allowance
 from eso_operator.controllers.refresh import current_version
 from eso_operator.dependencies.dependencies import Dependencies, OnObject
-from eso_operator.generators.values import Kept, Made, StateOwner
+from eso_operator.generators.ledger import GeneratedValues, GeneratorLedger, RecordedStates, StateOwner
 from eso_operator.sources.results import Fetched
 from eso_operator.sources.templates import TemplateReader
 from eso_operator.targets.change import Create, TargetChange, Update
@@ -50,7 +50,7 @@ class Crash(BaseException):
 
 
 @dataclass
-class World:
+class World(GeneratorLedger):
     """Everything around the reconciler. Records the calls to it, in order."""
 
     es: ExternalSecret
@@ -124,24 +124,24 @@ class World:
         return frozenset()
 
     # generated states
-    async def keep(self, owner: StateOwner, made: Sequence[Made]) -> Kept:
-        del owner, made
+    async def record(self, owner: StateOwner, generated: Sequence[GeneratedValues]) -> RecordedStates:
+        del owner, generated
         self._do("record generated")
-        return Kept()
+        return RecordedStates()
 
-    async def retire(self, kept: Kept) -> None:
-        del kept
+    async def retire(self, states: RecordedStates) -> None:
+        del states
         self._do("retire older states")
 
     async def retire_all_but(self, owner: StateOwner, in_use: Collection[str]) -> None:
         del owner, in_use
         self._do("retire unused states")
 
-    async def discard(self, kept: Kept) -> None:
-        del kept
+    async def discard(self, states: RecordedStates) -> None:
+        del states
         self._do("discard new states")
 
-    async def roll_back(self, made: Sequence[Made]) -> None:
+    async def roll_back(self, generated: Sequence[GeneratedValues]) -> None:
         raise NotImplementedError
 
     # changes at the backend

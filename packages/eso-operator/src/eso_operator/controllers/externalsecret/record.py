@@ -30,7 +30,7 @@ from datetime import datetime
 from eso_operator.changes.followers import StreamTopic
 from eso_operator.controllers.contention import Bucket, Contended, PushedKey
 from eso_operator.controllers.refresh import LastSync
-from eso_operator.generators.values import NO_INTENTS, Intent
+from eso_operator.generators.ledger import NO_INTENTS, Intent
 from eso_operator.memory import Record
 from eso_operator.sources.templates import TemplateVersion
 from eso_operator.targets.metadata import GeneratedMark

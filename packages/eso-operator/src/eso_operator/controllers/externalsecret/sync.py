@@ -51,7 +51,7 @@ from eso_operator.controllers.externalsecret.status import (
 from eso_operator.controllers.outcomes import DELETED, MISSING, Step
 from eso_operator.controllers.refresh import NotDue, current_version, watches_changes
 from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependant, Dependencies, Dependency, OnObject
-from eso_operator.generators.values import GeneratorLedger, Kept, StateOwner
+from eso_operator.generators.ledger import GeneratorLedger, RecordedStates, StateOwner
 from eso_operator.memory import Memory
 from eso_operator.sources.entries import Generate, entries_of
 from eso_operator.sources.results import Fetched, Missing
@@ -278,14 +278,16 @@ async def _fetch(deps: ExternalSecretDeps, snapshot: Snapshot, ctx: ReconcileCon
     raise SyncError(Waiting(fetched.failures) if waits else Failed(Step.FETCH, failures=fetched.failures))
 
 
-async def _record_generated(deps: ExternalSecretDeps, es: ExternalSecret, fetched: Fetched) -> Kept:
+async def _record_generated(deps: ExternalSecretDeps, es: ExternalSecret, fetched: Fetched) -> RecordedStates:
     try:
-        return await deps.ledger.keep(_state_owner(es), fetched.made)
+        return await deps.ledger.record(_state_owner(es), fetched.made)
     except ApiError as problem:
         raise SyncError(Failed(Step.FETCH, f"state of a generator not stored: {refused(problem)}")) from None
 
 
-async def _write_target(deps: ExternalSecretDeps, snapshot: Snapshot, fetched: Fetched, kept: Kept) -> Outcome:
+async def _write_target(
+    deps: ExternalSecretDeps, snapshot: Snapshot, fetched: Fetched, kept: RecordedStates
+) -> Outcome:
     es, mark = snapshot.es, _mark(snapshot, fetched, kept)
     outcome = await deps.writer.write(es, deps.target_of(es), fetched, mark)
     if mark is not None and (isinstance(outcome, Synced) or _is_target_written(outcome)):
@@ -300,7 +302,7 @@ async def _write_target(deps: ExternalSecretDeps, snapshot: Snapshot, fetched: F
     return outcome
 
 
-async def _retire_generated(deps: ExternalSecretDeps, kept: Kept, outcome: Outcome) -> None:
+async def _retire_generated(deps: ExternalSecretDeps, kept: RecordedStates, outcome: Outcome) -> None:
     """Set the deadlines of generator states: of the older ones if the new values are in use, else of the new ones."""
     match outcome:
         case Synced():
@@ -316,7 +318,7 @@ def _unfollow_unless_needed(deps: ExternalSecretDeps, es: ExternalSecret, outcom
         deps.changes.unsubscribe(es.key)
 
 
-def _mark(snapshot: Snapshot, fetched: Fetched, kept: Kept) -> GeneratedMark | None:
+def _mark(snapshot: Snapshot, fetched: Fetched, kept: RecordedStates) -> GeneratedMark | None:
     """Return what the target will say of its values; None if none of them is generated."""
     if not fetched.made:
         return None

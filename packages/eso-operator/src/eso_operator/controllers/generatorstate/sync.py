@@ -99,7 +99,9 @@ class Cleaner:
         if resolved.store.namespace:
             return
         try:
-            if await self._seals.fits(sealed_of(state, resolved.store.uid), state.metadata.annotations.get(SEAL, "")):
+            if await self._seals.matches(
+                sealed_of(state, resolved.store.uid), state.metadata.annotations.get(SEAL, "")
+            ):
                 return
         except ApiError as problem:
             raise ProviderError(

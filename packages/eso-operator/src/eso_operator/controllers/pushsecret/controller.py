@@ -61,8 +61,7 @@ from eso_operator.controllers.secretstore.controller import holders
 from eso_operator.controllers.secretstore.kinds import StoreKind
 from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependant, Dependencies, Dependency, OnObject
 from eso_operator.dependencies.wakes import said_changed
-from eso_operator.generators.ledger import PUSH_ENTRY
-from eso_operator.generators.values import GeneratorLedger, StateOwner
+from eso_operator.generators.ledger import PUSH_ENTRY, GeneratorLedger, StateOwner
 from eso_operator.memory import Memory
 from eso_operator.sources.results import Failure
 from eso_operator.sources.templates import TemplateMissingError, TemplateReader, template_sources
@@ -316,7 +315,7 @@ class PushSecretReconciler:
         The state of generated values is recorded before the first push, and until every store has the next ones.
         """
         push, ledger = snapshot.push, self._deps.ledger
-        kept = await ledger.keep(_state_owner(push), sources.made)
+        kept = await ledger.record(_state_owner(push), sources.made)
         try:
             planned = first_stop(snapshot, BEFORE_PUSH) or await self._planned(snapshot, sources)
             if isinstance(planned, Planned):

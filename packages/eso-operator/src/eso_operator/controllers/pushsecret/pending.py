@@ -39,7 +39,7 @@ from eso_operator.controllers.pushsecret.snapshot import (
 from eso_operator.controllers.pushsecret.status import Failed, Synced
 from eso_operator.controllers.pushsecret.sync import Planned
 from eso_operator.controllers.refresh import moment
-from eso_operator.generators.values import Kept
+from eso_operator.generators.ledger import RecordedStates
 from eso_operator.memory import Memory
 from eso_operator.stores.resolved import ResolutionError
 from eso_wire.errors import ProviderError
@@ -64,7 +64,9 @@ class PendingPushes:
         self._pusher = pusher
         self._memory = memory
 
-    async def begin(self, snapshot: PushSnapshot, sources: Sources, planned: Planned, kept: Kept) -> PendingPush | None:
+    async def begin(
+        self, snapshot: PushSnapshot, sources: Sources, planned: Planned, kept: RecordedStates
+    ) -> PendingPush | None:
         """Return the record of a push that begins; None if it could not be found out later whether it arrived."""
         push, within = snapshot.push, sources.renew_within
         if not sources.made or push.spec.update_policy == IF_NOT_EXISTS:

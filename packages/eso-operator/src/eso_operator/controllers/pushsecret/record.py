@@ -43,7 +43,7 @@ import msgspec
 from eso_api.pushsecret import PushData, PushSecret
 from eso_api.references import CORE_GROUP
 from eso_api.values import SecretBytes
-from eso_operator.generators.values import NO_INTENTS, Intent
+from eso_operator.generators.ledger import NO_INTENTS, Intent
 from eso_operator.memory import Record
 from eso_operator.sources.templates import TemplateVersion
 from eso_wire.values import PushItem, SourceSecret

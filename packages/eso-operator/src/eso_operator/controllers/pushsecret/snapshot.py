@@ -39,7 +39,8 @@ from eso_operator.controllers.pushsecret.ownership import Pushes
 from eso_operator.controllers.pushsecret.record import LastPush, split_key
 from eso_operator.controllers.refresh import SHORTEST_INTERVAL, interval_note, moment, with_min_interval
 from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependency, on_object
-from eso_operator.generators.values import Generators, Made
+from eso_operator.generators.ledger import GeneratedValues
+from eso_operator.generators.source import GeneratorSource
 from eso_operator.providers.errors import cause_of
 from eso_operator.sources.templates import VersionOf
 from eso_operator.stores.inputs import ClusterView as Cluster
@@ -214,7 +215,7 @@ class Sources:
     """All sources of a PushSecret, in the order of names."""
 
     found: tuple[Source, ...]
-    made: tuple[Made, ...] = ()
+    made: tuple[GeneratedValues, ...] = ()
     depends_on: frozenset[Dependency] = frozenset()
 
     @property
@@ -229,7 +230,9 @@ class Sources:
 class SourceReader:
     """Reads sources. The process has one. `secrets` holds metadata only."""
 
-    def __init__(self, client: Client, secrets: Cache[Object], generators: Generators, *, maker_of: MakerOf) -> None:
+    def __init__(
+        self, client: Client, secrets: Cache[Object], generators: GeneratorSource, *, maker_of: MakerOf
+    ) -> None:
         self._client = client
         self._secrets = secrets
         self._generators = generators
