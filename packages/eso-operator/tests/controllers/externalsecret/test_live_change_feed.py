@@ -181,7 +181,14 @@ async def left_at(bench: Bench, token: str) -> ScriptedProvider:
         say(stage, "db")
         await stage.until("db", {"password": "v2"})
         await stage.settled()
-        return stage.provider
+    provider = stage.provider
+
+    async def ended() -> bool:
+        return not provider.watches
+
+    # The stream of the stopped operator would still take the next event.
+    await eventually(ended, "the stream has not ended")
+    return provider
 
 
 async def test_after_a_restart_the_stream_resumes_and_fresh_objects_are_not_read(bench: Bench) -> None:
