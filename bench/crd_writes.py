@@ -28,11 +28,10 @@ import aiohttp
 import msgspec
 from report import Row, ratio, shown
 
-from eso_api.clustersecretstore import CLUSTER_SECRET_STORE
 from eso_api.crd import CustomKind
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.pushsecret import PUSH_SECRET
-from eso_api.secretstore import SECRET_STORE
+from eso_api.secretstore import CLUSTER_SECRET_STORE, SECRET_STORE
 from kubebase.meta import JsonObject
 from kubebase.testing.servers import ServerFailedError
 from kubebase.yamlvalues import read_one

@@ -34,8 +34,8 @@ def main(arguments: list[str]) -> int:
 
 def rendered() -> dict[str, str]:
     """Return file name and content for every CRD, by name."""
+    from eso_api.crd import crd_yaml
     from eso_api.kinds import KINDS, provider_kinds
-    from eso_api.manifests import crd_yaml
 
     owned = {"": KINDS, **provider_kinds()}
     return {

@@ -11,10 +11,9 @@ import pytest
 import yaml
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from eso_api.clustersecretstore import CLUSTER_SECRET_STORE
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.pushsecret import PUSH_SECRET
-from eso_api.secretstore import SECRET_STORE
+from eso_api.secretstore import CLUSTER_SECRET_STORE, SECRET_STORE
 from eso_provider_azure.testing.certificates import self_signed
 from eso_provider_azure.testing.entra import Application
 from eso_provider_azure.testing.server import CLIENT, TENANT, AzureServer

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from eso_api.clusterexternalsecret import CLUSTER_EXTERNAL_SECRET
-from eso_api.externalsecret import EXTERNAL_SECRET
+from eso_api.externalsecret import CLUSTER_EXTERNAL_SECRET, EXTERNAL_SECRET
 from eso_api.pushsecret import PUSH_SECRET
 from kubebase.meta import JsonObject, Resource
 from kuberun.testing.builders import NAMESPACES, SECRETS

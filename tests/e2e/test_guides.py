@@ -20,8 +20,7 @@ from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.generators.generatorstate import GENERATOR_STATE
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
-from eso_api.v2.clustergenerator import CLUSTER_GENERATOR_V2
-from eso_api.v2.generator import GENERATOR
+from eso_api.v2.generator import CLUSTER_GENERATOR_V2, GENERATOR
 from eso_sdk.installed import load
 from eso_testkit.cli.upprocess import ESO, up_running
 from eso_wire.values import KindRole

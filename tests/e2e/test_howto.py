@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from eso_api.clusterexternalsecret import CLUSTER_EXTERNAL_SECRET
-from eso_api.externalsecret import EXTERNAL_SECRET
+from eso_api.externalsecret import CLUSTER_EXTERNAL_SECRET, EXTERNAL_SECRET
 from kubebase.meta import JsonObject
 from kuberun.testing.builders import NAMESPACES
 

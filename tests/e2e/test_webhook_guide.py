@@ -15,10 +15,9 @@ import pytest
 import yaml
 from aiohttp import web
 
-from eso_api.clustersecretstore import CLUSTER_SECRET_STORE
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.pushsecret import PUSH_SECRET
-from eso_api.secretstore import SECRET_STORE
+from eso_api.secretstore import CLUSTER_SECRET_STORE, SECRET_STORE
 from eso_sdk.testing.certificates import Authority
 from kubebase.meta import JsonObject
 from kuberun.testing.builders import NAMESPACES

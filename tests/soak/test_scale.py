@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from eso_api.clustersecretstore import CLUSTER_SECRET_STORE
 from eso_api.externalsecret import EXTERNAL_SECRET
+from eso_api.secretstore import CLUSTER_SECRET_STORE
 from kubebase.clock import SystemClock
 from kubebase.meta import JsonObject
 from kuberun.testing.builders import NAMESPACES, document

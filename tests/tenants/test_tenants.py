@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from eso_api.clustersecretstore import CLUSTER_SECRET_STORE
 from eso_api.externalsecret import EXTERNAL_SECRET
-from eso_api.generators.acraccesstoken import ACR_ACCESS_TOKEN
-from eso_api.generators.gcraccesstoken import GCR_ACCESS_TOKEN
-from eso_api.generators.stssessiontoken import STS_SESSION_TOKEN
+from eso_api.generators.aws import STS_SESSION_TOKEN
+from eso_api.generators.azure import ACR_ACCESS_TOKEN
+from eso_api.generators.gcp import GCR_ACCESS_TOKEN
 from eso_api.pushsecret import PUSH_SECRET
-from eso_api.secretstore import SECRET_STORE
+from eso_api.secretstore import CLUSTER_SECRET_STORE, SECRET_STORE
 from eso_testkit.cli.upprocess import UpProcess
 from kubebase.meta import JsonObject, Resource
 from kuberun.testing.builders import NAMESPACES, SECRETS, SERVICE_ACCOUNTS

@@ -13,8 +13,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import inspect as types
 
+from eso_api.crd import Schema
 from eso_api.kinds import AnyKind, installed_kinds
-from eso_api.schema import Schema
 from eso_api.shapes import SEPARATOR
 from pages.markdown import code, escaped, table
 

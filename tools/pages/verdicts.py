@@ -12,7 +12,7 @@ from typing import Any, Final, get_args
 
 import msgspec
 
-from eso_api.conditions import StoreStatus
+from eso_api.common import StoreStatus
 from eso_api.v2.policy import ProviderStatus
 from eso_api.v2.providerclass import ProviderClassSpec, ProviderClassStatus, ServedKind
 from eso_operator.controllers.contention import DIFFERENT_VALUES, FEEDS_ITSELF, Contended

@@ -2,7 +2,7 @@
 
 import pytest
 
-from eso_api.v2.address import AddressError, NetworkAddress, SocketAddress, parse_address
+from eso_api.v2.connection import AddressError, NetworkAddress, SocketAddress, parse_address
 
 
 @pytest.mark.parametrize(

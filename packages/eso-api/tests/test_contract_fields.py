@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from eso_api.kinds import installed_kinds
-from eso_api.stores.block import PROVIDER_KEYS
+from eso_api.secretstore import PROVIDER_KEYS
 
 REMOTE_REF = "key property version metadataPolicy conversionStrategy decodingStrategy nullBytePolicy"
 TEMPLATE = """

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from eso_api.clustersecretstore import CLUSTER_SECRET_STORE
-from eso_api.crd import crds
+from eso_api.crd import crd_yaml, crds
 from eso_api.kinds import (
     GENERATOR_KINDS,
     KINDS,
@@ -22,9 +21,8 @@ from eso_api.kinds import (
     kinds_by_name,
     provider_kinds,
 )
-from eso_api.manifests import crd_yaml
 from eso_api.references import GENERATOR_KINDS as GENERATOR_NAMES
-from eso_api.secretstore import SECRET_STORE
+from eso_api.secretstore import CLUSTER_SECRET_STORE, SECRET_STORE
 
 ALL = [pytest.param(kind, id=kind.crd_name) for kind in installed_kinds()]
 READY = '.status.conditions[?(@.type=="Ready")]'

@@ -12,9 +12,8 @@ from eso_api.externalsecret import EXTERNAL_SECRET, ExternalSecret
 from eso_api.kinds import AnyKind, installed_kinds
 from eso_api.pushsecret import PushSecret
 from eso_api.secretstore import SecretStore
-from eso_api.v2.clustergenerator import ClusterGenerator
-from eso_api.v2.clusterprovider import ClusterProvider
-from eso_api.v2.provider import Provider
+from eso_api.v2.generator import ClusterGeneratorV2
+from eso_api.v2.provider import ClusterProvider, Provider
 from kubebase.meta import Object
 
 ALL = [pytest.param(kind, id=kind.crd_name) for kind in installed_kinds()]
@@ -130,7 +129,7 @@ def test_a_store_without_exactly_one_provider_has_no_key(block: dict[str, Any]) 
 def test_both_spellings_of_the_authentication_scope_mean_the_same(spec: dict[str, Any], scope: str) -> None:
     config = {"providerRef": {"kind": "Password", "name": "p"}}
 
-    assert msgspec.convert({"spec": {"providerConfig": config, **spec}}, ClusterGenerator).spec.scope == scope
+    assert msgspec.convert({"spec": {"providerConfig": config, **spec}}, ClusterGeneratorV2).spec.scope == scope
 
 
 @pytest.mark.parametrize("type_", [Provider, ClusterProvider])

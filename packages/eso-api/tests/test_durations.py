@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eso_api.durations import HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND, DurationError, parse, render, seconds
 from eso_api.shapes import DURATION_PATTERN
 from kubebase import durations
+from kubebase.durations import HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND, DurationError, parse, render, seconds
 
 MAX = (1 << 63) - 1
 

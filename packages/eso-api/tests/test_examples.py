@@ -10,14 +10,10 @@ import msgspec
 import pytest
 import yaml
 
-from eso_api.clusterexternalsecret import ClusterExternalSecret
-from eso_api.clusterpushsecret import ClusterPushSecret
-from eso_api.externalsecret import ExternalSecret
+from eso_api.externalsecret import ClusterExternalSecret, ExternalSecret
 from eso_api.kinds import AnyKind, installed_kinds
-from eso_api.pushsecret import PushSecret
-from eso_api.validation.externalsecret import external_secret_problems
-from eso_api.validation.problems import FieldError
-from eso_api.validation.pushsecret import push_secret_problems
+from eso_api.pushsecret import ClusterPushSecret, PushSecret
+from eso_api.validation import FieldError, external_secret_problems, push_secret_problems
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 KIND_OF: dict[tuple[str, str], AnyKind] = {

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 import pytest
 
-from eso_api.schema import UnsupportedTypeError, schema_of
+from eso_api.crd import UnsupportedTypeError, schema_of
 from eso_api.shapes import (
     Fragment,
     Interval,

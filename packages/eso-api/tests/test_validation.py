@@ -10,9 +10,12 @@ import pytest
 from eso_api.externalsecret import ExternalSecretSpec
 from eso_api.pushsecret import PushSecretSpec
 from eso_api.v2.connection import ProviderConfig
-from eso_api.validation.externalsecret import external_secret_problems, template_problems
-from eso_api.validation.pushsecret import push_secret_problems
-from eso_api.validation.stores import provider_config_problems
+from eso_api.validation import (
+    external_secret_problems,
+    provider_config_problems,
+    push_secret_problems,
+    template_problems,
+)
 
 DATA = [{"secretKey": "password", "remoteRef": {"key": "app"}}]
 GENERATOR = {"generatorRef": {"kind": "Password", "name": "p"}}

@@ -18,10 +18,9 @@ import pytest
 import yaml
 from typer.main import get_command
 
-from eso_api.clustersecretstore import CLUSTER_SECRET_STORE
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.pushsecret import PUSH_SECRET
-from eso_api.secretstore import SECRET_STORE
+from eso_api.secretstore import CLUSTER_SECRET_STORE, SECRET_STORE
 from eso_cli.main import commands
 from eso_cli.plan import CHANGES, FAILS, NOTHING_CHANGES, UNCHECKED, UNUSABLE, Options, code_of, lines, planned
 from eso_cli.plan import run as run_plan

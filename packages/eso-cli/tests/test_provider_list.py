@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from eso_api.generators.password import PASSWORD
+from eso_api.generators.local import PASSWORD
 from eso_api.secretstore import SECRET_STORE
 from eso_cli.providerlist import rows_of
 from eso_sdk.installed import installed, load

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from eso_api.clustersecretstore import CLUSTER_SECRET_STORE
 from eso_api.crd import CustomKind
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.kinds import KINDS
+from eso_api.secretstore import CLUSTER_SECRET_STORE
 from eso_cli.status import HEALTHY, UNUSABLE, UNWELL, Options, code_of, run
 from eso_cli.statuspage import MAX_CAUSES, MAX_JSON_MESSAGES, MAX_MESSAGES, Scene, as_json, headline, lines
 from eso_operator.insight.causes import causes_of

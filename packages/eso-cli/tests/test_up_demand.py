@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from eso_api.externalsecret import EXTERNAL_SECRET
-from eso_api.generators.password import PASSWORD
+from eso_api.generators.local import PASSWORD
 from eso_api.secretstore import SECRET_STORE
 from eso_testkit.cli.upprocess import UpProcess, up_running
 from eso_testkit.operator.operators import Bench

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eso_api.generators.acraccesstoken import ACR_ACCESS_TOKEN as V1_ACR_ACCESS_TOKEN
+from eso_api.generators.azure import ACR_ACCESS_TOKEN as V1_ACR_ACCESS_TOKEN
 from eso_api.kinds import AnyKind, installed_kinds
 from eso_provider_azure.kinds import KINDS, STORES
 from eso_provider_azure.provider import PROVIDER

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from eso_api.generators.password import PasswordSpec
+from eso_api.generators.local import PasswordSpec
 from eso_api.kinds import installed_kinds
 from eso_provider_generators.kinds import KINDS, PASSWORD
 

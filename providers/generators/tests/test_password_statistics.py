@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from eso_api.generators.password import PasswordSpec
+from eso_api.generators.local import PasswordSpec
 from eso_provider_generators import password as module
 from eso_provider_generators.password import DEFAULT_SYMBOLS, password
 

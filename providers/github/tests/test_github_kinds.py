@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from eso_api.generators.githubaccesstoken import GITHUB_ACCESS_TOKEN as V1_GITHUB_ACCESS_TOKEN
+from eso_api.generators.github import GITHUB_ACCESS_TOKEN as V1_GITHUB_ACCESS_TOKEN
 from eso_api.kinds import installed_kinds
 from eso_api.stores.github import GithubProvider
 from eso_api.v2.owned import GENERATOR_CONFIG_GROUP, STORE_CONFIG_GROUP

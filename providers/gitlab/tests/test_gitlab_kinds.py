@@ -2,7 +2,7 @@
 
 import msgspec
 
-from eso_api.generators.gitlabdeploytoken import GITLAB_DEPLOY_TOKEN as V1_GITLAB_DEPLOY_TOKEN
+from eso_api.generators.gitlab import GITLAB_DEPLOY_TOKEN as V1_GITLAB_DEPLOY_TOKEN
 from eso_api.kinds import installed_kinds
 from eso_api.stores.gitlab import GitlabProvider
 from eso_api.v2.owned import GENERATOR_CONFIG_GROUP, STORE_CONFIG_GROUP

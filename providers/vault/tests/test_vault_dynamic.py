@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from eso_api.generators.vaultdynamicsecret import VaultDynamicSecretSpec
+from eso_api.generators.vault import VaultDynamicSecretSpec
 from eso_api.values import SecretBytes
 from eso_provider_vault.dynamic import VaultDynamicSecretGenerator
 from eso_provider_vault.testing.openbao import OpenBao

@@ -55,6 +55,21 @@ def parse(text: str) -> int:
     return sign * total
 
 
+def seconds(value: int | str, *, field: str) -> float:
+    """Return the seconds of an interval: an integer counts seconds, a string is a Go duration.
+
+    `field` names the field in the error, for example `spec.refreshInterval`.
+    """
+    if isinstance(value, int):
+        if abs(value) > LIMIT // SECOND:
+            raise DurationError(f"{field}: {short(str(value))} seconds are longer than 292 years")
+        return float(value)
+    try:
+        return parse(value) / SECOND
+    except DurationError as error:
+        raise DurationError(f"{field}: {error}") from None
+
+
 def render(nanoseconds: int) -> str:
     """Return the duration in Go's canonical format."""
     if nanoseconds == 0:

@@ -9,42 +9,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from eso_api.clusterexternalsecret import CLUSTER_EXTERNAL_SECRET
-from eso_api.clusterpushsecret import CLUSTER_PUSH_SECRET
-from eso_api.clustersecretstore import CLUSTER_SECRET_STORE
 from eso_api.crd import CustomKind
-from eso_api.externalsecret import EXTERNAL_SECRET
-from eso_api.generators.acraccesstoken import ACR_ACCESS_TOKEN
-from eso_api.generators.beyondtrustworkloadcredentialsdynamicsecret import (
-    BEYONDTRUST_WORKLOAD_CREDENTIALS_DYNAMIC_SECRET,
-)
-from eso_api.generators.cloudsmithaccesstoken import CLOUDSMITH_ACCESS_TOKEN
+from eso_api.externalsecret import CLUSTER_EXTERNAL_SECRET, EXTERNAL_SECRET
+from eso_api.generators.aws import ECR_AUTHORIZATION_TOKEN, STS_SESSION_TOKEN
+from eso_api.generators.azure import ACR_ACCESS_TOKEN
 from eso_api.generators.clustergenerator import CLUSTER_GENERATOR
-from eso_api.generators.ecrauthorizationtoken import ECR_AUTHORIZATION_TOKEN
-from eso_api.generators.fake import FAKE
-from eso_api.generators.gcraccesstoken import GCR_ACCESS_TOKEN
+from eso_api.generators.gcp import GCR_ACCESS_TOKEN
 from eso_api.generators.generatorstate import GENERATOR_STATE
-from eso_api.generators.githubaccesstoken import GITHUB_ACCESS_TOKEN
-from eso_api.generators.gitlabdeploytoken import GITLAB_DEPLOY_TOKEN
-from eso_api.generators.grafana import GRAFANA
-from eso_api.generators.mfa import MFA_KIND
-from eso_api.generators.password import PASSWORD
-from eso_api.generators.quayaccesstoken import QUAY_ACCESS_TOKEN
-from eso_api.generators.sshkey import SSH_KEY
-from eso_api.generators.stssessiontoken import STS_SESSION_TOKEN
-from eso_api.generators.uuid import UUID_KIND
-from eso_api.generators.vaultdynamicsecret import VAULT_DYNAMIC_SECRET
+from eso_api.generators.github import GITHUB_ACCESS_TOKEN
+from eso_api.generators.gitlab import GITLAB_DEPLOY_TOKEN
+from eso_api.generators.local import FAKE, MFA_KIND, PASSWORD, SSH_KEY, UUID_KIND
+from eso_api.generators.tokens import (
+    BEYONDTRUST_WORKLOAD_CREDENTIALS_DYNAMIC_SECRET,
+    CLOUDSMITH_ACCESS_TOKEN,
+    GRAFANA,
+    QUAY_ACCESS_TOKEN,
+)
+from eso_api.generators.vault import VAULT_DYNAMIC_SECRET
 from eso_api.generators.webhook import WEBHOOK
-from eso_api.pushsecret import PUSH_SECRET
-from eso_api.secretstore import SECRET_STORE
-from eso_api.v2.clustergenerator import CLUSTER_GENERATOR_V2
-from eso_api.v2.clusterprovider import CLUSTER_PROVIDER
-from eso_api.v2.clusterproviderclass import CLUSTER_PROVIDER_CLASS
-from eso_api.v2.clustersecretstore import CLUSTER_SECRET_STORE_V2
-from eso_api.v2.generator import GENERATOR
-from eso_api.v2.provider import PROVIDER
-from eso_api.v2.providerclass import PROVIDER_CLASS
-from eso_api.v2.secretstore import SECRET_STORE_V2
+from eso_api.pushsecret import CLUSTER_PUSH_SECRET, PUSH_SECRET
+from eso_api.secretstore import CLUSTER_SECRET_STORE, SECRET_STORE
+from eso_api.v2.generator import CLUSTER_GENERATOR_V2, GENERATOR
+from eso_api.v2.provider import CLUSTER_PROVIDER, PROVIDER
+from eso_api.v2.providerclass import CLUSTER_PROVIDER_CLASS, PROVIDER_CLASS
+from eso_api.v2.secretstore import CLUSTER_SECRET_STORE_V2, SECRET_STORE_V2
 
 AnyKind = CustomKind[Any]
 

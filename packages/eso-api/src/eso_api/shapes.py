@@ -4,7 +4,7 @@ A shape is what the API server checks before it stores an object. It is part of 
 decoding: a value that a later (or an earlier) schema admits must not make an object, and with it a whole list,
 unreadable. Therefore an enumeration is a `str` here, and a duration stays text until its length is needed.
 
-Every module that defines a kind uses it; `schema.py` reads it. It knows no particular kind.
+Every module that defines a kind uses it; `crd.py` reads it. It knows no particular kind.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ ApiVersion = Annotated[str, shaped(minLength=1, maxLength=317, pattern=API_VERSI
 KindName = Annotated[str, shaped(minLength=1, maxLength=63, pattern=KIND_PATTERN)]
 NonEmpty = Annotated[str, shaped(minLength=1)]
 
-# A duration as Go writes it (`1h0m0s`), or a whole number of seconds. `durations.py` parses it.
+# A duration as Go writes it (`1h0m0s`), or a whole number of seconds. `kubebase.durations` parses it.
 _DURATION = r"(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$"
 DURATION_PATTERN = rf"^[-+]?{_DURATION}"
 POSITIVE_DURATION_PATTERN = rf"^[+]?{_DURATION}"

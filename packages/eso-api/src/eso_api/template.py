@@ -1,10 +1,10 @@
-"""Templates: how values become the data and metadata of an object. Shared by ExternalSecret and PushSecret."""
+"""Templates and rewrites: how values become the keys and data of an object. Shared by ExternalSecret and PushSecret."""
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
-from eso_api.shapes import DataKey, Fragment, ObjectName, one_of, shaped
+from eso_api.shapes import DataKey, Fragment, ObjectName, exactly_one, one_of, shaped
 
 # Generous limits: CEL rules iterate over these lists, so the API server requires a maximum length.
 MAX_TEMPLATES = 1000
@@ -88,3 +88,47 @@ def template_references(template: Template | None) -> TemplateReferences:
         config_maps=frozenset(entry.config_map.name for entry in entries if entry.config_map),
         secrets=frozenset(entry.secret.name for entry in entries if entry.secret),
     )
+
+
+class RegexpRewrite(Fragment, frozen=True, kw_only=True):
+    """Replaces what a regular expression (RE2) matches in each key."""
+
+    source: str
+    """Expression to find."""
+    target: str
+    """Replacement; $1 or ${name} stand for groups."""
+
+
+class TransformRewrite(Fragment, frozen=True, kw_only=True):
+    """Renders a template for each key."""
+
+    template: str
+    """Template; .value is the key."""
+
+
+class MergeRewrite(Fragment, frozen=True, kw_only=True):
+    """Merges the JSON objects under the keys into one."""
+
+    into: str = ""
+    """Key of the result; needed for strategy JSON."""
+    priority: list[str] = []
+    """Keys in ascending priority; a later one wins."""
+    priority_policy: Annotated[str, one_of("IgnoreNotFound", "Strict")] = "Strict"
+    """What happens when a key of priority is missing; absent means Strict."""
+    conflict_policy: Annotated[str, one_of("Ignore", "Error")] = "Error"
+    """What happens when two objects hold the same property; absent means Error."""
+    strategy: Annotated[str, one_of("Extract", "JSON")] = "Extract"
+    """Extract (default) turns properties into keys; JSON writes the merged object under one key."""
+
+
+class Rewrite(Fragment, frozen=True, kw_only=True):
+    """One step of the pipeline that renames keys."""
+
+    SHAPE: ClassVar = exactly_one()
+
+    regexp: RegexpRewrite | None = None
+    """Rename by regular expression."""
+    transform: TransformRewrite | None = None
+    """Rename by template."""
+    merge: MergeRewrite | None = None
+    """Merge the values."""

@@ -11,17 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from eso_api.clustersecretstore import CLUSTER_SECRET_STORE
 from eso_api.generators.clustergenerator import CLUSTER_GENERATOR
 from eso_api.generators.generatorstate import GENERATOR_STATE
 from eso_api.kinds import GENERATOR_KINDS, KINDS, AnyKind, installed_kinds
-from eso_api.secretstore import SECRET_STORE
-from eso_api.v2.clustergenerator import CLUSTER_GENERATOR_V2
-from eso_api.v2.clusterprovider import CLUSTER_PROVIDER
-from eso_api.v2.clustersecretstore import CLUSTER_SECRET_STORE_V2
-from eso_api.v2.generator import GENERATOR
-from eso_api.v2.provider import PROVIDER
-from eso_api.v2.secretstore import SECRET_STORE_V2
+from eso_api.secretstore import CLUSTER_SECRET_STORE, SECRET_STORE
+from eso_api.v2.generator import CLUSTER_GENERATOR_V2, GENERATOR
+from eso_api.v2.provider import CLUSTER_PROVIDER, PROVIDER
+from eso_api.v2.secretstore import CLUSTER_SECRET_STORE_V2, SECRET_STORE_V2
 from eso_tools.providers import Want, offers, wanted_by
 from kubebase.meta import JsonObject
 from localkube.cluster import Cluster

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from eso_api.externalsecret import Target
 from eso_api.template import Template, TemplateFrom, TemplateMetadata, TemplateSource
-from eso_api.validation.externalsecret import template_problems
+from eso_api.validation import template_problems
 from eso_render.errors import TargetError, TemplatePath
 from eso_render.paths import parse
 from eso_render.sources import ENGINE_VERSION

@@ -15,10 +15,8 @@ from typing import Any, Final
 
 from msgspec import structs
 
-from eso_api.clusterexternalsecret import ChildMetadata, ClusterExternalSecret
-from eso_api.clusterpushsecret import ClusterPushSecret
-from eso_api.externalsecret import ExternalSecret, Target
-from eso_api.pushsecret import PushSecret
+from eso_api.externalsecret import ChildMetadata, ClusterExternalSecret, ExternalSecret, Target
+from eso_api.pushsecret import ClusterPushSecret, PushSecret
 from eso_api.references import CORE_GROUP
 from eso_api.template import Template, TemplateMetadata
 from eso_cli.failures import failures

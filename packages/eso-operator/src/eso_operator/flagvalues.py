@@ -10,10 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, TypeVar
 
-from eso_api import durations
 from eso_operator.settings import DEFAULT_GATES, FeatureGate
 from eso_operator.stores.resolved import ServiceKey
 from eso_operator.telemetry.settings import Listener, LogLevel, TimeEncoding
+from kubebase import durations
 
 T = TypeVar("T")
 

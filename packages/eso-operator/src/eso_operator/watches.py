@@ -23,8 +23,7 @@ from eso_api.generators.generatorstate import GENERATOR_STATE, GeneratorState
 from eso_api.kinds import GENERATOR_KINDS
 from eso_api.pushsecret import PUSH_SECRET, PushSecret
 from eso_api.references import CORE_GROUP
-from eso_api.v2.clusterproviderclass import CLUSTER_PROVIDER_CLASS
-from eso_api.v2.providerclass import PROVIDER_CLASS
+from eso_api.v2.providerclass import CLUSTER_PROVIDER_CLASS, PROVIDER_CLASS
 from eso_operator.controllers.externalsecret.controller import target_of
 from eso_operator.controllers.fanout.clusterexternalsecret import CLUSTER_EXTERNAL_SECRETS
 from eso_operator.controllers.fanout.clusterpushsecret import CLUSTER_PUSH_SECRETS

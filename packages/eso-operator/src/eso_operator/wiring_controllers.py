@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from eso_api.externalsecret import ExternalSecret
-from eso_api.v2.clusterproviderclass import CLUSTER_PROVIDER_CLASS
-from eso_api.v2.providerclass import PROVIDER_CLASS
+from eso_api.v2.providerclass import CLUSTER_PROVIDER_CLASS, PROVIDER_CLASS
 from eso_operator.changes.feed import ChangeFeed
 from eso_operator.controllers.base import Channels, EventPublisher, Reporter, Subject, TerminatingNamespaces
 from eso_operator.controllers.contention import PushedKey

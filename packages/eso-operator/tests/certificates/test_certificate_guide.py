@@ -11,7 +11,7 @@ import msgspec
 import pytest
 import yaml
 
-from eso_api.v2.clusterproviderclass import ClusterProviderClass
+from eso_api.v2.providerclass import ClusterProviderClass
 from eso_operator.certificates import secrets
 from eso_operator.certificates.client import ClientCertificateSettings
 from eso_operator.certificates.issuer import PROVIDER_LABEL

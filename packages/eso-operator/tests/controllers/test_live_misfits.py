@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import pytest
 
-from eso_api.clusterexternalsecret import CLUSTER_EXTERNAL_SECRET
+from eso_api.externalsecret import CLUSTER_EXTERNAL_SECRET
 from eso_api.pushsecret import PUSH_SECRET
 from eso_operator.targets.metadata import FINALIZER
 from eso_testkit.operator.operators import Bench, eventually

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from eso_api.conditions import StoreStatus
+from eso_api.common import StoreStatus
 from eso_api.secretstore import SECRET_STORE, SecretStore
 from eso_operator.controllers.base import Channels, Event, EventPublisher, Report, Reporter, Subject
 from eso_operator.memory import Memory, Record

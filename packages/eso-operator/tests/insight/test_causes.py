@@ -8,14 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from eso_api.clusterexternalsecret import CLUSTER_EXTERNAL_SECRET
-from eso_api.clustersecretstore import CLUSTER_SECRET_STORE
 from eso_api.crd import CustomKind
-from eso_api.externalsecret import EXTERNAL_SECRET
+from eso_api.externalsecret import CLUSTER_EXTERNAL_SECRET, EXTERNAL_SECRET
 from eso_api.generators.generatorstate import GENERATOR_STATE
 from eso_api.pushsecret import PUSH_SECRET
-from eso_api.secretstore import SECRET_STORE
-from eso_api.v2.clusterproviderclass import CLUSTER_PROVIDER_CLASS
+from eso_api.secretstore import CLUSTER_SECRET_STORE, SECRET_STORE
+from eso_api.v2.providerclass import CLUSTER_PROVIDER_CLASS
 from eso_api.v2.secretstore import SECRET_STORE_V2
 from eso_operator.insight.causes import MANY_ROOTS, causes_of
 from eso_operator.insight.overview import NO_STATUS, Gap, Health, Missing, Overview, Row, row_of

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from eso_api.clustersecretstore import CLUSTER_SECRET_STORE
 from eso_api.crd import CustomKind
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.pushsecret import PUSH_SECRET
-from eso_api.secretstore import SECRET_STORE
-from eso_api.v2.clusterproviderclass import CLUSTER_PROVIDER_CLASS
+from eso_api.secretstore import CLUSTER_SECRET_STORE, SECRET_STORE
+from eso_api.v2.providerclass import CLUSTER_PROVIDER_CLASS
 from eso_operator.insight.explanation import explanation_of
 from eso_operator.insight.findings import Mark
 from eso_operator.insight.inputs import Inputs, gather

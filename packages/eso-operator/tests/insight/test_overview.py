@@ -11,12 +11,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from eso_api.clustersecretstore import CLUSTER_SECRET_STORE
 from eso_api.crd import CustomKind
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.generators.generatorstate import GENERATOR_STATE
 from eso_api.pushsecret import PUSH_SECRET
-from eso_api.secretstore import SECRET_STORE
+from eso_api.secretstore import CLUSTER_SECRET_STORE, SECRET_STORE
 from eso_operator.insight.overview import (
     OVERVIEW_KINDS,
     CachedObjects,

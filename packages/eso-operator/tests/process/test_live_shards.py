@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from eso_api.clustersecretstore import CLUSTER_SECRET_STORE
 from eso_api.pushsecret import PUSH_SECRET
+from eso_api.secretstore import CLUSTER_SECRET_STORE
 from eso_operator.settings import LeaderSettings, Settings
 from eso_operator.wiring import Operator
 from eso_testkit.operator.keepingprovider import KeepingProvider, keeping

@@ -8,8 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from eso_api.clusterexternalsecret import CLUSTER_EXTERNAL_SECRET
-from eso_api.externalsecret import EXTERNAL_SECRET
+from eso_api.externalsecret import CLUSTER_EXTERNAL_SECRET, EXTERNAL_SECRET
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
 from eso_api.v2.secretstore import SECRET_STORE_V2

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from eso_api.externalsecret import Find, RemoteRef
 from eso_api.references import StoreRef
-from eso_api.rewrite import MergeRewrite, RegexpRewrite, Rewrite, TransformRewrite
+from eso_api.template import MergeRewrite, RegexpRewrite, Rewrite, TransformRewrite
 from eso_api.values import SecretBytes
 from eso_operator.sources.entries import FindMany, ReadEntry
 from eso_operator.sources.shape import (

@@ -17,8 +17,8 @@ import pytest
 from eso_api.crd import CustomKind
 from eso_api.externalsecret import Find, Target
 from eso_api.generators.clustergenerator import SPEC_FIELDS
-from eso_api.generators.gitlabdeploytoken import GitlabDeployTokenSpec
-from eso_api.generators.grafana import GrafanaServiceAccount
+from eso_api.generators.gitlab import GitlabDeployTokenSpec
+from eso_api.generators.tokens import GrafanaServiceAccount
 from eso_api.kinds import installed_kinds
 from eso_api.pushsecret import PushStoreRef, SecretSource
 from eso_api.references import (
@@ -31,10 +31,9 @@ from eso_api.references import (
     ServiceAccountSelector,
     StoreRef,
 )
-from eso_api.stores.crd import CrdRule
-from eso_api.stores.onepasswordsdk import OnePasswordIntegration
-from eso_api.stores.openbao import OpenBaoAuth, OpenBaoProvider
-from eso_api.stores.vault import VaultAuth, VaultProvider
+from eso_api.stores.kubernetes import CrdRule
+from eso_api.stores.onepassword import OnePasswordIntegration
+from eso_api.stores.vault import OpenBaoAuth, OpenBaoProvider, VaultAuth, VaultProvider
 from eso_api.stores.webhook import WebhookSecret
 from eso_api.template import TemplateSource
 from eso_api.v2.connection import ChannelServiceAccount, ClassRef, ProviderRef

@@ -16,7 +16,7 @@ from eso_api.externalsecret import (
     SERVICE_ACCOUNT_TOKEN,
     Target,
 )
-from eso_api.validation.externalsecret import template_problems
+from eso_api.validation import template_problems
 from eso_render.errors import TargetError, TemplatePath
 from eso_render.paths import parse
 

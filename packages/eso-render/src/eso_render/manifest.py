@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eso_api.externalsecret import Manifest, Target
-from eso_api.validation.externalsecret import writes_secret
+from eso_api.validation import writes_secret
 from eso_render import paths
 from eso_render.denied import refuse_denied, refuse_reserved, refuse_token, user_annotations, user_labels
 from eso_render.engine import render_text

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from eso_api.crd import crd_yaml
 from eso_api.kinds import KINDS, AnyKind, provider_kinds
-from eso_api.manifests import crd_yaml
 
 
 class UnknownProviderError(ValueError):

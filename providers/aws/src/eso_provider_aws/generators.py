@@ -23,10 +23,9 @@ from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
-from eso_api.generators.ecrauthorizationtoken import ECR_AUTHORIZATION_TOKEN as V1_ECR_AUTHORIZATION_TOKEN
-from eso_api.generators.ecrauthorizationtoken import ECRAuthorizationTokenSpec
-from eso_api.generators.stssessiontoken import STS_SESSION_TOKEN as V1_STS_SESSION_TOKEN
-from eso_api.generators.stssessiontoken import STSSessionTokenSpec
+from eso_api.generators.aws import ECR_AUTHORIZATION_TOKEN as V1_ECR_AUTHORIZATION_TOKEN
+from eso_api.generators.aws import STS_SESSION_TOKEN as V1_STS_SESSION_TOKEN
+from eso_api.generators.aws import ECRAuthorizationTokenSpec, STSSessionTokenSpec
 from eso_api.values import SecretBytes
 from eso_provider_aws.api import Api
 from eso_provider_aws.endpoints import ECR, ECR_PUBLIC, STS, check_region

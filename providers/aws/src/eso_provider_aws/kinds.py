@@ -6,8 +6,7 @@ from typing import Final
 
 import msgspec
 
-from eso_api.generators.ecrauthorizationtoken import ECRAuthorizationTokenSpec
-from eso_api.generators.stssessiontoken import STSSessionTokenSpec
+from eso_api.generators.aws import ECRAuthorizationTokenSpec, STSSessionTokenSpec
 from eso_api.shapes import Fragment
 from eso_api.stores.aws import AwsConnection, SecretsManagerDeletion
 from eso_api.v2.owned import generator_config, store_kinds

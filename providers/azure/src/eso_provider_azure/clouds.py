@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
-from eso_api.stores.azurekv import AzureCustomCloud, AzureProvider
+from eso_api.stores.azure import AzureCustomCloud, AzureProvider
 from eso_sdk.errors import invalid_config
 
 CUSTOM: Final = "AzureStackCloud"

@@ -16,8 +16,8 @@ from urllib.parse import urlencode
 import msgspec
 from yarl import URL
 
-from eso_api.generators.acraccesstoken import ACR_ACCESS_TOKEN as V1_ACR_ACCESS_TOKEN
-from eso_api.generators.acraccesstoken import ACRAccessTokenSpec
+from eso_api.generators.azure import ACR_ACCESS_TOKEN as V1_ACR_ACCESS_TOKEN
+from eso_api.generators.azure import ACRAccessTokenSpec
 from eso_api.references import ServiceAccountSelector
 from eso_api.values import SecretBytes
 from eso_provider_azure.clouds import REGISTRY_HOSTS, registry_cloud

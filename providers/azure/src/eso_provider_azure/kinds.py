@@ -6,9 +6,9 @@ from typing import Final
 
 import msgspec
 
-from eso_api.generators.acraccesstoken import ACRAccessTokenSpec
+from eso_api.generators.azure import ACRAccessTokenSpec
 from eso_api.shapes import Fragment
-from eso_api.stores.azurekv import AzureProvider
+from eso_api.stores.azure import AzureProvider
 from eso_api.v2.owned import generator_config, store_kinds
 
 AZURE_GROUP: Final = "azure.provider.external-secrets.io"

@@ -27,7 +27,7 @@ from azure.identity.aio import (
 from yarl import URL
 
 from eso_api.references import SecretKeySelector, ServiceAccountSelector
-from eso_api.stores.azurekv import AzureProvider, AzureSecretRef
+from eso_api.stores.azure import AzureProvider, AzureSecretRef
 from eso_provider_azure.clouds import AUTHORITY_HOSTS, CUSTOM, VAULT_HOSTS, Cloud, cloud_of
 from eso_provider_azure.identities import AccountIdentity, AccountToken, Credential, Identity
 from eso_provider_azure.runtime import Runtime

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from eso_api.stores.bitwardensecretsmanager import BitwardenProvider
+from eso_api.stores.bitwarden import BitwardenProvider
 from eso_provider_bitwarden.client import Draft, Entry, Listed
 from eso_provider_bitwarden.failures import MISSING, failure_of
 from eso_sdk.errors import backend_error, not_found

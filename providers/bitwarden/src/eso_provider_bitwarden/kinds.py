@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from eso_api.stores.bitwardensecretsmanager import BitwardenProvider
+from eso_api.stores.bitwarden import BitwardenProvider
 from eso_api.v2.owned import fields_of, store_kinds
 
 KINDS: Final = store_kinds(

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 from yarl import URL
 
-from eso_api.stores.bitwardensecretsmanager import BitwardenProvider
+from eso_api.stores.bitwarden import BitwardenProvider
 from eso_api.values import SecretBytes
 from eso_provider_bitwarden import channels
 from eso_provider_bitwarden.client import Draft, Entry, Listed

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 
 from yarl import URL
 
-from eso_api.stores.bitwardensecretsmanager import BitwardenProvider
+from eso_api.stores.bitwarden import BitwardenProvider
 from eso_api.values import SecretBytes
 from eso_provider_bitwarden.client import BitwardenClient, Entry
 from eso_provider_bitwarden.companion import Companion

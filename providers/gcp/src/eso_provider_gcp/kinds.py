@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from eso_api.generators.gcraccesstoken import GCRAccessTokenSpec
+from eso_api.generators.gcp import GCRAccessTokenSpec
 from eso_api.shapes import Fragment, shaped
-from eso_api.stores.gcpsm import GcpProvider
+from eso_api.stores.gcp import GcpProvider
 from eso_api.v2.owned import generator_config, store_kinds
 
 SUBSCRIPTION: Final = r"^(projects/[a-z0-9.:-]+/subscriptions/)?[A-Za-z][A-Za-z0-9._~+%-]{2,254}$"

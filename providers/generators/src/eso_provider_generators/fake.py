@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from eso_api.generators.fake import FAKE as V1_FAKE
-from eso_api.generators.fake import FakeSpec
+from eso_api.generators.local import FAKE as V1_FAKE
+from eso_api.generators.local import FakeSpec
 from eso_provider_generators.kinds import FAKE
 from eso_sdk.provider import Generator, generator_kind
 from eso_wire.values import GenerateRequest

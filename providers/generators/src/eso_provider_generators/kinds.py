@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from eso_api.generators.fake import FakeSpec
-from eso_api.generators.mfa import MFASpec
-from eso_api.generators.password import PasswordSpec
-from eso_api.generators.sshkey import SSHKeySpec
-from eso_api.generators.uuid import UUIDSpec
+from eso_api.generators.local import FakeSpec, MFASpec, PasswordSpec, SSHKeySpec, UUIDSpec
 from eso_api.v2.owned import generator_config
 
 FAKE: Final = generator_config(

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
-from eso_api.generators.mfa import MFA_KIND as V1_MFA
-from eso_api.generators.mfa import MFASpec
+from eso_api.generators.local import MFA_KIND as V1_MFA
+from eso_api.generators.local import MFASpec
 from eso_provider_generators.kinds import MFA
 from eso_sdk.errors import invalid_config
 from eso_sdk.provider import Generator, generator_kind

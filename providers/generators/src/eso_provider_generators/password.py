@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from eso_api.generators.password import PASSWORD as V1_PASSWORD
-from eso_api.generators.password import PasswordSpec
+from eso_api.generators.local import PASSWORD as V1_PASSWORD
+from eso_api.generators.local import PasswordSpec
 from eso_provider_generators.kinds import PASSWORD
 from eso_provider_generators.turns import in_thread
 from eso_sdk.errors import invalid_config

@@ -10,8 +10,8 @@ from typing import Final
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from eso_api.generators.sshkey import SSH_KEY as V1_SSH_KEY
-from eso_api.generators.sshkey import SSHKeySpec
+from eso_api.generators.local import SSH_KEY as V1_SSH_KEY
+from eso_api.generators.local import SSHKeySpec
 from eso_provider_generators.kinds import SSH_KEY
 from eso_provider_generators.turns import in_thread
 from eso_sdk.errors import invalid_config

@@ -5,8 +5,8 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 
-from eso_api.generators.uuid import UUID_KIND as V1_UUID
-from eso_api.generators.uuid import UUIDSpec
+from eso_api.generators.local import UUID_KIND as V1_UUID
+from eso_api.generators.local import UUIDSpec
 from eso_provider_generators.kinds import UUID
 from eso_sdk.provider import Generator, generator_kind
 from eso_wire.values import GenerateRequest

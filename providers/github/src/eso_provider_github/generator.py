@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from eso_api.generators.githubaccesstoken import GITHUB_ACCESS_TOKEN as V1_GITHUB_ACCESS_TOKEN
-from eso_api.generators.githubaccesstoken import GithubAccessTokenSpec
+from eso_api.generators.github import GITHUB_ACCESS_TOKEN as V1_GITHUB_ACCESS_TOKEN
+from eso_api.generators.github import GithubAccessTokenSpec
 from eso_api.values import SecretBytes
 from eso_provider_github.app import App, issue
 from eso_provider_github.connection import generator_base, settings_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from eso_api.generators.githubaccesstoken import GithubAccessTokenSpec
+from eso_api.generators.github import GithubAccessTokenSpec
 from eso_api.stores.github import GithubProvider
 from eso_api.v2.owned import fields_of, generator_config, store_kinds
 

@@ -16,8 +16,8 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from eso_api.generators.gitlabdeploytoken import GITLAB_DEPLOY_TOKEN as V1_GITLAB_DEPLOY_TOKEN
-from eso_api.generators.gitlabdeploytoken import GitlabDeployTokenSpec
+from eso_api.generators.gitlab import GITLAB_DEPLOY_TOKEN as V1_GITLAB_DEPLOY_TOKEN
+from eso_api.generators.gitlab import GitlabDeployTokenSpec
 from eso_api.values import SecretBytes
 from eso_provider_gitlab.connection import REFUSED, Place, base_of, connect, group, project, refusal
 from eso_provider_gitlab.kinds import DEPLOY_TOKEN

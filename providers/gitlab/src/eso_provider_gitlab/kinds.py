@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from eso_api.generators.gitlabdeploytoken import GitlabDeployTokenSpec
+from eso_api.generators.gitlab import GitlabDeployTokenSpec
 from eso_api.stores.gitlab import GitlabProvider
 from eso_api.v2.owned import fields_of, generator_config, store_kinds
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from eso_api.stores.crd import CrdResource
+from eso_api.stores.kubernetes import CrdResource
 from eso_provider_kubernetes.clusterstore import AnyClusterStore
 from eso_provider_kubernetes.failures import Request
 from eso_sdk.errors import invalid_config

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from eso_api.stores.crd import CrdProvider
+from eso_api.stores.kubernetes import CrdProvider
 from eso_api.values import SecretBytes
 from eso_provider_kubernetes.access import review_access
 from eso_provider_kubernetes.changes import Changes

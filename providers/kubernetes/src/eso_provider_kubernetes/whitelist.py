@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import re2
 
-from eso_api.stores.crd import CrdRule, CrdWhitelist
+from eso_api.stores.kubernetes import CrdRule, CrdWhitelist
 from eso_sdk.errors import invalid_config
 from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.meta import ObjectKey

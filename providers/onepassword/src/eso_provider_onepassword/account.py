@@ -28,7 +28,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from eso_api.stores.onepasswordsdk import OnePasswordIntegration
+from eso_api.stores.onepassword import OnePasswordIntegration
 from eso_api.values import SecretBytes
 from eso_sdk.authorization import digest
 from eso_sdk.errors import invalid_config, timed_out

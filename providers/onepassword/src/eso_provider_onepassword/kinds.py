@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from eso_api.stores.onepassword import OnePasswordProvider
-from eso_api.stores.onepasswordsdk import OnePasswordSDKProvider
+from eso_api.stores.onepassword import OnePasswordProvider, OnePasswordSDKProvider
 from eso_api.v2.owned import fields_of, store_kinds
 
 CONNECT: Final = store_kinds(

@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Final
 
-from eso_api.durations import DurationError, seconds
-from eso_api.stores.onepasswordsdk import OnePasswordCache, OnePasswordIntegration, OnePasswordSDKProvider
+from eso_api.stores.onepassword import OnePasswordCache, OnePasswordIntegration, OnePasswordSDKProvider
 from eso_api.values import SecretBytes
 from eso_provider_onepassword.account import TOKEN, account_of
 from eso_provider_onepassword.connectstore import check_reference
@@ -41,6 +40,7 @@ from eso_wire.values import (
     ValidationState,
 )
 from kubebase.bounded import ExpiringDict
+from kubebase.durations import DurationError, seconds
 
 API_NAME: Final = "1Password/SDK"
 _OF_VARIABLES: Final = frozenset(

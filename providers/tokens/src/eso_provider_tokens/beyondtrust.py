@@ -17,13 +17,8 @@ from typing import Final
 import msgspec
 from yarl import URL
 
-from eso_api.generators.beyondtrustworkloadcredentialsdynamicsecret import (
-    BEYONDTRUST_WORKLOAD_CREDENTIALS_DYNAMIC_SECRET as V1_DYNAMIC_SECRET,
-)
-from eso_api.generators.beyondtrustworkloadcredentialsdynamicsecret import (
-    BeyondtrustProvider,
-    BeyondtrustWorkloadCredentialsDynamicSecretSpec,
-)
+from eso_api.generators.tokens import BEYONDTRUST_WORKLOAD_CREDENTIALS_DYNAMIC_SECRET as V1_DYNAMIC_SECRET
+from eso_api.generators.tokens import BeyondtrustProvider, BeyondtrustWorkloadCredentialsDynamicSecretSpec
 from eso_api.values import SecretBytes
 from eso_provider_tokens.kinds import BEYONDTRUST
 from eso_sdk.authorization import FixedHeaders, bearer

@@ -13,8 +13,8 @@ from typing import Final
 import msgspec
 from yarl import URL
 
-from eso_api.generators.cloudsmithaccesstoken import CLOUDSMITH_ACCESS_TOKEN as V1_CLOUDSMITH_ACCESS_TOKEN
-from eso_api.generators.cloudsmithaccesstoken import CloudsmithAccessTokenSpec
+from eso_api.generators.tokens import CLOUDSMITH_ACCESS_TOKEN as V1_CLOUDSMITH_ACCESS_TOKEN
+from eso_api.generators.tokens import CloudsmithAccessTokenSpec
 from eso_provider_tokens.kinds import CLOUDSMITH
 from eso_provider_tokens.logins import registry_login
 from eso_sdk.errors import backend_error, invalid_config

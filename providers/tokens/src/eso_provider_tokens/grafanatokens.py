@@ -18,8 +18,8 @@ from typing import Any, Final
 import msgspec
 from yarl import URL
 
-from eso_api.generators.grafana import GRAFANA as V1_GRAFANA
-from eso_api.generators.grafana import GrafanaAuth, GrafanaSpec
+from eso_api.generators.tokens import GRAFANA as V1_GRAFANA
+from eso_api.generators.tokens import GrafanaAuth, GrafanaSpec
 from eso_api.values import SecretBytes
 from eso_provider_tokens.kinds import GRAFANA
 from eso_sdk.authorization import FixedHeaders, basic, bearer

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from eso_api.generators.beyondtrustworkloadcredentialsdynamicsecret import (
+from eso_api.generators.tokens import (
     BeyondtrustWorkloadCredentialsDynamicSecretSpec,
+    CloudsmithAccessTokenSpec,
+    GrafanaSpec,
+    QuayAccessTokenSpec,
 )
-from eso_api.generators.cloudsmithaccesstoken import CloudsmithAccessTokenSpec
-from eso_api.generators.grafana import GrafanaSpec
-from eso_api.generators.quayaccesstoken import QuayAccessTokenSpec
 from eso_api.v2.owned import generator_config
 
 QUAY: Final = generator_config(

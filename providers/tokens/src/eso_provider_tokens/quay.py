@@ -14,8 +14,8 @@ from typing import Final
 import msgspec
 from yarl import URL
 
-from eso_api.generators.quayaccesstoken import QUAY_ACCESS_TOKEN as V1_QUAY_ACCESS_TOKEN
-from eso_api.generators.quayaccesstoken import QuayAccessTokenSpec
+from eso_api.generators.tokens import QUAY_ACCESS_TOKEN as V1_QUAY_ACCESS_TOKEN
+from eso_api.generators.tokens import QuayAccessTokenSpec
 from eso_api.values import SecretBytes
 from eso_provider_tokens.kinds import QUAY
 from eso_provider_tokens.logins import registry_login

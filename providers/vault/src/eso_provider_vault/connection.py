@@ -17,8 +17,7 @@ from urllib.parse import quote, urlencode
 
 from yarl import URL
 
-from eso_api.stores.openbao import OpenBaoProvider
-from eso_api.stores.vault import VaultProvider
+from eso_api.stores.vault import OpenBaoProvider, VaultProvider
 from eso_api.values import SecretBytes
 from eso_provider_vault.documents import Json, NotJsonError, compact, parse
 from eso_provider_vault.errors import redirected

@@ -25,8 +25,8 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from eso_api.generators.vaultdynamicsecret import VAULT_DYNAMIC_SECRET as V1_VAULT_DYNAMIC_SECRET
-from eso_api.generators.vaultdynamicsecret import VaultDynamicSecretSpec
+from eso_api.generators.vault import VAULT_DYNAMIC_SECRET as V1_VAULT_DYNAMIC_SECRET
+from eso_api.generators.vault import VaultDynamicSecretSpec
 from eso_api.values import SecretBytes
 from eso_provider_vault.api import Api
 from eso_provider_vault.auth.choice import check_auth, open_tokens

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from eso_api.generators.vaultdynamicsecret import VaultDynamicSecretSpec
-from eso_api.stores.openbao import OpenBaoProvider
-from eso_api.stores.vault import VaultProvider
+from eso_api.generators.vault import VaultDynamicSecretSpec
+from eso_api.stores.vault import OpenBaoProvider, VaultProvider
 from eso_api.v2.owned import fields_of, generator_config, store_kinds
 
 VAULT: Final = store_kinds(

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, cast
 from urllib.parse import urlsplit
 
-from eso_api.stores.openbao import OpenBaoProvider
-from eso_api.stores.vault import VaultProvider
+from eso_api.stores.vault import OpenBaoProvider, VaultProvider
 from eso_sdk.errors import invalid_config
 
 KvVersion = Literal["v1", "v2"]

@@ -10,8 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Final, TypeVar
 
-from eso_api.stores.openbao import OpenBaoProvider
-from eso_api.stores.vault import VaultProvider
+from eso_api.stores.vault import OpenBaoProvider, VaultProvider
 from eso_provider_vault.api import Api
 from eso_provider_vault.auth.choice import check_auth, open_tokens
 from eso_provider_vault.connection import Connection, connect

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from yarl import URL
 
-from eso_api import durations
 from eso_api.stores.webhook import WebhookCall
 from eso_provider_webhook import ntlm
 from eso_provider_webhook.filling import Secrets
@@ -18,6 +17,7 @@ from eso_provider_webhook.templates import is_template, url_in
 from eso_sdk.backend import Backend
 from eso_sdk.errors import invalid_config
 from eso_sdk.http import HttpRequest, HttpResponse, Login, Send, ca_bundle, tls_context
+from kubebase import durations
 from kubebase.clock import Clock
 
 DEFAULT_TIMEOUT: Final = 30.0

@@ -1,4 +1,4 @@
-"""Generators (generators.external-secrets.io/v1alpha1), one kind per file.
+"""Generators (generators.external-secrets.io/v1alpha1), one file for each provider.
 
 They generate values instead of fetching them.
 """

@@ -4,26 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
-from eso_api.crd import CustomKind
-from eso_api.generators.acraccesstoken import ACRAccessTokenSpec
-from eso_api.generators.beyondtrustworkloadcredentialsdynamicsecret import (
+from eso_api.crd import GENERATOR_CATEGORIES, CustomKind
+from eso_api.generators.aws import ECRAuthorizationTokenSpec, STSSessionTokenSpec
+from eso_api.generators.azure import ACRAccessTokenSpec
+from eso_api.generators.gcp import GCRAccessTokenSpec
+from eso_api.generators.github import GithubAccessTokenSpec
+from eso_api.generators.gitlab import GitlabDeployTokenSpec
+from eso_api.generators.local import FakeSpec, MFASpec, PasswordSpec, SSHKeySpec, UUIDSpec
+from eso_api.generators.tokens import (
     BeyondtrustWorkloadCredentialsDynamicSecretSpec,
+    CloudsmithAccessTokenSpec,
+    GrafanaSpec,
+    QuayAccessTokenSpec,
 )
-from eso_api.generators.cloudsmithaccesstoken import CloudsmithAccessTokenSpec
-from eso_api.generators.definition import GENERATOR_CATEGORIES
-from eso_api.generators.ecrauthorizationtoken import ECRAuthorizationTokenSpec
-from eso_api.generators.fake import FakeSpec
-from eso_api.generators.gcraccesstoken import GCRAccessTokenSpec
-from eso_api.generators.githubaccesstoken import GithubAccessTokenSpec
-from eso_api.generators.gitlabdeploytoken import GitlabDeployTokenSpec
-from eso_api.generators.grafana import GrafanaSpec
-from eso_api.generators.mfa import MFASpec
-from eso_api.generators.password import PasswordSpec
-from eso_api.generators.quayaccesstoken import QuayAccessTokenSpec
-from eso_api.generators.sshkey import SSHKeySpec
-from eso_api.generators.stssessiontoken import STSSessionTokenSpec
-from eso_api.generators.uuid import UUIDSpec
-from eso_api.generators.vaultdynamicsecret import VaultDynamicSecretSpec
+from eso_api.generators.vault import VaultDynamicSecretSpec
 from eso_api.generators.webhook import WebhookSpec
 from eso_api.references import GENERATOR_KINDS, GENERATORS_GROUP
 from eso_api.shapes import Fragment, Rule, exactly_one, one_of

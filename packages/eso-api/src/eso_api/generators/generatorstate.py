@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from eso_api.conditions import Conditions
-from eso_api.crd import CustomKind, age_column, string_column
-from eso_api.generators.definition import GENERATOR_CATEGORIES
+from eso_api.common import Conditions
+from eso_api.crd import GENERATOR_CATEGORIES, CustomKind, age_column, string_column
 from eso_api.references import GENERATORS_GROUP
 from eso_api.shapes import Fragment, Json, Timestamp
 from kubebase.meta import Object

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eso_api.generators.definition import generator_kind
+from eso_api.crd import generator_kind
 from eso_api.stores.webhook import WebhookCall, WebhookResult
 from kubebase.meta import Object
 

@@ -1,17 +1,20 @@
-"""`spec.provider.vault`: key/value engines of HashiCorp Vault. The VaultDynamicSecret generator uses the same block."""
+"""`spec.provider.vault` and `openBao`: key/value engines of HashiCorp Vault and OpenBao.
+
+The VaultDynamicSecret generator uses the same block.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import msgspec
 
 from eso_api.marks import REFERENCE, default_key, lifetime, sibling
 from eso_api.marks import audiences as token_audiences
 from eso_api.references import CaProvider, SecretKeySelector, ServiceAccountSelector
-from eso_api.shapes import Base64, Fragment, Int64, one_of
+from eso_api.shapes import Base64, Fragment, Int64, at_most_one, exactly_one_of, one_of
 from eso_api.stores.aws import AwsJwt, AwsSecretRef
-from eso_api.stores.gcpsm import GcpSecretRef, GcpWorkloadIdentity
+from eso_api.stores.gcp import GcpSecretRef, GcpWorkloadIdentity
 
 
 class VaultAppRole(Fragment, frozen=True, kw_only=True):
@@ -200,3 +203,65 @@ class VaultProvider(Fragment, frozen=True, kw_only=True):
     """Let lagging replicas forward to the active node."""
     check_and_set: VaultCheckAndSet | None = None
     """Check-and-set of key/value version 2."""
+
+
+class OpenBaoAppRole(Fragment, frozen=True, kw_only=True):
+    """AppRole login."""
+
+    RULES: ClassVar = (exactly_one_of("roleId", "roleRef"),)
+
+    secret_ref: SecretKeySelector
+    """The secret id."""
+    path: str = "approle"
+    """Mount path; absent means approle."""
+    role_id: str = ""
+    """The role id."""
+    role_ref: SecretKeySelector | None = None
+    """The role id, kept in a Secret."""
+
+
+class OpenBaoUserPass(Fragment, frozen=True, kw_only=True):
+    """User name and password."""
+
+    username: str
+    """The user."""
+    path: str = "userpass"
+    """Mount path; absent means userpass."""
+    secret_ref: SecretKeySelector | None = None
+    """The password."""
+
+
+class OpenBaoAuth(Fragment, frozen=True, kw_only=True):
+    """How to log in."""
+
+    RULES: ClassVar = (exactly_one_of("appRole", "tokenSecretRef", "userPass"),)
+
+    app_role: OpenBaoAppRole | None = None
+    """AppRole."""
+    token_secret_ref: SecretKeySelector | None = None
+    """A token."""
+    user_pass: OpenBaoUserPass | None = None
+    """User name and password."""
+    namespace: str = ""
+    """OpenBao namespace of the login."""
+
+
+class OpenBaoProvider(Fragment, frozen=True, kw_only=True):
+    """Key/value engines of OpenBao."""
+
+    RULES: ClassVar = (at_most_one("caBundle", "caProvider"),)
+
+    server: str
+    """URL of the server."""
+    auth: OpenBaoAuth | None = None
+    """How to log in."""
+    path: str = "kv"
+    """Mount path of the engine; absent means kv."""
+    version: Annotated[str, one_of("v1", "v2")] = "v2"
+    """Version of the engine; absent means v2."""
+    namespace: str = ""
+    """OpenBao namespace."""
+    ca_bundle: Base64 = ""
+    """CA certificates, PEM in base64."""
+    ca_provider: CaProvider | None = None
+    """CA certificates kept in a Secret or ConfigMap."""

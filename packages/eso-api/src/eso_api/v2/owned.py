@@ -12,8 +12,8 @@ from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
-from eso_api.conditions import Conditions
-from eso_api.crd import CATEGORY, GENERATOR_CATEGORY, CustomKind, age_column, ready_reason, ready_status
+from eso_api.common import Conditions
+from eso_api.crd import CATEGORY, GENERATOR_CATEGORIES, CustomKind, age_column, ready_reason, ready_status
 from eso_api.shapes import Fragment, shaped
 from eso_api.v2.policy import ClusterPolicy, Policy
 from kubebase.meta import Object
@@ -102,7 +102,7 @@ def generator_config(
     """Return the kind of a generator. Its `spec` is the configuration alone; `store_kinds` explains the arguments."""
     text = f"{about}, for v2 generators." if about else ""
     own = _object(config, kind, module, text, config, spec_required=spec_required)
-    return namespaced_config(own, group, plural, (CATEGORY, GENERATOR_CATEGORY))
+    return namespaced_config(own, group, plural, GENERATOR_CATEGORIES)
 
 
 def fields_of(v1_key: str) -> str:

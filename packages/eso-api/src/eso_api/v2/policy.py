@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from eso_api.conditions import Conditions
-from eso_api.policies import AUTO, NamespaceCondition, RefreshTrigger, RetrySettings
+from eso_api.common import AUTO, Conditions, NamespaceCondition, RefreshTrigger, RetrySettings
 from eso_api.shapes import Duration, Fragment, PositiveInterval, one_of
 
 ENABLED, DISABLED = "Enabled", "Disabled"

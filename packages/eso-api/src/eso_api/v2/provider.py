@@ -1,4 +1,4 @@
-"""Provider: the short form of a v2 SecretStore; a store reference names it by kind alone."""
+"""Provider and ClusterProvider: short forms of v2 stores; a store reference names them by kind alone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from eso_api.references import CORE_GROUP
 from eso_api.secretstore import STORE_COLUMNS
 from eso_api.shapes import Rule
 from eso_api.v2.connection import Address, ChannelAuth, ClassRef, ProviderConfig, ProviderRef
-from eso_api.v2.policy import Policy, ProviderStatus
+from eso_api.v2.policy import ClusterPolicy, Policy, ProviderStatus
 from kubebase.meta import Object
 
 CONNECTION_RULES = (
@@ -64,5 +64,47 @@ PROVIDER = CustomKind(
     plural="providers",
     versions=("v1alpha1",),
     short_names=("prov",),
+    columns=STORE_COLUMNS,
+)
+
+
+class ClusterProviderSpec(ClusterPolicy, frozen=True, kw_only=True):
+    """Which provider, how to reach it, and who may use it."""
+
+    RULES: ClassVar = CONNECTION_RULES
+
+    address: Address = ""
+    """Where the provider listens, for example grpc://provider-aws.eso.svc:8080."""
+    class_ref: ClassRef | None = None
+    """The class that names the address of the provider."""
+    auth: ChannelAuth | None = None
+    """How we authenticate to the provider."""
+    provider_ref: ProviderRef | None = None
+    """The provider's own object with the configuration of the backend."""
+    config: ProviderConfig | None = None
+    """All of the above in one object, as in earlier drafts."""
+
+    @property
+    def provider_config(self) -> ProviderConfig:
+        """Return the connection from either spelling."""
+        return self.config or ProviderConfig(
+            address=self.address, class_ref=self.class_ref, auth=self.auth, provider_ref=self.provider_ref
+        )
+
+
+class ClusterProvider(Object, kw_only=True):
+    """A backend reached through a provider process, for many namespaces."""
+
+    spec: ClusterProviderSpec
+    status: ProviderStatus = msgspec.field(default_factory=ProviderStatus)
+
+
+CLUSTER_PROVIDER = CustomKind(
+    ClusterProvider,
+    group=CORE_GROUP,
+    plural="clusterproviders",
+    versions=("v1alpha1",),
+    short_names=("cprov",),
+    namespaced=False,
     columns=STORE_COLUMNS,
 )

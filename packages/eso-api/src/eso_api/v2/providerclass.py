@@ -1,6 +1,6 @@
-"""ProviderClass: the address and kinds of one provider process, for its own namespace.
+"""ProviderClass and ClusterProviderClass: the address and kinds of one provider process.
 
-The operator usually creates it from a labelled Service.
+The operator usually creates one from a labelled Service.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ from typing import Annotated
 
 import msgspec
 
-from eso_api.conditions import Conditions
+from eso_api.common import Conditions, NamespaceCondition
 from eso_api.crd import CustomKind, age_column, ready_reason, ready_status, string_column
-from eso_api.policies import NamespaceCondition
 from eso_api.references import CORE_GROUP, SecretSelector
 from eso_api.shapes import Duration, Fragment, Int32, Int64, KindName, Timestamp, one_of, shaped
 from eso_api.v2.connection import Address
@@ -133,5 +132,23 @@ PROVIDER_CLASS = CustomKind(
     plural="providerclasses",
     versions=("v1alpha1",),
     short_names=("provclass",),
+    columns=CLASS_COLUMNS,
+)
+
+
+class ClusterProviderClass(Object, kw_only=True):
+    """One provider process, for many namespaces."""
+
+    spec: ProviderClassSpec
+    status: ProviderClassStatus = msgspec.field(default_factory=ProviderClassStatus)
+
+
+CLUSTER_PROVIDER_CLASS = CustomKind(
+    ClusterProviderClass,
+    group=CORE_GROUP,
+    plural="clusterproviderclasses",
+    versions=("v1alpha1",),
+    short_names=("cprovclass",),
+    namespaced=False,
     columns=CLASS_COLUMNS,
 )

@@ -18,7 +18,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import structlog
 
-from eso_api.conditions import READY
+from eso_api.common import READY
 from eso_operator.memory import Memory, Record
 from eso_operator.telemetry.metrics import ObjectSeries
 from eso_operator.telemetry.subsystems import Subsystem

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from eso_api.conditions import CONTENDED
+from eso_api.common import CONTENDED
 from eso_operator.controllers.base import Event, Report
 from kubebase.clock import Clock
 from kubebase.meta import Condition, ObjectKey

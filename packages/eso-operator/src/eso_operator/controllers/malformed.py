@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import structlog
 
-from eso_api.conditions import READY
+from eso_api.common import READY
 from eso_operator.controllers.base import Event, EventPublisher, api_error_text
 from kubebase.clock import Clock, rfc3339
 from kubebase.meta import JsonObject, Malformed, ObjectKey, Resource, meta_of, raw

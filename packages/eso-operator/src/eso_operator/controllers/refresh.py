@@ -12,13 +12,13 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from eso_api import durations
-from eso_api.durations import DurationError
+from eso_api.common import POLL
 from eso_api.externalsecret import ExternalSecret
-from eso_api.policies import POLL
 from eso_api.pushsecret import PushSecret
 from eso_operator.targets.metadata import synced_version
+from kubebase import durations
 from kubebase.clock import parse_rfc3339
+from kubebase.durations import DurationError
 
 FLUSH_SECONDS: Final = 300.0
 """Work that changed nothing is written into the status at most this often."""

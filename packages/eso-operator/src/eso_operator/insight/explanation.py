@@ -17,7 +17,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from eso_api.conditions import READY, KeyOutcome
+from eso_api.common import READY, KeyOutcome
 from eso_api.externalsecret import ExternalSecret
 from eso_api.generators.generatorstate import GeneratorState
 from eso_api.pushsecret import PushSecret

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from eso_api.conditions import CONTENDED, READY, SHARED_PLACE
+from eso_api.common import CONTENDED, READY, SHARED_PLACE
 from eso_operator.insight.times import moment
 from kubebase.meta import Condition
 from kuberun.conditions import find_condition

@@ -11,12 +11,10 @@ from typing import Any, Final
 
 import msgspec
 
-from eso_api.clusterexternalsecret import ClusterExternalSecret
-from eso_api.clusterpushsecret import ClusterPushSecret
-from eso_api.conditions import READY
-from eso_api.externalsecret import EXTERNAL_SECRET, ExternalSecret
+from eso_api.common import READY
+from eso_api.externalsecret import EXTERNAL_SECRET, ClusterExternalSecret, ExternalSecret
 from eso_api.generators.generatorstate import GeneratorState
-from eso_api.pushsecret import PUSH_SECRET, PushSecret, PushStoreRef
+from eso_api.pushsecret import PUSH_SECRET, ClusterPushSecret, PushSecret, PushStoreRef
 from eso_api.references import GeneratorRef, SelectorError, StoreRef
 from eso_api.template import Template, template_references
 from eso_api.v2.providerclass import ProviderClassSpec

@@ -6,19 +6,15 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Any, Final
 
-from eso_api.clusterexternalsecret import CLUSTER_EXTERNAL_SECRET
-from eso_api.clusterpushsecret import CLUSTER_PUSH_SECRET
 from eso_api.crd import CustomKind
-from eso_api.externalsecret import EXTERNAL_SECRET
+from eso_api.externalsecret import CLUSTER_EXTERNAL_SECRET, EXTERNAL_SECRET
 from eso_api.generators.clustergenerator import CLUSTER_GENERATOR
 from eso_api.generators.generatorstate import GENERATOR_STATE
 from eso_api.kinds import GENERATOR_KINDS, KINDS, installed_kinds
-from eso_api.pushsecret import PUSH_SECRET
-from eso_api.v2.clustergenerator import CLUSTER_GENERATOR_V2
-from eso_api.v2.clusterproviderclass import CLUSTER_PROVIDER_CLASS
-from eso_api.v2.generator import GENERATOR
+from eso_api.pushsecret import CLUSTER_PUSH_SECRET, PUSH_SECRET
+from eso_api.v2.generator import CLUSTER_GENERATOR_V2, GENERATOR
 from eso_api.v2.owned import GENERATOR_CONFIG_GROUP
-from eso_api.v2.providerclass import PROVIDER_CLASS
+from eso_api.v2.providerclass import CLUSTER_PROVIDER_CLASS, PROVIDER_CLASS
 
 AnyKind = CustomKind[Any]
 

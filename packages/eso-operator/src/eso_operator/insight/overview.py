@@ -16,26 +16,25 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from eso_api.clusterexternalsecret import CLUSTER_EXTERNAL_SECRET, ClusterExternalSecret
-from eso_api.clusterpushsecret import CLUSTER_PUSH_SECRET, ClusterPushSecret
-from eso_api.clustersecretstore import CLUSTER_SECRET_STORE
-from eso_api.conditions import INVALID_PROVIDER_CONFIG, READY, KeyOutcome
+from eso_api.common import INVALID_PROVIDER_CONFIG, READY, KeyOutcome
 from eso_api.crd import CustomKind
-from eso_api.externalsecret import EXTERNAL_SECRET, ExternalSecret, ExternalSecretSpec
+from eso_api.externalsecret import (
+    CLUSTER_EXTERNAL_SECRET,
+    EXTERNAL_SECRET,
+    ClusterExternalSecret,
+    ExternalSecret,
+    ExternalSecretSpec,
+)
 from eso_api.generators.generatorstate import GENERATOR_STATE
 from eso_api.kinds import KINDS, V2_KINDS
-from eso_api.pushsecret import PUSH_SECRET, PushSecret, PushSecretSpec
+from eso_api.pushsecret import CLUSTER_PUSH_SECRET, PUSH_SECRET, ClusterPushSecret, PushSecret, PushSecretSpec
 from eso_api.references import GeneratorRef, StoreRef
-from eso_api.secretstore import SECRET_STORE
-from eso_api.v2.clustergenerator import CLUSTER_GENERATOR_V2
-from eso_api.v2.clusterprovider import CLUSTER_PROVIDER
-from eso_api.v2.clusterproviderclass import CLUSTER_PROVIDER_CLASS
-from eso_api.v2.clustersecretstore import CLUSTER_SECRET_STORE_V2
+from eso_api.secretstore import CLUSTER_SECRET_STORE, SECRET_STORE
 from eso_api.v2.connection import ProviderConfig
-from eso_api.v2.generator import GENERATOR
-from eso_api.v2.provider import PROVIDER
-from eso_api.v2.providerclass import PROVIDER_CLASS
-from eso_api.v2.secretstore import SECRET_STORE_V2
+from eso_api.v2.generator import CLUSTER_GENERATOR_V2, GENERATOR
+from eso_api.v2.provider import CLUSTER_PROVIDER, PROVIDER
+from eso_api.v2.providerclass import CLUSTER_PROVIDER_CLASS, PROVIDER_CLASS
+from eso_api.v2.secretstore import CLUSTER_SECRET_STORE_V2, SECRET_STORE_V2
 from eso_operator.insight.findings import conflict_of
 from eso_operator.sources.entries import Generate, entries_of
 from eso_operator.stores.reference import normalise

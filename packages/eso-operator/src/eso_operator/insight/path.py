@@ -15,11 +15,10 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from eso_api.conditions import READY
+from eso_api.common import READY
 from eso_api.generators.generatorstate import GeneratorState
 from eso_api.references import GeneratorRef, StoreRef
-from eso_api.v2.clusterproviderclass import CLUSTER_PROVIDER_CLASS
-from eso_api.v2.providerclass import PROVIDER_CLASS, ClassKind, ProviderClassStatus
+from eso_api.v2.providerclass import CLUSTER_PROVIDER_CLASS, PROVIDER_CLASS, ClassKind, ProviderClassStatus
 from eso_operator.generators.stored import StoredGenerator, StoredObjects, stored_generator
 from eso_operator.insight.objects import SERVICES, ObjectReader, ObjectSummary, ReadState, UnreadableError, summary_of
 from eso_operator.stores.classes import PROVIDER_LABEL, class_connection

@@ -5,14 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from eso_api.clusterexternalsecret import CLUSTER_EXTERNAL_SECRET
-from eso_api.clusterpushsecret import CLUSTER_PUSH_SECRET
 from eso_api.crd import CustomKind
-from eso_api.externalsecret import EXTERNAL_SECRET
+from eso_api.externalsecret import CLUSTER_EXTERNAL_SECRET, EXTERNAL_SECRET
 from eso_api.generators.generatorstate import GENERATOR_STATE
-from eso_api.pushsecret import PUSH_SECRET
-from eso_api.v2.clusterproviderclass import CLUSTER_PROVIDER_CLASS
-from eso_api.v2.providerclass import PROVIDER_CLASS
+from eso_api.pushsecret import CLUSTER_PUSH_SECRET, PUSH_SECRET
+from eso_api.v2.providerclass import CLUSTER_PROVIDER_CLASS, PROVIDER_CLASS
 from eso_operator.stores.inputs import CLASS, CLUSTER_CLASS
 from eso_operator.telemetry.access import Reviews
 from eso_operator.telemetry.subsystems import Subsystem

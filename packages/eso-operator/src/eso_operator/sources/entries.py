@@ -12,7 +12,7 @@ from typing import Final
 
 from eso_api.externalsecret import DataEntry, DataFromEntry, ExternalSecretSpec, Find, RemoteRef, SourceNames, SourceRef
 from eso_api.references import GeneratorRef, StoreRef
-from eso_api.rewrite import Rewrite
+from eso_api.template import Rewrite
 from eso_api.values import SecretBytes
 from eso_wire.kinds import Operation
 

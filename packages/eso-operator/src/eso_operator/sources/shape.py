@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar, assert_never
 
 from eso_api.externalsecret import Find, RemoteRef
-from eso_api.rewrite import MergeRewrite, RegexpRewrite, Rewrite, TransformRewrite
+from eso_api.template import MergeRewrite, RegexpRewrite, Rewrite, TransformRewrite
 from eso_api.values import SecretBytes
 from eso_operator.sources.entries import Extract, FindMany, Generate, OneValue, ReadEntry
 from eso_render.decoding import DecodingError, decode

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final, assert_never
 
-from eso_api.policies import NamespaceCondition
+from eso_api.common import NamespaceCondition
 from eso_api.references import SelectorError
 from eso_operator.stores.inputs import NAMESPACE, ClusterView, Gate, Need, ResolverSettings
 from eso_operator.stores.loading import Gating, Referent, malformed

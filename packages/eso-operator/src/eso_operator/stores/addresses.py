@@ -17,7 +17,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from eso_api.v2.address import AddressError, NetworkAddress, SocketAddress, parse_address
+from eso_api.v2.connection import AddressError, NetworkAddress, SocketAddress, parse_address
 from eso_operator.stores.inputs import CLUSTER_CLASS, ClusterView, ResolverSettings
 from eso_operator.stores.resolved import Endpoint, EndpointSource, Reason, ResolutionError, ServiceKey
 from eso_wire.kinds import ObjectRef

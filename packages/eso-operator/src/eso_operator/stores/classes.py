@@ -9,9 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from eso_api.v2.clusterproviderclass import ClusterProviderClass
 from eso_api.v2.connection import ClassRef
-from eso_api.v2.providerclass import ProviderClass, ProviderClassSpec
+from eso_api.v2.providerclass import ClusterProviderClass, ProviderClass, ProviderClassSpec
 from eso_operator.stores.access import check_namespace
 from eso_operator.stores.addresses import author_of, endpoint_at, is_alias, service_endpoint
 from eso_operator.stores.inputs import CLASS, CLUSTER_CLASS, SERVICE, ClusterView, ResolverSettings

@@ -24,7 +24,7 @@ from eso_api.v2.connection import (
     ProviderConfig,
     ProviderRef,
 )
-from eso_api.validation.stores import provider_config_problems
+from eso_api.validation import provider_config_problems
 from eso_operator.stores.inputs import ClusterView, Scope
 from eso_operator.stores.loading import AuthScope, Bridged, Owned, Referent, identity, named, plain
 from eso_operator.stores.reference import is_built_in, is_ours, parse_kind

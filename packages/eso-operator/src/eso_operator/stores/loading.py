@@ -12,17 +12,17 @@ from typing import Any, Final, TypeVar, assert_never
 
 import msgspec
 
-from eso_api import durations
+from eso_api.common import POLL, NamespaceCondition, RetrySettings
 from eso_api.generators.clustergenerator import CLUSTER_GENERATOR, SPEC_FIELDS
-from eso_api.policies import POLL, NamespaceCondition, RetrySettings
 from eso_api.secretstore import SECRET_STORE, SecretStoreSpec
-from eso_api.v2.clustergenerator import ClusterGeneratorSpec
 from eso_api.v2.connection import ProviderConfig
+from eso_api.v2.generator import ClusterGeneratorV2Spec
 from eso_api.v2.policy import DISABLED, MANIFEST_NAMESPACE, PROVIDER_NAMESPACE, ClusterPolicy, Policy
 from eso_operator.stores.inputs import ClusterView, Scope
 from eso_operator.stores.reference import Picked, Reference, alternatives, namesakes, pick
 from eso_operator.stores.resolved import CallPolicy, Form, Reason, ResolutionError
 from eso_wire.kinds import KindId, KindRole, ObjectRef
+from kubebase import durations
 from kubebase.hints import did_you_mean, similar
 from kubebase.meta import Condition, JsonObject, Malformed, ObjectKey, ObjectMeta, meta_of
 from kuberun.decoding import error_text
@@ -269,7 +269,7 @@ def _v2(reference: Reference, picked: Picked, ref: ObjectRef, obj: Any) -> Refer
 def _scope_of(spec: Policy, ref: ObjectRef) -> AuthScope:
     """Return the scope that a cluster-scoped object sets; UNSAID for a namespaced one."""
     match spec:
-        case ClusterGeneratorSpec():
+        case ClusterGeneratorV2Spec():
             return auth_scope(spec.scope, ref)
         case ClusterPolicy():
             return auth_scope(spec.authentication_scope, ref)

@@ -8,18 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from eso_api.clustersecretstore import CLUSTER_SECRET_STORE
 from eso_api.crd import CustomKind
 from eso_api.generators.clustergenerator import CLUSTER_GENERATOR
 from eso_api.kinds import GENERATOR_KINDS, KINDS
 from eso_api.references import CORE_GROUP, STORE_KINDS, GeneratorRef, StoreRef
-from eso_api.secretstore import SECRET_STORE
-from eso_api.v2.clustergenerator import CLUSTER_GENERATOR_V2
-from eso_api.v2.clusterprovider import CLUSTER_PROVIDER
-from eso_api.v2.clustersecretstore import CLUSTER_SECRET_STORE_V2
-from eso_api.v2.generator import GENERATOR
-from eso_api.v2.provider import PROVIDER
-from eso_api.v2.secretstore import SECRET_STORE_V2
+from eso_api.secretstore import CLUSTER_SECRET_STORE, SECRET_STORE
+from eso_api.v2.generator import CLUSTER_GENERATOR_V2, GENERATOR
+from eso_api.v2.provider import CLUSTER_PROVIDER, PROVIDER
+from eso_api.v2.secretstore import CLUSTER_SECRET_STORE_V2, SECRET_STORE_V2
 from eso_operator.stores.inputs import ClusterView, Scope
 from eso_operator.stores.resolved import Form, Reason, ResolutionError
 from eso_wire.errors import RetryClass

@@ -10,7 +10,7 @@ An object is removed only if this ExternalSecret created it and still controls i
 from __future__ import annotations
 
 from eso_api.externalsecret import ExternalSecret, MadeManifest
-from eso_api.validation.externalsecret import writes_secret
+from eso_api.validation import writes_secret
 from eso_operator.targets.discovery import served_in_group
 from eso_operator.targets.manifest import is_denied
 from eso_operator.targets.metadata import CREATED_BY_LABEL, OWNER, created_by, target_name

@@ -22,7 +22,7 @@ from typing import Any, Final
 import msgspec
 
 from eso_api.externalsecret import ExternalSecret
-from eso_api.validation.externalsecret import manifest_problems
+from eso_api.validation import manifest_problems
 from eso_operator.targets.change import (
     KEEPS_FOREIGN,
     Create,

@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Final, Protocol
 
 from eso_api.externalsecret import ExternalSecret, MadeManifest
-from eso_api.validation.externalsecret import writes_secret
+from eso_api.validation import writes_secret
 from eso_operator.targets.change import Create, TargetChange, Update
 from eso_operator.targets.metadata import OWNER, GeneratedMark, target_name
 from eso_render.secret import Values

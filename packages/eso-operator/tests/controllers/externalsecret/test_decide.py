@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from eso_api.conditions import KeyOutcome
+from eso_api.common import KeyOutcome
 from eso_api.externalsecret import FORBIDDEN_POLICIES, ExternalSecret
 from eso_operator.controllers.externalsecret.checks import (
     CHECKS,

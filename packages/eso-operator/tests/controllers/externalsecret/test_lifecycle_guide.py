@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from eso_api.externalsecret import EXTERNAL_SECRET, ExternalSecret
-from eso_api.validation.externalsecret import external_secret_problems
+from eso_api.validation import external_secret_problems
 from kubebase.meta import JsonObject
 
 TEXT = (Path(__file__).resolve().parents[5] / "docs" / "guides" / "lifecycle-policies.md").read_text(encoding="utf-8")

@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from eso_api.v2.clustersecretstore import CLUSTER_SECRET_STORE_V2
-from eso_api.v2.secretstore import SECRET_STORE_V2
+from eso_api.v2.secretstore import CLUSTER_SECRET_STORE_V2, SECRET_STORE_V2
 from eso_testkit.operator.operators import BACKEND
 from eso_testkit.operator.scenes import Scene
 from kubebase.meta import JsonObject, Resource

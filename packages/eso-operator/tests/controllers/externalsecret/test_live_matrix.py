@@ -10,8 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from eso_api.v2.clustersecretstore import CLUSTER_SECRET_STORE_V2
-from eso_api.v2.secretstore import SECRET_STORE_V2
+from eso_api.v2.secretstore import CLUSTER_SECRET_STORE_V2, SECRET_STORE_V2
 from eso_operator.providers import transport as methods
 from eso_testkit.operator.operators import BACKEND
 from eso_testkit.operator.scenes import Scene

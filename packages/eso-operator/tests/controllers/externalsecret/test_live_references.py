@@ -7,14 +7,12 @@ from typing import Any
 
 import pytest
 
-from eso_api.clustersecretstore import CLUSTER_SECRET_STORE
 from eso_api.crd import CustomKind
 from eso_api.generators.generatorstate import GENERATOR_STATE
-from eso_api.v2.clusterprovider import CLUSTER_PROVIDER
-from eso_api.v2.clustersecretstore import CLUSTER_SECRET_STORE_V2
+from eso_api.secretstore import CLUSTER_SECRET_STORE
 from eso_api.v2.generator import GENERATOR
-from eso_api.v2.provider import PROVIDER
-from eso_api.v2.secretstore import SECRET_STORE_V2
+from eso_api.v2.provider import CLUSTER_PROVIDER, PROVIDER
+from eso_api.v2.secretstore import CLUSTER_SECRET_STORE_V2, SECRET_STORE_V2
 from eso_api.values import SecretBytes
 from eso_operator.providers import transport as methods
 from eso_testkit.operator.operators import BACKEND, MAKER, eventually

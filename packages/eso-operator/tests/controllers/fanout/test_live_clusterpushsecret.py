@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from eso_api.clustersecretstore import CLUSTER_SECRET_STORE
+from eso_api.secretstore import CLUSTER_SECRET_STORE
 from eso_operator.controllers.fanout.clusterpushsecret import CLUSTER_PUSH_SECRETS
 from eso_testkit.operator.keepingprovider import KeepingProvider, keeping
 from eso_testkit.operator.operators import Bench, eventually

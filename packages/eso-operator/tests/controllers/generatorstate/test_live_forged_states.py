@@ -12,7 +12,7 @@ import pytest
 
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.generators.generatorstate import GENERATOR_STATE
-from eso_api.v2.clustergenerator import CLUSTER_GENERATOR_V2
+from eso_api.v2.generator import CLUSTER_GENERATOR_V2
 from eso_operator.generators.ledger import FINALIZER, IDEMPOTENCY_KEY
 from eso_operator.generators.seals import SEAL, SECRET_NAME
 from eso_testkit.operator.makingprovider import making

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from eso_api.externalsecret import EXTERNAL_SECRET
-from eso_api.generators.grafana import GRAFANA
+from eso_api.generators.tokens import GRAFANA
 from eso_api.v2.generator import GENERATOR
 from eso_testkit.operator.operators import MAKER
 from kubebase.meta import JsonObject

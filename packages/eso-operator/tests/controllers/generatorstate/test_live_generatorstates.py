@@ -8,9 +8,8 @@ import pytest
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.generators.clustergenerator import CLUSTER_GENERATOR
 from eso_api.generators.generatorstate import GENERATOR_STATE
-from eso_api.generators.grafana import GRAFANA
-from eso_api.v2.clustergenerator import CLUSTER_GENERATOR_V2
-from eso_api.v2.generator import GENERATOR
+from eso_api.generators.tokens import GRAFANA
+from eso_api.v2.generator import CLUSTER_GENERATOR_V2, GENERATOR
 from eso_operator.generators.ledger import FINALIZER, IDEMPOTENCY_KEY
 from eso_testkit.operator.makingprovider import making
 from eso_testkit.operator.operators import MAKER, eventually

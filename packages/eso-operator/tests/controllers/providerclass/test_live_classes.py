@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from eso_api.v2.clusterproviderclass import CLUSTER_PROVIDER_CLASS
-from eso_api.v2.providerclass import PROVIDER_CLASS
+from eso_api.v2.providerclass import CLUSTER_PROVIDER_CLASS, PROVIDER_CLASS
 from eso_testkit.operator.operators import BACKEND_ID, LABEL, SERVICE, SERVICES, Bench, eventually, scripted
 from eso_wire.versions import ProtocolVersion
 from kubebase.meta import Condition, JsonObject

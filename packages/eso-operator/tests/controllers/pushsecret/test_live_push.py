@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from eso_api.clustersecretstore import CLUSTER_SECRET_STORE
 from eso_api.generators.generatorstate import GENERATOR_STATE
 from eso_api.pushsecret import PUSH_SECRET
-from eso_api.secretstore import SECRET_STORE
+from eso_api.secretstore import CLUSTER_SECRET_STORE, SECRET_STORE
 from eso_api.v2.provider import PROVIDER
 from eso_api.v2.secretstore import SECRET_STORE_V2
 from eso_operator.generators.ledger import FINALIZER

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from eso_api.clustersecretstore import CLUSTER_SECRET_STORE
 from eso_api.pushsecret import PUSH_SECRET
+from eso_api.secretstore import CLUSTER_SECRET_STORE
 from eso_testkit.operator.keepingprovider import KeepingProvider, keeping
 from eso_testkit.operator.operators import Bench, eventually
 from eso_testkit.operator.pushsecrets import entry

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from eso_api.clustersecretstore import CLUSTER_SECRET_STORE
 from eso_api.pushsecret import PUSH_SECRET
+from eso_api.secretstore import CLUSTER_SECRET_STORE
 from eso_operator.controllers.secretstore.finalizer import FINALIZER
 from eso_testkit.operator.operators import Bench, eventually, scripted
 from eso_testkit.operator.scenes import FAKE_STORE

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from eso_api.clustersecretstore import CLUSTER_SECRET_STORE
 from eso_api.externalsecret import EXTERNAL_SECRET
-from eso_api.secretstore import SECRET_STORE
+from eso_api.secretstore import CLUSTER_SECRET_STORE, SECRET_STORE
 from eso_api.v2.owned import namespaced_config
 from eso_api.v2.providerclass import PROVIDER_CLASS
 from eso_api.v2.secretstore import SECRET_STORE_V2

@@ -10,9 +10,8 @@ import pytest
 from grpc import aio
 
 from eso_api.externalsecret import EXTERNAL_SECRET
-from eso_api.v2.clustersecretstore import CLUSTER_SECRET_STORE_V2
 from eso_api.v2.providerclass import PROVIDER_CLASS
-from eso_api.v2.secretstore import SECRET_STORE_V2
+from eso_api.v2.secretstore import CLUSTER_SECRET_STORE_V2, SECRET_STORE_V2
 from eso_operator.settings import FeatureGate, ProviderSettings
 from eso_operator.stores.resolved import ServiceKey
 from eso_testkit.operator.operators import (

@@ -8,15 +8,11 @@ from typing import Any
 
 import pytest
 
-from eso_api.clustersecretstore import CLUSTER_SECRET_STORE
 from eso_api.pushsecret import PUSH_SECRET
-from eso_api.secretstore import SECRET_STORE
-from eso_api.v2.clustergenerator import CLUSTER_GENERATOR_V2
-from eso_api.v2.clusterprovider import CLUSTER_PROVIDER
-from eso_api.v2.clustersecretstore import CLUSTER_SECRET_STORE_V2
-from eso_api.v2.generator import GENERATOR
-from eso_api.v2.provider import PROVIDER
-from eso_api.v2.secretstore import SECRET_STORE_V2
+from eso_api.secretstore import CLUSTER_SECRET_STORE, SECRET_STORE
+from eso_api.v2.generator import CLUSTER_GENERATOR_V2, GENERATOR
+from eso_api.v2.provider import CLUSTER_PROVIDER, PROVIDER
+from eso_api.v2.secretstore import CLUSTER_SECRET_STORE_V2, SECRET_STORE_V2
 from eso_api.values import SecretBytes
 from eso_operator.certificates.authority import issue_authority, issue_server
 from eso_operator.certificates.state import Credential, ServerNames, Window

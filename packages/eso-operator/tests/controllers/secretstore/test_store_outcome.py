@@ -6,8 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from eso_api.conditions import StoreStatus
-from eso_api.policies import NamespaceCondition
+from eso_api.common import NamespaceCondition, StoreStatus
 from eso_api.v2.policy import ProviderStatus
 from eso_operator.controllers.base import Event, Report
 from eso_operator.controllers.secretstore.kinds import CLUSTER_STORE, CLUSTER_STORE_V2, STORE, STORE_V2, StoreKind

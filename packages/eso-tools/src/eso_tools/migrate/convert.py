@@ -20,15 +20,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from eso_api.clustersecretstore import CLUSTER_SECRET_STORE
 from eso_api.generators.clustergenerator import CLUSTER_GENERATOR, SPEC_FIELDS
 from eso_api.kinds import AnyKind
-from eso_api.v2.clustergenerator import CLUSTER_GENERATOR_V2
-from eso_api.v2.clustersecretstore import CLUSTER_SECRET_STORE_V2
+from eso_api.secretstore import CLUSTER_SECRET_STORE
 from eso_api.v2.connection import GENERATOR_CONFIG_API_VERSION, STORE_CONFIG_API_VERSION
-from eso_api.v2.generator import GENERATOR
+from eso_api.v2.generator import CLUSTER_GENERATOR_V2, GENERATOR
 from eso_api.v2.policy import DISABLED, MANIFEST_NAMESPACE
-from eso_api.v2.secretstore import SECRET_STORE_V2
+from eso_api.v2.secretstore import CLUSTER_SECRET_STORE_V2, SECRET_STORE_V2
 from eso_operator.stores.loading import PLUGIN_KEY
 from eso_tools.migrate.bridges import Bridge, Bridges
 from eso_tools.migrate.inventory import Id, id_of, spec_of

@@ -6,19 +6,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from eso_api.clusterexternalsecret import CLUSTER_EXTERNAL_SECRET
-from eso_api.clusterpushsecret import CLUSTER_PUSH_SECRET
-from eso_api.clustersecretstore import CLUSTER_SECRET_STORE
-from eso_api.externalsecret import EXTERNAL_SECRET
+from eso_api.externalsecret import CLUSTER_EXTERNAL_SECRET, EXTERNAL_SECRET
 from eso_api.generators.clustergenerator import CLUSTER_GENERATOR
 from eso_api.generators.generatorstate import GENERATOR_STATE
 from eso_api.kinds import GENERATOR_KINDS, AnyKind
-from eso_api.pushsecret import PUSH_SECRET
-from eso_api.secretstore import SECRET_STORE
-from eso_api.v2.clustergenerator import CLUSTER_GENERATOR_V2
-from eso_api.v2.clustersecretstore import CLUSTER_SECRET_STORE_V2
-from eso_api.v2.generator import GENERATOR
-from eso_api.v2.secretstore import SECRET_STORE_V2
+from eso_api.pushsecret import CLUSTER_PUSH_SECRET, PUSH_SECRET
+from eso_api.secretstore import CLUSTER_SECRET_STORE, SECRET_STORE
+from eso_api.v2.generator import CLUSTER_GENERATOR_V2, GENERATOR
+from eso_api.v2.secretstore import CLUSTER_SECRET_STORE_V2, SECRET_STORE_V2
 from eso_tools.manifests import STDIN, InputError, read_manifests, without_manifests
 from kubebase.meta import JsonObject
 

@@ -9,10 +9,10 @@ from typing import Final
 
 import msgspec
 
-from eso_api.clusterexternalsecret import CLUSTER_EXTERNAL_SECRET
-from eso_api.clusterpushsecret import CLUSTER_PUSH_SECRET
+from eso_api.externalsecret import CLUSTER_EXTERNAL_SECRET
 from eso_api.generators.clustergenerator import CLUSTER_GENERATOR
 from eso_api.kinds import AnyKind
+from eso_api.pushsecret import CLUSTER_PUSH_SECRET
 from eso_api.references import LabelSelector, SelectorError
 from eso_api.v2.secretstore import STORE_GROUP
 from eso_tools.migrate.bridges import Bridges

@@ -19,10 +19,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from eso_api.clusterexternalsecret import CLUSTER_EXTERNAL_SECRET
-from eso_api.clusterpushsecret import CLUSTER_PUSH_SECRET
-from eso_api.externalsecret import EXTERNAL_SECRET
-from eso_api.pushsecret import PUSH_SECRET
+from eso_api.externalsecret import CLUSTER_EXTERNAL_SECRET, EXTERNAL_SECRET
+from eso_api.pushsecret import CLUSTER_PUSH_SECRET, PUSH_SECRET
 from eso_operator.controllers.pushsecret.record import split_key
 from eso_operator.stores.loading import ready_condition
 from eso_tools.migrate.cluster import Cluster

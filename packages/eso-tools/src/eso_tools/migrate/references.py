@@ -7,13 +7,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from eso_api import durations
-from eso_api.clusterexternalsecret import CLUSTER_EXTERNAL_SECRET
-from eso_api.clusterpushsecret import CLUSTER_PUSH_SECRET
-from eso_api.externalsecret import EXTERNAL_SECRET
+from eso_api.externalsecret import CLUSTER_EXTERNAL_SECRET, EXTERNAL_SECRET
+from eso_api.pushsecret import CLUSTER_PUSH_SECRET
 from eso_api.references import CORE_GROUP, GENERATORS_API_VERSION
 from eso_tools.migrate.inventory import Id, id_of, spec_of
 from eso_wire.values import KindRole
+from kubebase import durations
 from kubebase.meta import JsonObject
 
 Path = tuple[str | int, ...]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from eso_api.clusterexternalsecret import CLUSTER_EXTERNAL_SECRET
-from eso_api.clusterpushsecret import CLUSTER_PUSH_SECRET
+from eso_api.externalsecret import CLUSTER_EXTERNAL_SECRET
 from eso_api.generators.generatorstate import GENERATOR_STATE
+from eso_api.pushsecret import CLUSTER_PUSH_SECRET
 from eso_api.references import CORE_GROUP, GENERATORS_API_VERSION
 from eso_operator.controllers.pushsecret.record import split_key
 from eso_tools.migrate.convert import RefusedError

@@ -15,10 +15,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from eso_api import references as api
-from eso_api.clusterexternalsecret import CLUSTER_EXTERNAL_SECRET
-from eso_api.clusterpushsecret import CLUSTER_PUSH_SECRET
-from eso_api.externalsecret import EXTERNAL_SECRET, ExternalSecret, ExternalSecretSpec
-from eso_api.pushsecret import PUSH_SECRET, PushSecret, PushSecretSpec
+from eso_api.externalsecret import CLUSTER_EXTERNAL_SECRET, EXTERNAL_SECRET, ExternalSecret, ExternalSecretSpec
+from eso_api.pushsecret import CLUSTER_PUSH_SECRET, PUSH_SECRET, PushSecret, PushSecretSpec
 from eso_api.references import GeneratorRef, SelectorError, StoreRef
 from eso_api.template import Template, template_references
 from eso_api.v2.connection import GENERATOR_CONFIG_API_VERSION, STORE_CONFIG_API_VERSION

@@ -14,12 +14,12 @@ from typing import Any, Final
 
 import msgspec
 
-from eso_api import durations
 from eso_operator.certificates.secrets import PART_LABEL
 from eso_operator.generators.seals import SECRET_NAME as SEAL_SECRET
 from eso_tools.manifests import Document, InputError, field_problems, path_of, rank
 from eso_tools.plan.live import Live, place_of
 from eso_tools.plan.needs import FANS_OUT, SYNCED, Need, identity, needs_of
+from kubebase import durations
 from kubebase.meta import JsonObject
 from localkube.cluster import Cluster
 from localkube.cluster.catalog import Target

@@ -15,8 +15,7 @@ import msgspec
 
 from eso_api.kinds import KINDS, AnyKind
 from eso_api.references import GENERATORS_GROUP
-from eso_api.v2.clusterproviderclass import CLUSTER_PROVIDER_CLASS, ClusterProviderClass
-from eso_api.v2.providerclass import PROVIDER_CLASS, ProviderClass
+from eso_api.v2.providerclass import CLUSTER_PROVIDER_CLASS, PROVIDER_CLASS, ClusterProviderClass, ProviderClass
 from eso_operator.flags import flags_in
 from eso_operator.insight.objects import SECRETS, SERVICES
 from eso_operator.stores.classes import PROVIDER_LABEL, announced

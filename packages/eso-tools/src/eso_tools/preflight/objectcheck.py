@@ -18,18 +18,13 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from eso_api.clusterexternalsecret import ClusterExternalSecret
-from eso_api.clusterpushsecret import ClusterPushSecret
-from eso_api.conditions import READY
-from eso_api.externalsecret import ExternalSecret, ExternalSecretSpec
+from eso_api.common import READY
+from eso_api.externalsecret import ClusterExternalSecret, ExternalSecret, ExternalSecretSpec
 from eso_api.kinds import AnyKind
-from eso_api.pushsecret import PushRewrite, PushSecret, PushSecretSpec
-from eso_api.rewrite import Rewrite
+from eso_api.pushsecret import ClusterPushSecret, PushRewrite, PushSecret, PushSecretSpec
 from eso_api.stores.kubernetes import ANY_NAMESPACE
-from eso_api.template import Template
-from eso_api.validation.externalsecret import external_secret_problems
-from eso_api.validation.problems import FieldError
-from eso_api.validation.pushsecret import push_secret_problems
+from eso_api.template import Rewrite, Template
+from eso_api.validation import FieldError, external_secret_problems, push_secret_problems
 from eso_operator.flags import flags_in
 from eso_render.clock import wall_nanos
 from eso_tools.preflight.findings import Detail, Finding, Findings, Level, counted

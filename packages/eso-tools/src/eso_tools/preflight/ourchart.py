@@ -12,12 +12,11 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
-from eso_api.clusterexternalsecret import CLUSTER_EXTERNAL_SECRET
-from eso_api.clusterpushsecret import CLUSTER_PUSH_SECRET
-from eso_api.clustersecretstore import CLUSTER_SECRET_STORE
+from eso_api.externalsecret import CLUSTER_EXTERNAL_SECRET
 from eso_api.generators.clustergenerator import CLUSTER_GENERATOR
 from eso_api.kinds import GENERATOR_KINDS, KINDS, AnyKind
-from eso_api.pushsecret import PUSH_SECRET
+from eso_api.pushsecret import CLUSTER_PUSH_SECRET, PUSH_SECRET
+from eso_api.secretstore import CLUSTER_SECRET_STORE
 from eso_api.stores.projectproviders import GENERATORS
 from eso_render.clock import wall_nanos
 from eso_tools.preflight.helmrecords import CHART

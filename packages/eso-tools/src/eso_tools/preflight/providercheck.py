@@ -8,11 +8,9 @@ from typing import Any, Final
 
 import msgspec
 
-from eso_api.clusterexternalsecret import CLUSTER_EXTERNAL_SECRET
-from eso_api.clusterpushsecret import CLUSTER_PUSH_SECRET
-from eso_api.externalsecret import EXTERNAL_SECRET
+from eso_api.externalsecret import CLUSTER_EXTERNAL_SECRET, EXTERNAL_SECRET
 from eso_api.kinds import KINDS
-from eso_api.pushsecret import PUSH_SECRET, PushSecret, PushStoreRef
+from eso_api.pushsecret import CLUSTER_PUSH_SECRET, PUSH_SECRET, PushSecret, PushStoreRef
 from eso_api.references import GENERATORS_GROUP, SelectorError
 from eso_api.stores.projectproviders import GENERATORS, REMOVED_UPSTREAM, STORES
 from eso_operator.insight.kinds import Role as KindRole

@@ -10,7 +10,7 @@ from typing import Any, Final
 import google.auth
 from google.oauth2 import service_account
 
-from eso_api.stores.gcpsm import GcpAuth, GcpSecretRef
+from eso_api.stores.gcp import GcpAuth, GcpSecretRef
 from eso_provider_gcp.auth import federation, gke
 from eso_provider_gcp.auth.tokenclient import OWN, Bridge, TokenClient, metadata
 from eso_provider_gcp.auth.vendor import SCOPES, refreshing

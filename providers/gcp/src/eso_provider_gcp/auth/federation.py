@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from google.auth import aws, identity_pool
 
-from eso_api.stores.gcpsm import AwsSecurityCredentials, GcpWorkloadIdentityFederation
+from eso_api.stores.gcp import AwsSecurityCredentials, GcpWorkloadIdentityFederation
 from eso_provider_gcp.auth.gke import account_key, bound_account
 from eso_provider_gcp.auth.tokenclient import Bridge, TokenClient
 from eso_provider_gcp.auth.vendor import SCOPES, Make, refreshing

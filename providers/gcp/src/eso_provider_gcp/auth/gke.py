@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from yarl import URL
 
-from eso_api.stores.gcpsm import GcpWorkloadIdentity
+from eso_api.stores.gcp import GcpWorkloadIdentity
 from eso_provider_gcp.auth.tokenclient import TokenClient, metadata
 from eso_provider_gcp.auth.vendor import SCOPES
 from eso_provider_gcp.endpoints import IAM_CREDENTIALS, SECURE_TOKEN, base_of

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from eso_api.stores.openbao import OpenBaoAuth, OpenBaoProvider
-from eso_api.stores.vault import VaultAuth, VaultProvider
+from eso_api.stores.vault import OpenBaoAuth, OpenBaoProvider, VaultAuth, VaultProvider
 from eso_api.values import SecretBytes
 from eso_provider_vault.auth.accounts import jwt, kubernetes
 from eso_provider_vault.auth.aws import iam

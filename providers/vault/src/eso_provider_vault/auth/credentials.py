@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import quote
 
-from eso_api.stores.openbao import OpenBaoAppRole, OpenBaoUserPass
-from eso_api.stores.vault import VaultAppRole, VaultCert, VaultPassword
+from eso_api.stores.vault import OpenBaoAppRole, OpenBaoUserPass, VaultAppRole, VaultCert, VaultPassword
 from eso_provider_vault.auth.method import (
     ClientCertificate,
     Method,

@@ -19,7 +19,7 @@ from typing import Any, Final
 import jwt
 from yarl import URL
 
-from eso_api.stores.gcpsm import GcpWorkloadIdentity
+from eso_api.stores.gcp import GcpWorkloadIdentity
 from eso_api.stores.vault import VaultGcp
 from eso_api.values import SecretBytes
 from eso_provider_vault.auth.method import (

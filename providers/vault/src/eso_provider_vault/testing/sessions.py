@@ -12,8 +12,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from eso_api.stores.openbao import OpenBaoProvider
-from eso_api.stores.vault import VaultProvider
+from eso_api.stores.vault import OpenBaoProvider, VaultProvider
 from eso_api.values import SecretBytes
 from eso_provider_vault.replies import Reply
 from eso_provider_vault.store import KvStore, OpenBaoStore, VaultStore

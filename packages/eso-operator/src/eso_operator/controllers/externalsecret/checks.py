@@ -14,8 +14,8 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Final
 
-from eso_api.conditions import READY
-from eso_api.validation.externalsecret import external_secret_problems
+from eso_api.common import READY
+from eso_api.validation import external_secret_problems
 from eso_operator.controllers.externalsecret.snapshot import LONGEST_SPREAD, Snapshot
 from eso_operator.controllers.externalsecret.status import (
     FEATURE_DISABLED,

@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from eso_api.conditions import CONTENDED
+from eso_api.common import CONTENDED
 from eso_api.externalsecret import ExternalSecret
 from eso_api.references import StoreRef
 from eso_api.values import SecretBytes

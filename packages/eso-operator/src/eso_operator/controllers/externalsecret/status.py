@@ -25,7 +25,7 @@ from typing import Final, assert_never
 
 import msgspec
 
-from eso_api.conditions import READY, KeyOutcome
+from eso_api.common import READY, KeyOutcome
 from eso_api.externalsecret import (
     DEFAULT_INTERVAL,
     EXTERNAL_SECRET,

@@ -11,9 +11,9 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final
 
-from eso_api import durations
-from eso_api.durations import DurationError
 from eso_api.externalsecret import SyncWindow, SyncWindows
+from kubebase import durations
+from kubebase.durations import DurationError
 
 _WORDS: Final = {
     "@yearly": "0 0 1 1 *",

@@ -7,22 +7,25 @@ from typing import Any, Final
 
 import msgspec
 
-from eso_api import durations
-from eso_api.clusterexternalsecret import (
+from eso_api.common import FailedNamespace
+from eso_api.externalsecret import (
     CLUSTER_EXTERNAL_SECRET,
+    DEFAULT_INTERVAL,
+    EXTERNAL_SECRET,
     ChildMetadata,
     ChildSources,
     ClusterExternalSecretSpec,
     ClusterExternalSecretStatus,
+    ExternalSecretSpec,
+    SyncWindows,
 )
-from eso_api.conditions import FailedNamespace
-from eso_api.externalsecret import DEFAULT_INTERVAL, EXTERNAL_SECRET, ExternalSecretSpec, SyncWindows
 from eso_api.references import LabelSelector
 from eso_api.shapes import JsonMap
 from eso_operator.controllers.fanout.kinds import Contents, FanOut, Texts
 from eso_operator.controllers.fanout.snapshot import Choice
 from eso_operator.sources.entries import source_names
 from eso_operator.telemetry.subsystems import Subsystem
+from kubebase import durations
 from kubebase.meta import Condition, JsonObject, Kind, Object
 
 FORCE_SYNC: Final = "external-secrets.io/force-sync"

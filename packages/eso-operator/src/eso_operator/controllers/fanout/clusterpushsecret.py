@@ -7,10 +7,15 @@ from typing import Any, Final
 
 import msgspec
 
-from eso_api.clusterexternalsecret import ChildMetadata
-from eso_api.clusterpushsecret import CLUSTER_PUSH_SECRET, ClusterPushSecretSpec, ClusterPushSecretStatus
-from eso_api.conditions import FailedNamespace
-from eso_api.pushsecret import PUSH_SECRET, PushSecretSpec
+from eso_api.common import FailedNamespace
+from eso_api.externalsecret import ChildMetadata
+from eso_api.pushsecret import (
+    CLUSTER_PUSH_SECRET,
+    PUSH_SECRET,
+    ClusterPushSecretSpec,
+    ClusterPushSecretStatus,
+    PushSecretSpec,
+)
 from eso_api.shapes import JsonMap
 from eso_operator.controllers.fanout.clusterexternalsecret import selectors_in, spelled_out
 from eso_operator.controllers.fanout.kinds import Contents, FanOut, Texts

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from eso_api.conditions import FailedNamespace
+from eso_api.common import FailedNamespace
 from eso_operator.controllers.fanout.snapshot import Choice
 from eso_operator.telemetry.subsystems import Subsystem
 from kubebase.meta import Condition, JsonObject, Kind, ObjectMeta

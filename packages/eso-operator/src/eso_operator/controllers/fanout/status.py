@@ -21,12 +21,12 @@ from typing import Any, Final, assert_never
 
 import msgspec
 
-from eso_api import durations
-from eso_api.conditions import READY, FailedNamespace
+from eso_api.common import READY, FailedNamespace
 from eso_operator.controllers.base import Event, Report, Subject
 from eso_operator.controllers.fanout.kinds import FanOut, Parent
 from eso_operator.controllers.fanout.snapshot import NO_GAPS, Gaps
 from eso_operator.controllers.refresh import SHORTEST_INTERVAL
+from kubebase import durations
 from kubebase.meta import Condition, Malformed
 from kuberun.conditions import ConditionStatus, find_condition, set_condition
 from kuberun.controller import Backoff, Done, Requeue, Result

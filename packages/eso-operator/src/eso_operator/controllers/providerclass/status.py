@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from eso_api.conditions import READY
+from eso_api.common import READY
 from eso_api.v2.providerclass import ClassCertificate, ClassKind, ProviderClassSpec, ProviderClassStatus
 from eso_operator.controllers.base import Event, Report, Subject
 from eso_operator.stores.resolved import Reason

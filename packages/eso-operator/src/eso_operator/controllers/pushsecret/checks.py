@@ -18,10 +18,10 @@ from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
-from eso_api.conditions import READY
+from eso_api.common import READY
 from eso_api.pushsecret import PushSecret, PushSecretSpec
 from eso_api.references import SelectorError
-from eso_api.validation.pushsecret import data_to_store_problems, push_secret_problems
+from eso_api.validation import data_to_store_problems, push_secret_problems
 from eso_operator.controllers.outcomes import Step
 from eso_operator.controllers.pushsecret.record import LastPush
 from eso_operator.controllers.pushsecret.snapshot import (

@@ -22,7 +22,7 @@ from functools import cache
 from typing import Any, Final, TypeVar
 
 from eso_api.pushsecret import PushData, PushDataTo, PushMatch, PushRemoteRef, PushRewrite, PushSecret, PushSecretSpec
-from eso_api.rewrite import Rewrite
+from eso_api.template import Rewrite
 from eso_api.values import SecretBytes
 from eso_operator.controllers.pushsecret.record import (
     Known,

@@ -28,8 +28,7 @@ from typing import Any, Final
 
 import msgspec
 
-from eso_api import durations
-from eso_api.conditions import READY
+from eso_api.common import READY
 from eso_api.externalsecret import ExternalSecret
 from eso_api.pushsecret import PUSH_SECRET, PushSecret, PushStoreRef
 from eso_api.references import CORE_GROUP, GeneratorRef, SelectorError, StoreRef
@@ -52,6 +51,7 @@ from eso_operator.stores.resolver import WatchedObjects
 from eso_operator.targets.metadata import synced_version
 from eso_wire.errors import ProviderError, RetryClass
 from eso_wire.values import KindId, ObjectRef, SourceSecret
+from kubebase import durations
 from kubebase.clock import parse_rfc3339
 from kubebase.meta import JsonObject, Malformed, Object, ObjectKey, Resource, meta_of, raw
 from kuberun.cache import Cache

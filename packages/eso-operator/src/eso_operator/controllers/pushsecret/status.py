@@ -24,7 +24,7 @@ from typing import Final, assert_never
 
 import msgspec
 
-from eso_api.conditions import READY, SHARED_PLACE, KeyOutcome
+from eso_api.common import READY, SHARED_PLACE, KeyOutcome
 from eso_api.pushsecret import PUSH_SECRET, PushSecret, PushSecretStatus
 from eso_operator.controllers.base import Event, Report, Subject, next_attempt
 from eso_operator.controllers.contention import (

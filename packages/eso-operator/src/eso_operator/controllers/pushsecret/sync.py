@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from eso_api.conditions import CONTENDED
+from eso_api.common import CONTENDED
 from eso_api.pushsecret import PushData, PushSecret
 from eso_operator.controllers.base import Event
 from eso_operator.controllers.outcomes import Step

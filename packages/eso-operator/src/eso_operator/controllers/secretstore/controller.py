@@ -11,7 +11,6 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from eso_api import durations
 from eso_api.pushsecret import PushSecret
 from eso_operator.controllers.base import Reconciler, Report, Reporter
 from eso_operator.controllers.refresh import SHORTEST_INTERVAL
@@ -22,6 +21,7 @@ from eso_operator.controllers.secretstore.sync import Validator
 from eso_operator.dependencies.dependencies import Dependant, Dependencies, OnObject
 from eso_operator.memory import Memory, Record
 from eso_wire.values import KindRole
+from kubebase import durations
 from kubebase.clock import Clock
 from kubebase.meta import Malformed, ObjectKey
 from kuberun import triggers

@@ -25,8 +25,8 @@ from typing import Any, Final, assert_never
 
 import msgspec
 
-from eso_api import conditions
-from eso_api.conditions import READY
+from eso_api import common
+from eso_api.common import READY
 from eso_operator.controllers.base import Event, Report, Subject
 from eso_operator.controllers.secretstore.kinds import Generation, StoreKind
 from eso_wire.values import ConditionReport, Operation
@@ -131,7 +131,7 @@ PUSH_REFRESH_DEGRADED: Final = "PushRefreshDegraded"
 PUSH_REFRESH_RESTORED: Final = "PushRefreshRestored"
 UNANCHORED_REGEXES: Final = "UnanchoredNamespaceRegexes"
 VALID: Final = "Valid"
-INVALID_PROVIDER_CONFIG: Final = conditions.INVALID_PROVIDER_CONFIG
+INVALID_PROVIDER_CONFIG: Final = common.INVALID_PROVIDER_CONFIG
 VALIDATION_UNKNOWN: Final = "ValidationUnknown"
 REFERENT_AUTH_UNVERIFIED: Final = "ReferentAuthUnverified"
 STORE_UNMAINTAINED: Final = "StoreUnmaintained"

@@ -1,10 +1,11 @@
-"""The parts of `status` that several kinds share."""
+"""The fields that several kinds share: conditions and failures in `status`, access and retries of stores in `spec`."""
 
 from __future__ import annotations
 
 from typing import Annotated, Final
 
-from eso_api.shapes import Fragment, Timestamp, shaped
+from eso_api.references import LabelSelector
+from eso_api.shapes import Duration, Fragment, Int32, NamespaceName, Timestamp, one_of, shaped
 from kubebase.meta import Condition
 
 READY: Final = "Ready"
@@ -55,3 +56,29 @@ class StoreStatus(Fragment, frozen=True, kw_only=True):
     """Ready says whether the store can be used."""
     capabilities: str = ""
     """ReadOnly, WriteOnly or ReadWrite."""
+
+
+AUTO, POLL = "Auto", "Poll"
+
+RefreshTrigger = Annotated[str, one_of(AUTO, POLL)]
+"""Auto: also when a provider reports a change. Poll: by time only."""
+
+
+class RetrySettings(Fragment, frozen=True, kw_only=True):
+    """How calls to the backend are retried."""
+
+    max_retries: Int32 | None = None
+    """How often a call is retried if waiting can help; absent means 3."""
+    retry_interval: Duration | None = None
+    """Time before the first retry, then doubled up to 30 s; all delays of a call together last at most 60 s."""
+
+
+class NamespaceCondition(Fragment, frozen=True, kw_only=True):
+    """Namespaces that may use a cluster-scoped store. One match is enough; the empty condition matches none."""
+
+    namespace_selector: LabelSelector | None = None
+    """Namespaces by label; the empty selector matches all."""
+    namespaces: list[NamespaceName] = []
+    """Namespaces by name."""
+    namespace_regexes: list[str] = []
+    """Namespaces by expression (RE2) that must match somewhere in the name."""

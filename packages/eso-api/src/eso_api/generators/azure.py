@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from eso_api.generators.definition import generator_kind
+from eso_api.crd import generator_kind
 from eso_api.marks import audiences
 from eso_api.references import SecretKeySelector, ServiceAccountSelector
 from eso_api.shapes import Fragment
-from eso_api.stores.azurekv import AzureEnvironment
+from eso_api.stores.azure import AzureEnvironment
 from kubebase.meta import Object
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from eso_api.generators.definition import generator_kind
+from eso_api.crd import generator_kind
 from eso_api.shapes import Fragment
-from eso_api.stores.gcpsm import GcpAuth
+from eso_api.stores.gcp import GcpAuth
 from kubebase.meta import Object
 
 

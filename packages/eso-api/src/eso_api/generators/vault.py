@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from eso_api.generators.definition import generator_kind
-from eso_api.policies import RetrySettings
+from eso_api.common import RetrySettings
+from eso_api.crd import generator_kind
 from eso_api.shapes import Fragment, Json, one_of
 from eso_api.stores.vault import VaultProvider
 from kubebase.meta import Object

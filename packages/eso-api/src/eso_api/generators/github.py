@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from eso_api.generators.definition import generator_kind
+from eso_api.crd import generator_kind
 from eso_api.references import SecretKeySelector
 from eso_api.shapes import Fragment
 from kubebase.meta import Object

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from eso_api.generators.definition import generator_kind
+from eso_api.crd import generator_kind
 from eso_api.references import SecretKeySelector
 from eso_api.shapes import Fragment, NonEmpty, Timestamp, exactly_one_of, one_of, shaped
 from kubebase.meta import Object
