@@ -1,4 +1,4 @@
-"""Reads from a provider: through the planner compared with plain calls, and the cost of mutual TLS.
+"""Reads from a provider: batched compared with plain calls, and the cost of mutual TLS.
 
 The provider is a scripted one behind a real gRPC server in this process, so the time includes the work of both sides.
 All ratios compare two measurements of this run; rounds alternate, and the best of each counts.
@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from prometheus_client import CollectorRegistry
 from report import Row, ratio, shown
 
+from eso_operator.providers.batching import ReadBatcher
 from eso_operator.providers.gateway import Gateway
-from eso_operator.providers.metrics import PrometheusMetrics
-from eso_operator.providers.planner import ReadPlanner
-from eso_operator.providers.settings import PlannerSettings, RuntimeSettings
+from eso_operator.providers.metrics import ProviderMetrics
+from eso_operator.providers.settings import BatchSettings, RuntimeSettings
 from eso_operator.stores.resolved import BoundStore
 from eso_testkit.operator.boundstores import bound_store, endpoint, wanted
 from eso_testkit.operator.gateways import loopback, wired
@@ -45,29 +45,29 @@ async def _measure() -> list[Row]:
     async with wired(RuntimeSettings()) as remote:
         remote.provider.data = {f"key-{number}": b"x" * 64 for number in range(READS)}
         bound = bound_store(endpoint(remote.host.target))
-        planner = ReadPlanner(
+        reads = ReadBatcher(
             remote.gateway,
             SystemClock(),
-            settings=PlannerSettings(),
-            metrics=PrometheusMetrics(CollectorRegistry()),
+            settings=BatchSettings(),
+            metrics=ProviderMetrics(CollectorRegistry()),
         )
         distinct = [f"key-{number}" for number in range(READS)]
         repeated = [f"key-{number % REPEATED}" for number in range(READS)]
         plain, batched, shared = await _compared(
             remote.provider,
             lambda: _plainly(remote.gateway, bound, distinct),
-            lambda: _planned(planner, bound, distinct),
-            lambda: _planned(planner, bound, repeated),
+            lambda: _batched(reads, bound, distinct),
+            lambda: _batched(reads, bound, repeated),
         )
         local = loopback()
         local.provider.data = dict(remote.provider.data)
         in_memory = await _best(local.provider, lambda: _plainly(local.gateway, bound_store(), distinct))
-        await planner.close()
+        await reads.close()
     return [
-        ratio("1,000 reads of 1,000 keys: calls, plain / planner", plain.calls / batched.calls, at_least=10),
-        ratio("1,000 reads of 1,000 keys: time, plain / planner", plain.seconds / batched.seconds, at_least=5),
-        ratio("1,000 reads of 20 keys: calls, plain / planner", plain.calls / shared.calls, at_least=10),
-        ratio("1,000 reads of 20 keys: time, plain / planner", plain.seconds / shared.seconds, at_least=5),
+        ratio("1,000 reads of 1,000 keys: calls, plain / batched", plain.calls / batched.calls, at_least=10),
+        ratio("1,000 reads of 1,000 keys: time, plain / batched", plain.seconds / batched.seconds, at_least=5),
+        ratio("1,000 reads of 20 keys: calls, plain / batched", plain.calls / shared.calls, at_least=10),
+        ratio("1,000 reads of 20 keys: time, plain / batched", plain.seconds / shared.seconds, at_least=5),
         ratio("single calls: mutual TLS and gRPC / in memory", plain.seconds / in_memory.seconds),
         shown("single calls over mutual TLS: each, microseconds", f"{plain.seconds / READS * 1e6:.0f}"),
     ]
@@ -97,5 +97,5 @@ async def _plainly(gateway: Gateway, bound: BoundStore, keys: Sequence[str]) -> 
     await asyncio.gather(*(gateway.get(bound, wanted(key)) for key in keys))
 
 
-async def _planned(planner: ReadPlanner, bound: BoundStore, keys: Sequence[str]) -> None:
-    await asyncio.gather(*(planner.read(bound, wanted(key)) for key in keys))
+async def _batched(reads: ReadBatcher, bound: BoundStore, keys: Sequence[str]) -> None:
+    await asyncio.gather(*(reads.read(bound, wanted(key)) for key in keys))

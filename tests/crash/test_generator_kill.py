@@ -29,13 +29,13 @@ from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
 from eso_api.values import SecretBytes
 from eso_operator.generators.ledger import IDEMPOTENCY_KEY
-from eso_operator.providers.transport import short_name
 from eso_operator.targets.metadata import synced_version
 from eso_testkit.operator.keepingprovider import KeepingProvider
 from eso_testkit.operator.operators import MAKER
 from eso_testkit.operator.pushsecrets import entry
 from eso_wire import codec
 from eso_wire._generated import provider_pb2 as pb
+from eso_wire.paths import short_name
 from eso_wire.values import CleanupOutcome, Generated
 from kubebase.clock import SystemClock
 from kubebase.meta import JsonObject, Resource

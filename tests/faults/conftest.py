@@ -16,7 +16,7 @@ import pytest
 from eso_api.references import StoreRef
 from eso_api.v2.secretstore import SECRET_STORE_V2
 from eso_operator.certificates.local import LocalCertificates, replace_set
-from eso_operator.providers import diagnosis
+from eso_operator.providers import reachability
 from eso_operator.providers.settings import BreakerSettings, DirectorySettings, RuntimeSettings
 from eso_operator.settings import ProviderSettings, Settings, Tempo
 from eso_operator.stores.credentials import bind
@@ -156,7 +156,7 @@ def files_in(folder: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def short_diagnosis(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(diagnosis, "_KEPT_SECONDS", 0.5)
+    monkeypatch.setattr(reachability, "_CACHE_SECONDS", 0.5)
 
 
 @pytest.fixture

@@ -182,7 +182,7 @@ async def test_a_provider_that_has_forgotten_where_the_stream_was_has_everything
 
 
 async def test_a_store_whose_stream_cannot_be_held_says_so_and_stays_ready(site: Any) -> None:
-    hasty = SubscriptionSettings(patience=0.0, proven_after=0.0, reconnect=ExponentialBackoff(first=0.2, cap=1.0))
+    hasty = SubscriptionSettings(degraded_after=0.0, proven_after=0.0, reconnect=ExponentialBackoff(first=0.2, cap=1.0))
     site.tempo = replace(site.tempo, runtime=replace(site.tempo.runtime, subscriptions=hasty))
     site.fails({"method": "subscribe", "fault": {"type": "error", "reason": "PERMISSION_DENIED"}})
     await site.start()

@@ -19,10 +19,9 @@ import yaml
 from google.protobuf.message import Message
 
 from eso_api.values import SecretBytes
-from eso_operator.providers import transport as methods
 from eso_testkit.operator.keepingprovider import KeepingProvider
 from eso_testkit.operator.operators import BACKEND, MAKER, SERVICE, Bench, eventually
-from eso_wire import codec
+from eso_wire import codec, paths
 from eso_wire._generated import provider_pb2 as pb
 from eso_wire.values import CleanupOutcome, Generated
 from eso_wire.versions import CURRENT
@@ -90,7 +89,7 @@ class Lasting(KeepingProvider):
     books: set[int] = field(default_factory=set)
 
     def _answer(self, method: str, request: bytes) -> Message:
-        match methods.short_name(method):
+        match paths.short_name(method):
             case "Generate":
                 _, wanted = codec.from_generate_request(pb.GenerateRequest.FromString(request))
                 number = self.numbers.setdefault(wanted.idempotency_key, len(self.numbers) + 1)

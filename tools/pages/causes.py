@@ -11,7 +11,7 @@ from typing import Final
 import eso_operator
 from eso_operator.certificates.problems import ProblemName
 from eso_operator.controllers.externalsecret import status as of_external_secret
-from eso_operator.providers.errors import NoAnswerError, cause_of
+from eso_operator.providers.errors import NoResponseError, cause_of
 from eso_operator.stores.resolved import Reason
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.probe import TlsProblemKind
@@ -23,7 +23,7 @@ _CAMEL: Final = re.compile(r"[A-Z][A-Za-z]+")
 
 def causes() -> frozenset[str]:
     """Return all causes."""
-    errors = [*(ProviderError(reason, "") for reason in ErrorReason), TransportError(""), NoAnswerError("")]
+    errors = [*(ProviderError(reason, "") for reason in ErrorReason), TransportError(""), NoResponseError("")]
     return frozenset(
         {
             *map(str, Reason),

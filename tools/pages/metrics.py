@@ -11,7 +11,7 @@ from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from eso_operator.controllers.providerclass.controller import CertificateEnds
-from eso_operator.providers.metrics import PrometheusMetrics
+from eso_operator.providers.metrics import ProviderMetrics as CallMetrics
 from eso_operator.telemetry.metrics import LabelSet, Metrics
 from eso_operator.telemetry.settings import MetricsSettings
 from eso_operator.telemetry.subsystems import Subsystem
@@ -54,7 +54,7 @@ def page(_reference: Path) -> str:
     metrics.objects.failed(ObjectMeta(name="any"))
     objects = list(text_string_to_metric_families(b"".join(metrics.objects.pages()).decode()))
     calls = CollectorRegistry()
-    PrometheusMetrics(calls)
+    CallMetrics(calls)
     CertificateEnds(calls, lambda _service: None)
     provider = ProviderMetrics("any")
     provider.api_calls.count("any", "success", 0.0)

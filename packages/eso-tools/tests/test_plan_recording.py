@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from eso_api.values import SecretBytes
-from eso_operator.providers.transport import CallOptions
+from eso_operator.providers.channels import CallOptions
 from eso_testkit.operator.boundstores import bound_store, endpoint, wanted
 from eso_testkit.operator.gateways import LoopbackGateway
 from eso_testkit.operator.scriptedprovider import LoopbackTransport, ScriptedProvider

@@ -25,8 +25,8 @@ from eso_cli.providers import Supervised, keep_certificates, plan_others
 from eso_cli.supervisor import supervised
 from eso_cli.terminal import echo, printable, sign
 from eso_cli.up import provider_component
-from eso_operator.providers.channel import GrpcTransport
-from eso_operator.providers.transport import Transport as ProviderTransport
+from eso_operator.providers.channels import GrpcTransport
+from eso_operator.providers.channels import Transport as ProviderTransport
 from eso_operator.settings import SettingsError
 from eso_operator.stores.resolved import Endpoint, ServiceKey
 from eso_tools.manifests import Document, InputError, missing, read_places

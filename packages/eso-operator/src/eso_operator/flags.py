@@ -25,7 +25,7 @@ from eso_operator import flagvalues as values
 from eso_operator.build import this_build
 from eso_operator.certificates.state import Lifetimes
 from eso_operator.dashboard.settings import DashboardSettings
-from eso_operator.providers.protection.weights import MIB
+from eso_operator.providers.bytelimits import MIB
 from eso_operator.settings import (
     CertificateSettings,
     FeatureGate,

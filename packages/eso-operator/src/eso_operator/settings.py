@@ -17,7 +17,7 @@ from eso_operator.certificates.state import Lifetimes
 from eso_operator.changes.pace import PaceSettings
 from eso_operator.controllers.refresh import SHORTEST_INTERVAL
 from eso_operator.dashboard.settings import DashboardSettings
-from eso_operator.providers.protection.weights import OBJECT_BYTES, TOTAL_BYTES
+from eso_operator.providers.bytelimits import OBJECT_BYTES, TOTAL_BYTES
 from eso_operator.providers.settings import DirectorySettings, RuntimeSettings
 from eso_operator.stores.inputs import ResolverSettings
 from eso_operator.stores.resolved import ServiceKey

@@ -1,7 +1,7 @@
 """Builds the operator process from its settings and an API server client.
 
     metrics, watched kinds, wakes -> certificates -> gateway, directory, subscriptions
-    -> parts (informers, resolver, planner, change feed) -> controllers -> manager
+    -> parts (informers, resolver, reads, change feed) -> controllers -> manager
 
 `wiring_controllers.py` holds the objects that controllers share, and makes the controllers. Nothing runs until the
 manager does.
@@ -32,12 +32,11 @@ from eso_operator.dependencies.wakes import Feeds, Wakes
 from eso_operator.election import Heartbeat, divide, election_of, leases_of
 from eso_operator.missingkinds import Definitions
 from eso_operator.process.dashboard import dashboard_of
+from eso_operator.providers.batching import ReadBatcher
 from eso_operator.providers.directory import Directory
-from eso_operator.providers.dispatch import Seams
-from eso_operator.providers.doors import ServiceDoors
-from eso_operator.providers.gateway import Gateway
-from eso_operator.providers.metrics import PrometheusMetrics
-from eso_operator.providers.planner import ReadPlanner
+from eso_operator.providers.gateway import CallHooks, Gateway
+from eso_operator.providers.metrics import ProviderMetrics
+from eso_operator.providers.reachability import ServiceCheck
 from eso_operator.settings import Settings, issuer_settings, resolver_settings, runtime_settings, workers
 from eso_operator.stores.inputs import CLASS, CLUSTER_CLASS, NAMESPACE, SERVICE
 from eso_operator.stores.resolver import ResolutionCache, Resolver
@@ -91,7 +90,7 @@ class Operator:
     watched: WatchedKinds
     resolver: Resolver
     gateway: Gateway
-    planner: ReadPlanner
+    reads: ReadBatcher
     directory: Directory
     changes: ChangeFeed
     memories: Memories
@@ -104,7 +103,7 @@ def wire(
     client: Client,
     clock: Clock,
     *,
-    seams: Seams = Seams(),  # noqa: B008 - frozen
+    hooks: CallHooks = CallHooks(),  # noqa: B008 - frozen
     tally: RequestTally | None = None,
 ) -> Operator:
     """Build the operator; each part after the parts that it needs. Starts nothing. `tally` counts its requests."""
@@ -117,9 +116,9 @@ def wire(
     issuer = Issuer(client, issuer_settings(settings), clock=clock, worker=CertificateWorker())
     issuer.listen(ends.heard)
     certificates = _client_certificates(settings, client, clock, issuer)
-    calls, runtime = PrometheusMetrics(metrics.registry), runtime_settings(settings)
+    calls, runtime = ProviderMetrics(metrics.registry), runtime_settings(settings)
     gateway = Gateway(
-        certificates, clock, settings=runtime, metrics=calls, seams=seams, doors=ServiceDoors(client, clock)
+        certificates, clock, settings=runtime, metrics=calls, hooks=hooks, services=ServiceCheck(client, clock)
     )
     directory = Directory(gateway, clock, settings=settings.providers.tempo.directory)
     gateway.listen(lambda connection, _: directory.suspect(connection))
@@ -140,7 +139,7 @@ def wire(
         dependencies=dependencies,
         memories=memories,
         gateway=gateway,
-        planner=ReadPlanner(gateway, clock, settings=runtime.planner, metrics=calls),
+        reads=ReadBatcher(gateway, clock, settings=runtime.batches, metrics=calls),
         changes=_change_feed(settings, client, clock, streams=streams, followers=Followers(memories.external_secrets)),
     )
     controllers = store_controllers(parts) | class_controllers(parts, ends)
@@ -187,7 +186,7 @@ def _managed(
     manager.add_service("wakes", feeds_of(parts.informers, wakes, parts.gateway).run)
     manager.add_informer(certificates.informer)
     manager.add_service("certificates", certificates.run)
-    manager.add_service("provider connections", _connections(parts.gateway, parts.planner))
+    manager.add_service("provider connections", _connections(parts.gateway, parts.reads))
     manager.add_service("closing of sessions", parts.gateway.close_sessions)
     manager.add_service("provider directory", parts.directory.run)
     manager.add_service("push refresh", parts.changes.run)
@@ -200,7 +199,7 @@ def _managed(
         watched=parts.watched,
         resolver=parts.resolver,
         gateway=parts.gateway,
-        planner=parts.planner,
+        reads=parts.reads,
         directory=parts.directory,
         changes=parts.changes,
         memories=parts.memories,
@@ -241,12 +240,12 @@ def _change_feed(
     return ChangeFeed(streams, clock, pace=Pace(settings.providers.tempo.pace), followers=followers, tokens=tokens)
 
 
-def _connections(gateway: Gateway, planner: ReadPlanner) -> Run:
+def _connections(gateway: Gateway, reads: ReadBatcher) -> Run:
     async def run() -> None:
         try:
             await gateway.run()
         finally:
-            await planner.close()  # before the gateway: a read whose channel closes is retried on a new channel
+            await reads.close()  # before the gateway: a read whose channel closes is retried on a new channel
             await gateway.close()
 
     return run

@@ -63,10 +63,10 @@ from eso_operator.generators.ledger import GeneratorLedger, HasIntents, StateLed
 from eso_operator.generators.seals import Seals
 from eso_operator.generators.source import GeneratorSource
 from eso_operator.memory import Memory, Record
+from eso_operator.providers.batching import ReadBatcher
+from eso_operator.providers.bytelimits import ByteLimits
 from eso_operator.providers.directory import Directory
 from eso_operator.providers.gateway import Gateway
-from eso_operator.providers.planner import ReadPlanner
-from eso_operator.providers.protection.weights import Weights
 from eso_operator.settings import Settings, workers
 from eso_operator.sources.fetch import Fetcher
 from eso_operator.sources.templates import TemplateReader
@@ -160,7 +160,7 @@ class Parts:
     dependencies: Dependencies
     memories: Memories
     gateway: Gateway
-    planner: ReadPlanner
+    reads: ReadBatcher
     changes: ChangeFeed
     credentials: KubeCredentials = field(init=False)
     events: EventRecorder = field(init=False)
@@ -168,7 +168,7 @@ class Parts:
     """The queues of all controllers."""
     seals: Seals = field(init=False)
     templates: TemplateReader = field(init=False)
-    weights: Weights = field(init=False)
+    byte_limits: ByteLimits = field(init=False)
     workers: Workers = field(init=False)
     pushes: Pushes = field(init=False)
     loops: Loops = field(init=False)
@@ -195,7 +195,7 @@ class Parts:
             "credentials": KubeCredentials(self.client, self.clock, self.informers.version_of),
             "templates": TemplateReader(self.client, self.informers.version_of),
             "seals": Seals(self.client, self.settings.core_namespace),
-            "weights": Weights(object_bytes=limits.object_bytes, total_bytes=limits.total_bytes),
+            "byte_limits": ByteLimits(object_bytes=limits.object_bytes, total_bytes=limits.total_bytes),
             "workers": Workers(self.settings.sync.workers, waiting=parked),
         }
         for name, part in made.items():
@@ -236,7 +236,7 @@ class Parts:
 
     def controller(self, name: str, reconcile: Reconcile) -> Controller:
         """Make a controller that times its reconciles and counts the bytes of values that they hold."""
-        counted = self.weights.weighed(self.metrics.controllers.timed(name, reconcile))
+        counted = self.byte_limits.counted(self.metrics.controllers.timed(name, reconcile))
         made = Controller(name, counted, clock=self.clock, workers=workers(self.settings))
         self.queues.append(made.queue)
         return made
@@ -286,8 +286,8 @@ def _external_secret_reconciler(parts: Parts) -> ExternalSecretReconciler:
         fetcher=Fetcher(
             parts.resolver,
             parts.bind,
-            planner=parts.planner,
-            finds=parts.gateway,
+            reads=parts.reads,
+            gateway=parts.gateway,
             generators=GeneratorSource(parts.resolver, parts.bind, parts.gateway, clock=parts.clock, ledger=ledger),
             rendering=rendering_of_keys(parts.workers),
         ),

@@ -12,7 +12,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from eso_operator.changes.subscriptions import StreamKey, StreamState, Subscriptions, stream_name
-from eso_operator.providers.metrics import PrometheusMetrics
+from eso_operator.providers.metrics import ProviderMetrics
 from eso_operator.providers.settings import CallSettings, SubscriptionSettings
 from eso_operator.stores.resolved import BoundStore, CallPolicy
 from eso_testkit.operator.boundstores import bound_store, endpoint
@@ -206,7 +206,7 @@ async def test_a_provider_restart_is_not_reported(subscribed: Subscribed) -> Non
     await subscribed.loop.clock.advance(10.0)
     worked = subscribed.streams.works(key)
     subscribed.loop.provider.broken = None
-    await subscribed.loop.clock.advance(SubscriptionSettings().patience)
+    await subscribed.loop.clock.advance(SubscriptionSettings().degraded_after)
     await subscribed.send(Heartbeat(START))
     await subscribed.loop.clock.advance(30.0)
     await subscribed.send(Heartbeat(START))
@@ -484,7 +484,7 @@ async def test_a_stream_over_real_sockets_survives_the_end_of_the_provider(wired
         wired.gateway,
         SystemClock(),
         settings=settings,
-        metrics=PrometheusMetrics(CollectorRegistry()),
+        metrics=ProviderMetrics(CollectorRegistry()),
         draw=lambda: 0.0,
     )
     running = asyncio.create_task(streams.run())

@@ -19,8 +19,8 @@ from eso_operator.dashboard.viewers import MAX_NAMESPACES, AnonymousViewer, Auth
 from eso_operator.dashboard.views import PAGE_ROWS, objects_view, url_of
 from eso_operator.flags import parse
 from eso_operator.insight.overview import Gap, Health, Missing, ObjectId, Overview, Row
-from eso_operator.providers.metrics import PrometheusMetrics
-from eso_operator.providers.protection.slots import InFlight
+from eso_operator.providers.limits import InFlight
+from eso_operator.providers.metrics import ProviderMetrics
 from eso_operator.settings import SettingsError
 from eso_operator.telemetry.access import User
 from kubebase.meta import ObjectKey, Resource
@@ -195,7 +195,7 @@ def test_addresses_of_objects_are_encoded() -> None:
 
 def test_calls_are_summed_over_methods_with_their_latency_and_slots() -> None:
     registry = CollectorRegistry()
-    metrics = PrometheusMetrics(registry)
+    metrics = ProviderMetrics(registry)
     for seconds in (0.1, 0.2, 0.3):
         metrics.handled("Get", "team/aws", code="OK", reason="", seconds=seconds)
     metrics.handled("Find", "team/aws", code="UNAVAILABLE", reason="X", seconds=3.0)

@@ -14,7 +14,7 @@ from eso_api.references import GeneratorRef, StoreRef
 from eso_api.values import SecretBytes
 from eso_operator.generators.ledger import GeneratedValues, GeneratorLedger, Intent
 from eso_operator.generators.source import GeneratorSource
-from eso_operator.providers.protection.weights import MIB, Weights
+from eso_operator.providers.bytelimits import MIB, ByteLimits
 from eso_operator.sources.fetch import Fetcher
 from eso_operator.stores.inputs import Need
 from eso_operator.stores.resolved import BoundStore, ResolvedStore
@@ -49,10 +49,10 @@ class Record(GeneratorLedger):
 
 @dataclass
 class Maker:
-    """A source of generated values over a scripted provider, and the weights that it counts with."""
+    """A source of generated values over a scripted provider, and the limits that it counts with."""
 
     loop: LoopbackGateway
-    weights: Weights
+    limits: ByteLimits
     record: Record = field(default_factory=Record)
     most_held: int = 0
 
@@ -73,23 +73,23 @@ class Maker:
     def fetcher(self) -> Fetcher:
         unused: Any = self
         rendering = rendering_of_keys(Workers())
-        return Fetcher(unused, self.bind, planner=unused, finds=unused, generators=self.source, rendering=rendering)
+        return Fetcher(unused, self.bind, reads=unused, gateway=unused, generators=self.source, rendering=rendering)
 
     async def generate(self, namespace: str = "team") -> ProviderError | None:
         """Generate values in one reconcile of one object; return its error."""
-        with self.weights.object(namespace):
+        with self.limits.of_object(namespace):
             try:
                 await self.source.generate(replace(CALLER, namespace=namespace), 0, REF)
             except ProviderError as error:
                 return error
-            self.most_held = max(self.most_held, self.weights.held.taken)
+            self.most_held = max(self.most_held, self.limits.held.taken)
             await self.loop.clock.sleep(1.0)
         return None
 
 
 @pytest.fixture
 def maker(loop: LoopbackGateway) -> Maker:
-    return Maker(loop, Weights(object_bytes=8 * MIB, total_bytes=16 * MIB))
+    return Maker(loop, ByteLimits(object_bytes=8 * MIB, total_bytes=16 * MIB))
 
 
 async def test_many_objects_with_large_answers_hold_at_most_the_budget(maker: Maker) -> None:
@@ -101,7 +101,7 @@ async def test_many_objects_with_large_answers_hold_at_most_the_budget(maker: Ma
     refused = [error for each in objects if (error := each.result()) is not None]
     assert 4 * MIB <= maker.most_held <= 16 * MIB
     assert {error.reason for error in refused} == {ErrorReason.BACKEND_UNAVAILABLE}
-    assert maker.weights.held.taken == maker.weights.expected.taken == 0
+    assert maker.limits.held.taken == maker.limits.expected.taken == 0
 
 
 async def test_calls_wait_until_there_is_room_for_their_answers(maker: Maker) -> None:
@@ -141,7 +141,7 @@ async def test_another_namespace_does_not_wait_for_the_room_of_a_crowd(maker: Ma
 
 
 async def test_a_call_without_room_in_time_is_not_made(maker: Maker) -> None:
-    await maker.weights.expected.acquire("crowd", 16)
+    await maker.limits.expected.acquire("crowd", 16)
     call = asyncio.create_task(maker.generate())
 
     await maker.loop.clock.run_until_idle()
@@ -151,24 +151,24 @@ async def test_a_call_without_room_in_time_is_not_made(maker: Maker) -> None:
     assert error.reason is ErrorReason.BACKEND_TIMEOUT
     assert "16 MiB" in error.message
     assert maker.loop.provider.calls["Generate"] == 0
-    assert maker.weights.expected.taken == 16
+    assert maker.limits.expected.taken == 16
 
 
 async def test_an_answer_that_is_too_large_for_the_object_is_cleaned_up(maker: Maker) -> None:
     maker.loop.provider.generated = {"large": b"x" * 3 * MIB}
     maker.loop.provider.state = b'{"id": 1}'
 
-    with maker.weights.object("team") as hold:
+    with maker.limits.of_object("team") as held:
         for index in range(2):
             await maker.source.generate(CALLER, index, REF)
         with pytest.raises(ProviderError) as refused:
             await maker.source.generate(CALLER, 2, REF)
-        held = hold.bytes
+        total = held.bytes
 
     assert refused.value.reason is ErrorReason.PAYLOAD_TOO_LARGE
     assert [made.index for made in maker.record.rolled_back] == [2]
     assert maker.record.given_up == []
-    assert 6 * MIB <= held < 7 * MIB
+    assert 6 * MIB <= total < 7 * MIB
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ async def test_values_are_not_kept_after_a_fetch(maker: Maker, failure: ErrorRea
     generators = [{"sourceRef": {"generatorRef": {"kind": "Password", "name": f"maker-{n}"}}} for n in range(3)]
     gc.disable()
     try:
-        with maker.weights.object("team"):
+        with maker.limits.of_object("team"):
             fetched = await maker.fetcher.fetch(external_secret(data=[], dataFrom=generators))
         failures = [each.reason for each in fetched.failures]
         del fetched

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from eso_operator.providers.planner import ReadPlanner
+from eso_operator.providers.batching import ReadBatcher
 from eso_testkit.operator.operators import Bench
 from eso_testkit.operator.scenes import scene
 
@@ -28,4 +28,4 @@ async def test_nothing_of_a_read_that_hangs_is_left_when_the_operator_has_ended(
 def reads_under_way() -> list[str]:
     """Return the tasks of the planner."""
     names = [getattr(task.get_coro(), "__qualname__", "") for task in asyncio.all_tasks()]
-    return [name for name in names if name.startswith(f"{ReadPlanner.__name__}.")]
+    return [name for name in names if name.startswith(f"{ReadBatcher.__name__}.")]

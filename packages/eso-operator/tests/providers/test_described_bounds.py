@@ -9,7 +9,7 @@ from eso_api.secretstore import SECRET_STORE
 from eso_api.v2.secretstore import SECRET_STORE_V2
 from eso_operator.controllers.refresh import SHORTEST_INTERVAL
 from eso_operator.flags import parser
-from eso_operator.providers.protection.retries import RetryPlan
+from eso_operator.providers.limits import RetryPlan
 from eso_operator.providers.settings import CallSettings, PoolSettings
 from eso_operator.settings import FEWEST_WORKERS
 from eso_operator.stores.resolved import CallPolicy

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from eso_operator.providers.errors import NoAnswerError
-from eso_operator.providers.protection.breaker import MAX_BREAKERS, Breaker, BreakerKey, Breakers
-from eso_operator.providers.protection.valve import Admission
+from eso_operator.providers.errors import NoResponseError
+from eso_operator.providers.limits import MAX_BREAKERS, Admission, Breaker, BreakerKey, Breakers
 from eso_operator.providers.settings import BreakerSettings
 from eso_operator.stores.resolved import CallPolicy, SecretTls
 from eso_testkit.operator.boundstores import TLS, bound_store, endpoint, wanted
@@ -171,7 +170,9 @@ async def test_errors_that_a_provider_answers_never_count(reason: ErrorReason) -
     assert breaker.state == "closed"
 
 
-@pytest.mark.parametrize("failure", [TransportError("refused"), NoAnswerError("silent")], ids=["not reached", "silent"])
+@pytest.mark.parametrize(
+    "failure", [TransportError("refused"), NoResponseError("silent")], ids=["not reached", "silent"]
+)
 async def test_failures_to_answer_count(failure: ProviderError) -> None:
     breaker = Breaker(VirtualClock(), BreakerSettings(threshold=2))
 
@@ -244,9 +245,9 @@ async def test_a_provider_that_is_silent_to_many_is_left_alone(loop: LoopbackGat
         await loop.clock.settle()
         await loop.clock.advance(30.0)
         await loop.clock.settle()
-        assert isinstance(call.exception(), NoAnswerError)
+        assert isinstance(call.exception(), NoResponseError)
 
-    with pytest.raises(NoAnswerError):
+    with pytest.raises(NoResponseError):
         await loop.gateway.get(bound_store(policy=ONCE), wanted("a"))
 
     assert loop.provider.calls["GetSecrets"] == THRESHOLD
@@ -262,4 +263,4 @@ async def test_no_store_can_have_a_call_hang_for_days(loop: LoopbackGateway) -> 
     await loop.clock.advance(300.0)
     await loop.clock.settle()
 
-    assert isinstance(call.exception(), NoAnswerError)
+    assert isinstance(call.exception(), NoResponseError)

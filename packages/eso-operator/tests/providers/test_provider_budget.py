@@ -8,8 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from eso_operator.providers.protection.budget import MAX_ENTRIES, Budgets
-from eso_operator.providers.protection.valve import Admission
+from eso_operator.providers.limits import MAX_BUDGETS, Admission, Budgets
 from eso_operator.stores.resolved import CallPolicy
 from eso_testkit.operator.boundstores import bound_store, wanted
 from eso_testkit.operator.gateways import LoopbackGateway
@@ -214,11 +213,11 @@ async def test_users_that_wait_for_a_probe_go_on_when_their_identity_is_evicted(
     waiting = asyncio.create_task(budgets.enter("old", within=1.0))
     await clock.settle()
 
-    for number in range(MAX_ENTRIES):
+    for number in range(MAX_BUDGETS):
         budgets.failed(number, refused, Admission.OPEN)
     await clock.settle()
 
     assert probe is Admission.PROBE
     assert waiting.done()
     assert await waiting is Admission.OPEN
-    assert budgets.in_trouble == MAX_ENTRIES
+    assert budgets.failing == MAX_BUDGETS

@@ -11,7 +11,8 @@ import pytest
 
 from eso_operator.certificates.problems import CertificateError, Problem, ProblemName
 from eso_operator.providers.directory import Change, Directory
-from eso_operator.providers.errors import NoAnswerError, restated
+from eso_operator.providers.errors import NoResponseError, restated
+from eso_operator.providers.gateway import Gateway
 from eso_operator.providers.settings import START_SECONDS, DirectorySettings
 from eso_operator.stores.resolved import Connection, SecretTls
 from eso_testkit.operator.boundstores import KIND, TLS, bound_store, endpoint, wanted
@@ -260,7 +261,7 @@ async def test_a_forgotten_connection_is_gone(listed: Listed) -> None:
 # --- providers that start ---------------------------------------------------------------------------------------------
 
 
-class Failing:
+class Failing(Gateway):
     """A gateway whose handshakes fail with this error until it is None."""
 
     def __init__(self, error: ProviderError | None) -> None:
@@ -292,7 +293,7 @@ def certificate(name: ProblemName) -> CertificateError:
         pytest.param(found("DNSFailure"), True, id="no pod of it is ready yet"),
         pytest.param(found("Refused"), True, id="nothing listens there yet"),
         pytest.param(found("Timeout"), True, id="no answer from there yet"),
-        pytest.param(NoAnswerError("x"), True, id="it is too busy to answer"),
+        pytest.param(NoResponseError("x"), True, id="it is too busy to answer"),
         pytest.param(found("UnknownCA"), False, id="another authority"),
         pytest.param(found("HostnameMismatch"), False, id="another name"),
         pytest.param(certificate(ProblemName.SERVICE_NOT_FOUND), False, id="its Service does not exist"),

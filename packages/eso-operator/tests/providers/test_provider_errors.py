@@ -5,19 +5,19 @@ from __future__ import annotations
 import pytest
 
 from eso_operator.certificates.problems import CertificateError, Problem, ProblemName
-from eso_operator.providers.diagnosis import Address, address_of
 from eso_operator.providers.errors import (
+    DEFAULT_MESSAGES,
     EFFECTS,
-    WORDS,
-    NoAnswerError,
+    NoResponseError,
     StoreHealth,
     cause_of,
     effect_of,
-    heals_by_itself,
     incompatible,
     is_infrastructure,
+    is_retryable,
     restated,
 )
+from eso_operator.providers.reachability import Address, address_of
 from eso_wire.errors import NOT_FOUND_REASONS, ErrorReason, ProviderError, RetryClass, Subject
 from eso_wire.status import TransportError
 from eso_wire.values import Handshake
@@ -72,7 +72,7 @@ def test_store_health(health: StoreHealth, reasons: set[str]) -> None:
 def test_only_the_back_off_class_is_repeated_within_a_call(reason: ErrorReason) -> None:
     error = ProviderError(reason, "x", retry=RetryClass.AFTER_CHANGE)
 
-    assert not heals_by_itself(error)
+    assert not is_retryable(error)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_only_the_back_off_class_is_repeated_within_a_call(reason: ErrorReason) 
             id="answered",
         ),
         pytest.param(TransportError("refused"), id="not reached"),
-        pytest.param(NoAnswerError("silent"), id="silent"),
+        pytest.param(NoResponseError("silent"), id="silent"),
         pytest.param(CertificateError(Problem(ProblemName.UNKNOWN_CA, "whose?")), id="no certificates"),
     ],
 )
@@ -108,7 +108,7 @@ def test_an_error_said_again_is_equal_and_another_object(error: ProviderError) -
 def test_an_error_without_words_gets_some(reason: ErrorReason, said: str) -> None:
     error = restated(ProviderError(reason, said, backend_code="E1"))
 
-    assert error.message == f"{WORDS[reason]}; the provider says no more"
+    assert error.message == f"{DEFAULT_MESSAGES[reason]}; the provider says no more"
     assert (error.reason, error.backend_code, str(error)) == (reason, "E1", error.message)
 
 

@@ -15,7 +15,7 @@ from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 
 from eso_operator.providers.gateway import Gateway
-from eso_operator.providers.metrics import PrometheusMetrics
+from eso_operator.providers.metrics import ProviderMetrics
 from eso_operator.providers.settings import RuntimeSettings
 from eso_operator.stores.credentials import KubeCredentials
 from eso_operator.stores.resolved import BoundStore, Endpoint, EndpointSource
@@ -27,7 +27,7 @@ from eso_sdk.testing.scripted import SCRIPTED, Script, Scripted
 from eso_sdk.testing.server import CLIENT_ID
 from eso_sdk.tokenreview import ReviewSettings
 from eso_testkit.operator.boundstores import SERVICE, bound_store, wanted
-from eso_testkit.operator.providerhost import HeldMaterials
+from eso_testkit.operator.providerhost import GivenCertificates
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import RemoteRef
 from kubebase.clock import SystemClock
@@ -46,8 +46,8 @@ AUDIENCE = "external-secrets-provider/scripted"
 @asynccontextmanager
 async def calling(server: ProviderServer) -> AsyncIterator[Gateway]:
     """The operator's own gateway, with certificates that this provider trusts."""
-    materials = HeldMaterials(server.authority.leaf(CLIENT_ID))
-    metrics = PrometheusMetrics(CollectorRegistry())
+    materials = GivenCertificates(server.authority.leaf(CLIENT_ID))
+    metrics = ProviderMetrics(CollectorRegistry())
     gateway = Gateway(materials, SystemClock(), settings=RuntimeSettings(), metrics=metrics)
     try:
         yield gateway

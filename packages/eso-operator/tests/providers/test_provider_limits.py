@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from eso_operator.providers.protection.slots import InFlight
+from eso_operator.providers.limits import InFlight
 from eso_testkit.operator.boundstores import bound_store, wanted
 from eso_testkit.operator.gateways import LoopbackGateway
 from eso_wire.errors import ErrorReason, ProviderError

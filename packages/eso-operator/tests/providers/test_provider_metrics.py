@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from eso_operator.providers.metrics import PrometheusMetrics
+from eso_operator.providers.metrics import ProviderMetrics
 from eso_operator.stores.resolved import CallPolicy
 from eso_testkit.operator.boundstores import bound_store, endpoint, wanted
 from eso_testkit.operator.gateways import LoopbackGateway
@@ -62,8 +62,8 @@ async def test_the_address_is_in_no_label(loop: LoopbackGateway) -> None:
 
 def test_two_operators_in_one_process_keep_their_own_figures() -> None:
     first, second = CollectorRegistry(), CollectorRegistry()
-    PrometheusMetrics(first).batch("p", items=3, wanted=10)
-    PrometheusMetrics(second)
+    ProviderMetrics(first).batch("p", items=3, wanted=10)
+    ProviderMetrics(second)
 
     assert first.get_sample_value("eso_provider_reads_merged_total", {"provider": "p"}) == 7
     assert second.get_sample_value("eso_provider_reads_merged_total", {"provider": "p"}) is None

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 import pytest
 from prometheus_client import CollectorRegistry
 
-from eso_operator.providers.metrics import PrometheusMetrics
-from eso_operator.providers.pool import ChannelPool
+from eso_operator.providers.channels import ChannelPool
+from eso_operator.providers.metrics import ProviderMetrics
 from eso_operator.providers.settings import PoolSettings
 from eso_operator.stores.resolved import Endpoint
 from eso_testkit.operator.boundstores import endpoint
@@ -34,7 +34,7 @@ class Dialled:
     opened: list[LoopbackTransport] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        metrics = PrometheusMetrics(CollectorRegistry())
+        metrics = ProviderMetrics(CollectorRegistry())
         self.pool = ChannelPool(self.dial, self.clock, settings=self.settings, metrics=metrics, draw=lambda: 0.0)
 
     def dial(self, _endpoint: Endpoint, _material: TlsMaterial) -> LoopbackTransport:

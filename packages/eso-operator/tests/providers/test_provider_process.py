@@ -15,13 +15,13 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from eso_api.values import SecretBytes
-from eso_operator.providers.errors import NoAnswerError
+from eso_operator.providers.errors import NoResponseError
 from eso_operator.providers.gateway import Gateway
-from eso_operator.providers.metrics import PrometheusMetrics
+from eso_operator.providers.metrics import ProviderMetrics
 from eso_operator.providers.settings import RuntimeSettings
 from eso_operator.stores.resolved import CallPolicy
 from eso_testkit.operator.boundstores import bound_store, endpoint, wanted
-from eso_testkit.operator.providerhost import HeldMaterials, TestAuthority
+from eso_testkit.operator.providerhost import GivenCertificates, TestAuthority
 from eso_wire.status import TransportError
 from eso_wire.tls import CA_FILE, CERTIFICATE_FILE, KEY_FILE
 from kubebase.clock import SystemClock
@@ -74,10 +74,10 @@ async def child_and_gateway(folder: Path) -> AsyncIterator[tuple[Child, Gateway]
         (folder / name).write_bytes(content)
     child = Child(folder)
     gateway = Gateway(
-        HeldMaterials(authority.client()),
+        GivenCertificates(authority.client()),
         clock,
         settings=RuntimeSettings(),
-        metrics=PrometheusMetrics(CollectorRegistry()),
+        metrics=ProviderMetrics(CollectorRegistry()),
     )
     try:
         await child.start()
@@ -107,7 +107,7 @@ async def _found_again(gateway: Gateway, child: Child) -> object:
     while True:
         try:
             return (await gateway.get(patient, wanted("a")))[0].outcome
-        except (TransportError, NoAnswerError) as error:
+        except (TransportError, NoResponseError) as error:
             await asyncio.sleep(error.retry_after)
 
 
@@ -117,7 +117,7 @@ async def test_a_frozen_provider_costs_the_deadline_and_answers_when_it_thaws(tm
         await gateway.get(bound_store(at), wanted("a"))
 
         child.signal(signal.SIGSTOP)
-        with pytest.raises(NoAnswerError):
+        with pytest.raises(NoResponseError):
             await gateway.get(
                 bound_store(at, policy=CallPolicy(gated=False, max_retries=0, call_timeout=0.3)), wanted("a")
             )

@@ -8,8 +8,8 @@ from collections import deque
 import pytest
 
 from eso_api.values import SecretBytes
-from eso_operator.providers.errors import NoAnswerError
-from eso_operator.providers.protection.retries import RetryPlan
+from eso_operator.providers.errors import NoResponseError
+from eso_operator.providers.limits import RetryPlan
 from eso_operator.stores.resolved import CallPolicy
 from eso_testkit.operator.boundstores import bound_store, wanted
 from eso_testkit.operator.gateways import LoopbackGateway
@@ -305,7 +305,7 @@ async def test_a_hanging_call_ends_at_the_deadline(
 
     await loop.clock.run_until_idle()
 
-    assert isinstance(call.exception(), NoAnswerError)
+    assert isinstance(call.exception(), NoResponseError)
     assert loop.clock.monotonic() == pytest.approx(seconds)
 
 
@@ -327,7 +327,7 @@ async def test_a_try_takes_no_longer_than_the_provider_allows(loop: LoopbackGate
 
     await loop.clock.run_until_idle()
 
-    assert isinstance(call.exception(), NoAnswerError)
+    assert isinstance(call.exception(), NoResponseError)
     assert loop.clock.monotonic() == pytest.approx(3.0)
 
 

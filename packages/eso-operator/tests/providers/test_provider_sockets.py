@@ -12,11 +12,10 @@ from grpc import aio
 
 from eso_api.values import SecretBytes
 from eso_operator.certificates.state import Window
-from eso_operator.providers.channel import GrpcTransport
-from eso_operator.providers.diagnosis import Address
-from eso_operator.providers.errors import NoAnswerError
+from eso_operator.providers.channels import CallOptions, GrpcTransport
+from eso_operator.providers.errors import NoResponseError
+from eso_operator.providers.reachability import Address
 from eso_operator.providers.settings import CallSettings, RuntimeSettings
-from eso_operator.providers.transport import CallOptions
 from eso_operator.stores.resolved import BoundStore, CallPolicy
 from eso_testkit.operator import gateways
 from eso_testkit.operator.boundstores import TLS, bound_store, endpoint, wanted
@@ -73,7 +72,7 @@ async def test_a_provider_that_hangs_costs_the_deadline_and_not_more(wired: Wire
     bound = bound_store(endpoint(wired.host.target), policy=CallPolicy(gated=False, call_timeout=0.3))
 
     async with asyncio.timeout(20):
-        with pytest.raises(NoAnswerError, match="provider scripted did not answer GetSecrets in time"):
+        with pytest.raises(NoResponseError, match="provider scripted did not answer GetSecrets in time"):
             await wired.gateway.get(bound, wanted("a"))
 
 

@@ -41,7 +41,7 @@ DENIED = ProviderError(ErrorReason.PERMISSION_DENIED, "no right")
 
 @dataclass
 class Backend:
-    """Stores by name, and what they hold. Stands for resolver, binding, planner, finds and generators."""
+    """Stores by name, and what they hold. Stands for resolver, binding, reads, finds and generators."""
 
     data: dict[str, str] = field(default_factory=dict)
     maps: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -51,12 +51,12 @@ class Backend:
     suggested: float = 0.0
     reads: list[tuple[str, list[str]]] = field(default_factory=list)
     finds: list[FindQuery] = field(default_factory=list)
-    asked_at: list[float | None] = field(default_factory=list)
+    requested_at: list[float | None] = field(default_factory=list)
 
     @property
     def fetcher(self) -> Fetcher:
         rendering = rendering_of_keys(Workers())
-        return Fetcher(self, self.bind, planner=self, finds=self, generators=self, rendering=rendering)  # type: ignore[arg-type]  # only resolving is used
+        return Fetcher(self, self.bind, reads=self, gateway=self, generators=self, rendering=rendering)  # type: ignore[arg-type]  # only resolving is used
 
     async def fetch(self, es: ExternalSecret, fresh_since: float | None = None) -> Fetched:
         return await self.fetcher.fetch(es, fresh_since=fresh_since)
@@ -82,13 +82,13 @@ class Backend:
         return replace(bound_store(), resolved=target)
 
     async def read(
-        self, bound: BoundStore, items: Sequence[GetItem], *, asked_at: float | None = None
+        self, bound: BoundStore, items: Sequence[GetItem], *, requested_at: float | None = None, **_: object
     ) -> list[GetResult]:
-        self.asked_at.append(asked_at)
+        self.requested_at.append(requested_at)
         self.reads.append((bound.resolved.store.name, [item.ref.key for item in items]))
         return [self._result(item) for item in items]
 
-    async def find(self, bound: BoundStore, query: FindQuery) -> FindPage:
+    async def find(self, bound: BoundStore, query: FindQuery, **_: object) -> FindPage:
         del bound
         self.finds.append(query)
         if query.path in self.errors:
@@ -380,4 +380,4 @@ async def test_a_value_read_before_the_request_or_an_announced_change_is_read_ag
 
     await backend.fetch(asking(data=[entry("a", "x")]), fresh_since=fresh_since)
 
-    assert backend.asked_at == [fresh_since]
+    assert backend.requested_at == [fresh_since]

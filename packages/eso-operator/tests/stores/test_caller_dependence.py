@@ -12,9 +12,10 @@ from prometheus_client import CollectorRegistry
 from eso_api.references import StoreRef
 from eso_api.values import SecretBytes
 from eso_operator.changes.subscriptions import stream_key, stream_name
-from eso_operator.providers.metrics import PrometheusMetrics
-from eso_operator.providers.planner import ReadPlanner
-from eso_operator.providers.settings import PlannerSettings
+from eso_operator.providers.batching import ReadBatcher
+from eso_operator.providers.gateway import Gateway
+from eso_operator.providers.metrics import ProviderMetrics
+from eso_operator.providers.settings import BatchSettings
 from eso_operator.stores.credentials import bind
 from eso_operator.stores.resolve import resolve
 from eso_operator.stores.resolved import BoundStore
@@ -105,7 +106,7 @@ async def test_several_kinds_of_one_v1_key_are_told_apart_by_the_block() -> None
     assert chosen == ["ParameterStore", "SecretsManager"]
 
 
-class Callers:
+class Callers(Gateway):
     """A gateway that notes on whose behalf reads are made."""
 
     def __init__(self) -> None:
@@ -127,12 +128,12 @@ async def test_whom_a_provider_hears_of_when_two_namespaces_read_the_same(
     dependences: tuple[CallerDependence, ...], seen: list[str]
 ) -> None:
     gateway, clock = Callers(), VirtualClock()
-    metrics = PrometheusMetrics(CollectorRegistry())
-    planner = ReadPlanner(gateway, clock, settings=PlannerSettings(), metrics=metrics)
+    metrics = ProviderMetrics(CollectorRegistry())
+    batcher = ReadBatcher(gateway, clock, settings=BatchSettings(), metrics=metrics)
     handshake = served(kind(caller_dependences=dependences))
     bounds = [await bound_in(namespace, {}, handshake) for namespace in ("red", "blue")]
 
-    reads = [asyncio.create_task(planner.read(bound, wanted("a"))) for bound in bounds]
+    reads = [asyncio.create_task(batcher.read(bound, wanted("a"))) for bound in bounds]
     await clock.run_until_idle()
 
     assert gateway.seen == seen

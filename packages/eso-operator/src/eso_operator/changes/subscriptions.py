@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from eso_operator.providers.gateway import Subscription
-from eso_operator.providers.metrics import RuntimeMetrics
+from eso_operator.providers.metrics import ProviderMetrics
 from eso_operator.providers.settings import SubscriptionSettings
 from eso_operator.stores.resolved import BoundStore, Connection
 from eso_wire.errors import ErrorReason, ProviderError
@@ -152,7 +152,7 @@ class Subscriptions:
         clock: Clock,
         *,
         settings: SubscriptionSettings,
-        metrics: RuntimeMetrics,
+        metrics: ProviderMetrics,
         draw: Random = system_random,
     ) -> None:
         self._gateway = gateway
@@ -387,7 +387,7 @@ class Subscriptions:
         stream.failures += 1
         stream.error = error
         self._count()
-        lasting = self._clock.monotonic() - stream.broken_since >= self._settings.patience
+        lasting = self._clock.monotonic() - stream.broken_since >= self._settings.degraded_after
         if lasting or error.reason is ErrorReason.UNSUPPORTED_OPERATION:
             self._notify_listeners(stream)
 

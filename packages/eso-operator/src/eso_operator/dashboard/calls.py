@@ -8,8 +8,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry
 
-from eso_operator.providers.protection.breaker import STATES
-from eso_operator.providers.protection.slots import InFlight
+from eso_operator.providers.limits import STATES, InFlight
 
 _LATENCY: Final = "eso_grpc_client_latency_seconds"
 _HANDLED: Final = "eso_grpc_client_handled"

@@ -11,9 +11,9 @@ from datetime import datetime
 from eso_api.references import GeneratorRef
 from eso_operator.dependencies.dependencies import Dependency, OnLabel, on_connection, on_object
 from eso_operator.generators.ledger import GeneratedValues, GeneratorLedger, Intent
+from eso_operator.providers.bytelimits import current_held
 from eso_operator.providers.errors import UNSURE
 from eso_operator.providers.gateway import Gateway
-from eso_operator.providers.protection.weights import current_hold
 from eso_operator.stores.inputs import Gate, Need
 from eso_operator.stores.resolved import Bind, BoundStore
 from eso_operator.stores.resolver import Resolver
@@ -43,7 +43,8 @@ class GeneratorSource:
         bound = await self._bind(resolved)
         intent = await self._intend(bound, index)
         try:
-            response = await self._gateway.generate(bound, GenerateRequest(idempotency_key=intent.idempotency_key))
+            request = GenerateRequest(idempotency_key=intent.idempotency_key)
+            response = await self._gateway.generate(bound, request, held=current_held())
         except ProviderError as error:
             if error.reason not in UNSURE:
                 await self._ledger.give_up(intent)
@@ -62,10 +63,10 @@ class GeneratorSource:
 
     async def _weigh(self, generated: GeneratedValues, size: int) -> None:
         """Count the response for the object, as its reads are. An object that may not hold it never uses its values."""
-        hold = current_hold()
+        held = current_held()
         try:
-            if hold is not None:
-                hold.add(size)
+            if held is not None:
+                held.add(size)
         except ProviderError:
             await self._ledger.roll_back((generated,))
             raise

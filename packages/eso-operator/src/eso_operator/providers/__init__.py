@@ -1,1 +1,1 @@
-"""Calls to provider processes: channels, retries, budgets, the read planner."""
+"""Calls to provider processes: the table of calls, batches of reads, limits, channels."""

@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Protocol
 
 from eso_operator.providers.errors import IncompatibleError, may_be_starting, restated
+from eso_operator.providers.gateway import Gateway
 from eso_operator.providers.settings import DirectorySettings
-from eso_operator.stores.resolved import Connection, Endpoint, TlsSource
+from eso_operator.stores.resolved import Connection
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.status import TransportError
 from eso_wire.values import Handshake
@@ -48,12 +48,6 @@ class Change(StrEnum):
 Listener = Callable[[Connection, Change], None]
 
 
-class Handshakes(Protocol):
-    """The part of the gateway that is used here."""
-
-    async def handshake(self, endpoint: Endpoint, tls: TlsSource) -> Handshake: ...
-
-
 @dataclass(slots=True, eq=False)
 class _Entry:
     connection: Connection
@@ -64,8 +58,8 @@ class _Entry:
     failures: int = 0
     returned_at: float | None = None
     """When (monotonic) the provider answered again after failures."""
-    answers: int = 0
-    asked_at: float = 0.0
+    handshakes_done: int = 0
+    requested_at: float = 0.0
     due: float = 0.0
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -75,7 +69,7 @@ class Directory:
 
     def __init__(
         self,
-        gateway: Handshakes,
+        gateway: Gateway,
         clock: Clock,
         *,
         settings: DirectorySettings = DirectorySettings(),  # noqa: B008 - a frozen value
@@ -137,13 +131,13 @@ class Directory:
         return max(entry.returned_at + self._settings.revalidate - self._clock.monotonic(), 0.0)
 
     def expecting(self, wanted: str) -> float:
-        """Return for how many more seconds a provider that serves this may be started, from the first question on."""
+        """Return for how many more seconds a provider that serves this may be started, from the first call on."""
         now = self._clock.monotonic()
         if wanted not in self._expected:
             self._expected[wanted] = now
         return max(self._expected[wanted] + self._settings.appear - now, 0.0)
 
-    # --- asking ------------------------------------------------------------------------------------------------------
+    # --- handshakes --------------------------------------------------------------------------------------------------
 
     async def ensure(self, connection: Connection) -> Handshake:
         """Return the known handshake, or perform one now.
@@ -155,16 +149,16 @@ class Directory:
             return entry.handshake
         if entry.error is not None and (self._clock.monotonic() < entry.due or entry.lock.locked()):
             raise restated(entry.error)
-        return await self._ask(entry)
+        return await self._handshake(entry)
 
     async def refresh(self, connection: Connection) -> Handshake:
         """Run a handshake now."""
-        return await self._ask(self._entry(connection))
+        return await self._handshake(self._entry(connection))
 
     def suspect(self, connection: Connection) -> None:
         """Schedule an early handshake after a failed call; many failures cause one handshake."""
         entry = self._entries.get(connection.key)
-        if entry is not None and (soon := entry.asked_at + self._settings.again.first) < entry.due:
+        if entry is not None and (soon := entry.requested_at + self._settings.again.first) < entry.due:
             entry.due = soon
             self._wake.set()
 
@@ -175,64 +169,64 @@ class Directory:
 
     def _forgotten(self, connection: Connection) -> None:
         self._known.pop(connection.key, None)
-        self._tell(connection, Change.FORGOTTEN)
+        self._notify(connection, Change.FORGOTTEN)
 
     async def run(self) -> None:
         """Repeat handshakes when they are due, until cancelled."""
         while True:
             self._wake.clear()
             now = self._clock.monotonic()
-            due = [entry for entry in self._entries.values() if entry.due <= now and _was_asked(entry)]
+            due = [entry for entry in self._entries.values() if entry.due <= now and _was_called(entry)]
             async with asyncio.TaskGroup() as group:
                 for entry in due[:_AT_ONCE]:
-                    group.create_task(self._ask_quietly(entry))
+                    group.create_task(self._handshake_quietly(entry))
             if not due:
                 await happens_within(self._clock, self._pause(), self._wake)
 
     def _pause(self) -> float:
         now = self._clock.monotonic()
-        soonest = min((entry.due for entry in self._entries.values() if _was_asked(entry)), default=float("inf"))
+        soonest = min((entry.due for entry in self._entries.values() if _was_called(entry)), default=float("inf"))
         return max(min(soonest - now, self._settings.refresh), 0.0)
 
-    async def _ask_quietly(self, entry: _Entry) -> None:
+    async def _handshake_quietly(self, entry: _Entry) -> None:
         try:
-            await self._ask(entry)
+            await self._handshake(entry)
         except ProviderError:
-            return  # `_ask` has recorded it and notified the listeners
+            return  # `_handshake` has recorded it and notified the listeners
 
-    async def _ask(self, entry: _Entry) -> Handshake:
-        before = entry.answers
+    async def _handshake(self, entry: _Entry) -> Handshake:
+        before = entry.handshakes_done
         async with parked(), entry.lock:
-            if entry.answers != before:  # another caller got an answer while we waited for the lock
+            if entry.handshakes_done != before:  # another caller finished one while we waited for the lock
                 return _known(entry)
-            entry.asked_at = self._clock.monotonic()
+            entry.requested_at = self._clock.monotonic()
             try:
-                answer = await self._gateway.handshake(entry.connection.endpoint, entry.connection.tls)
+                handshake = await self._gateway.handshake(entry.connection.endpoint, entry.connection.tls)
             except ProviderError as error:
-                entry.answers += 1
+                entry.handshakes_done += 1
                 self._failed(entry, error)
                 raise
-            entry.answers += 1
-            self._answered(entry, answer)
-            return answer
+            entry.handshakes_done += 1
+            self._succeeded(entry, handshake)
+            return handshake
 
-    def _answered(self, entry: _Entry, answer: Handshake) -> None:
+    def _succeeded(self, entry: _Entry, handshake: Handshake) -> None:
         before, recovered = entry.handshake, entry.failures > 0
-        entry.handshake, entry.error, entry.failures = answer, None, 0
+        entry.handshake, entry.error, entry.failures = handshake, None, 0
         if recovered:
             entry.returned_at = self._clock.monotonic()
         entry.due = self._clock.monotonic() + self._settings.refresh * (1 - self._settings.jitter * self._draw())
-        new = answer.instance_id not in entry.instances
-        entry.instances[answer.instance_id] = None
-        self._publish(entry, answer)
+        new = handshake.instance_id not in entry.instances
+        entry.instances[handshake.instance_id] = None
+        self._publish(entry, handshake)
         if before is None:
-            self._tell(entry.connection, Change.CONNECTED)
-        elif replace(before, instance_id="") != replace(answer, instance_id=""):
-            self._tell(entry.connection, Change.DIFFERENT)
+            self._notify(entry.connection, Change.CONNECTED)
+        elif replace(before, instance_id="") != replace(handshake, instance_id=""):
+            self._notify(entry.connection, Change.DIFFERENT)
         elif new:
-            self._tell(entry.connection, Change.NEW_INSTANCE)
+            self._notify(entry.connection, Change.NEW_INSTANCE)
         elif recovered:
-            self._tell(entry.connection, Change.CONNECTED)
+            self._notify(entry.connection, Change.CONNECTED)
 
     def _failed(self, entry: _Entry, error: ProviderError) -> None:
         """Record a failure. The last handshake stays valid, because a restart does not change the served kinds.
@@ -246,19 +240,19 @@ class Directory:
         if self.starting(entry.connection) > 0:
             delay = min(delay, self._settings.start_pause)
         entry.due = self._clock.monotonic() + delay
-        self._wake.set()  # `run` may sleep longer than that: it did not count this one while it was asked first
+        self._wake.set()  # `run` may sleep longer than that: it did not count this one during its first handshake
         if error.reason is ErrorReason.PROTOCOL_INCOMPATIBLE:
             entry.handshake = None
         if entry.handshake is None:
             self._publish(entry, error.handshake if isinstance(error, IncompatibleError) else error.message)
         if before is None or _cause(before) != _cause(error):
-            self._tell(entry.connection, Change.FAILED)
+            self._notify(entry.connection, Change.FAILED)
 
     def _publish(self, entry: _Entry, what: Handshake | str) -> None:
         if self._entries.get(entry.connection.key) is entry:
             self._known[entry.connection.key] = what
 
-    def _tell(self, connection: Connection, change: Change) -> None:
+    def _notify(self, connection: Connection, change: Change) -> None:
         for listener in self._listeners:
             listener(connection, change)
 
@@ -272,7 +266,7 @@ class Directory:
         return entry
 
 
-def _was_asked(entry: _Entry) -> bool:
+def _was_called(entry: _Entry) -> bool:
     return entry.handshake is not None or entry.error is not None
 
 
@@ -285,4 +279,4 @@ def _known(entry: _Entry) -> Handshake:
         return entry.handshake
     if entry.error is not None:
         raise restated(entry.error)
-    raise AssertionError("a finished handshake leaves an answer or an error")
+    raise AssertionError("a finished handshake leaves a response or an error")

@@ -2,9 +2,9 @@
 
     ProviderError                      an error of the provider, from the wire (eso_wire.errors)
     ├── TransportError                 the provider was not reached (eso_wire.status)
-    ├── CertificateError               the certificates for the call are missing (certs.problems)
+    ├── CertificateError               the certificates for the call are missing (certificates.problems)
     ├── IncompatibleError              the provider speaks no version of the protocol that this operator speaks
-    └── NoAnswerError                  the provider was reached, but did not answer before the deadline
+    └── NoResponseError                  the provider was reached, but did not answer before the deadline
 
 Controllers use `effect_of`, which has one row for each reason.
 """
@@ -94,7 +94,7 @@ EFFECTS: dict[ErrorReason, Effect] = {
     ErrorReason.INTERNAL: _FAILED,
 }
 
-WORDS: dict[ErrorReason, str] = {
+DEFAULT_MESSAGES: dict[ErrorReason, str] = {
     ErrorReason.UNSPECIFIED: "it failed",
     ErrorReason.SECRET_NOT_FOUND: "the backend has no such key",
     ErrorReason.PROPERTY_NOT_FOUND: "the key is there, and has no such property",
@@ -127,7 +127,7 @@ def effect_of(error: ProviderError) -> Effect:
     return EFFECTS[error.reason]
 
 
-class NoAnswerError(ProviderError):
+class NoResponseError(ProviderError):
     """The provider took the call, but did not answer in time."""
 
     def __init__(self, message: str) -> None:
@@ -136,7 +136,7 @@ class NoAnswerError(ProviderError):
 
 def is_infrastructure(error: ProviderError) -> bool:
     """Return whether the provider did not answer at all, as opposed to answering with an error."""
-    return isinstance(error, TransportError | NoAnswerError)
+    return isinstance(error, TransportError | NoResponseError)
 
 
 def may_be_starting(error: ProviderError) -> bool:
@@ -145,10 +145,10 @@ def may_be_starting(error: ProviderError) -> bool:
         return error.problem.name is ProblemName.NOT_ISSUED
     if isinstance(error, TransportError):
         return error.backend_code in _START_PROBLEMS
-    return isinstance(error, NoAnswerError)
+    return isinstance(error, NoResponseError)
 
 
-def answered_wrongly(label: str, what: str) -> ProviderError:
+def invalid_response(label: str, what: str) -> ProviderError:
     """Return the error for an answer that breaks the protocol. `what` must not quote the answer."""
     return ProviderError(
         ErrorReason.INTERNAL, f"provider {label} answered wrongly: {what}; this is a defect of the provider"
@@ -204,7 +204,7 @@ def restated(
     All errors of providers pass here; an error without a message gets one.
     """
     text = error.message if message is None else message
-    text = text if text.strip() else f"{WORDS[error.reason]}; the provider says no more"
+    text = text if text.strip() else f"{DEFAULT_MESSAGES[error.reason]}; the provider says no more"
     code = error.backend_code if backend_code is None else backend_code
     if isinstance(error, CertificateError):
         copy: ProviderError = CertificateError(error.problem)
@@ -212,8 +212,8 @@ def restated(
     elif isinstance(error, TransportError):
         copy = TransportError(error.cause)
         copy.message, copy.args, copy.backend_code = text, (text,), code
-    elif isinstance(error, NoAnswerError):
-        copy = NoAnswerError(text)
+    elif isinstance(error, NoResponseError):
+        copy = NoResponseError(text)
     else:
         copy = ProviderError(error.reason, text, backend_code=code, subject=error.subject)
     copy.retry = error.retry
@@ -221,7 +221,7 @@ def restated(
     return copy
 
 
-def passes_soon(error: ProviderError | None) -> bool:
+def is_transient(error: ProviderError | None) -> bool:
     """Return whether one item of an answer is worth a retry: the backend throttled it, was down or did not answer.
 
     Other errors of items are answers of the backend, such as a value without the expected form.
@@ -229,7 +229,7 @@ def passes_soon(error: ProviderError | None) -> bool:
     return error is not None and error.reason in _PASSING and error.retry is RetryClass.BACKOFF
 
 
-def heals_by_itself(error: ProviderError) -> bool:
+def is_retryable(error: ProviderError) -> bool:
     """Return whether the same call is likely to succeed within seconds."""
     slow = {ErrorReason.PERMISSION_DENIED, ErrorReason.OWNERSHIP_CONFLICT, ErrorReason.PRECONDITION_FAILED}
     return error.retry is RetryClass.BACKOFF and (error.reason not in slow or error.retry_after > 0)

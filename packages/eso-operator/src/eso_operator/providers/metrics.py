@@ -2,43 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from eso_operator.providers.protection.breaker import STATES
+from eso_operator.providers.limits import STATES
 
 
-class RuntimeMetrics(Protocol):
-    """The metrics that calls report."""
-
-    def started(self, method: str, provider: str) -> None: ...
-
-    def handled(self, method: str, provider: str, *, code: str, reason: str, seconds: float) -> None: ...
-
-    def retried(self, method: str, provider: str) -> None: ...
-
-    def batch(self, provider: str, *, items: int, wanted: int) -> None:
-        """Count a read of `items` distinct items for `wanted` items of callers; `items` is 0 for cached answers."""
-        ...
-
-    def breaker(self, provider: str, state: str) -> None:
-        """Set the state of a provider's breaker; of several, the worst."""
-        ...
-
-    def pool(self, channels: int, draining: int) -> None: ...
-
-    def budgets(self, in_trouble: int) -> None: ...
-
-    def subscriptions(self, open_streams: int, degraded: int) -> None: ...
-
-    def lag(self, provider: str, seconds: float) -> None:
-        """Record the time from a change at the backend until the operator acted on it."""
-        ...
-
-
-class PrometheusMetrics:
-    """The metrics as Prometheus collectors."""
+class ProviderMetrics:
+    """The collectors of Prometheus that calls report to."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         call = ("method", "provider")
@@ -91,11 +61,13 @@ class PrometheusMetrics:
         self._retried.labels(method, provider).inc()
 
     def batch(self, provider: str, *, items: int, wanted: int) -> None:
+        """Count a read of `items` distinct items for `wanted` items of callers; `items` is 0 for cached values."""
         if items:
             self._batch.labels(provider).observe(items)
         self._merged.labels(provider).inc(wanted - items)
 
     def breaker(self, provider: str, state: str) -> None:
+        """Set the state of a provider's breaker; of several, the worst."""
         if self._breaker_states.get(provider) == state:
             return
         self._breaker_states[provider] = state
@@ -106,12 +78,13 @@ class PrometheusMetrics:
         self._pool.labels("open").set(channels)
         self._pool.labels("draining").set(draining)
 
-    def budgets(self, in_trouble: int) -> None:
-        self._budgets.set(in_trouble)
+    def budgets(self, failing: int) -> None:
+        self._budgets.set(failing)
 
     def subscriptions(self, open_streams: int, degraded: int) -> None:
         self._streams.labels("open").set(open_streams)
         self._streams.labels("degraded").set(degraded)
 
     def lag(self, provider: str, seconds: float) -> None:
+        """Record the time from a change at the backend until the operator acted on it."""
         self._lag.labels(provider).observe(seconds)

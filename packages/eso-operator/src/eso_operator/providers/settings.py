@@ -69,7 +69,7 @@ class BreakerSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class PlannerSettings:
+class BatchSettings:
     """Limits and times of merged reads."""
 
     merge_window: float = 0.002
@@ -90,7 +90,7 @@ class SubscriptionSettings:
     reconnect: ExponentialBackoff = field(default_factory=lambda: ExponentialBackoff(first=1.0, cap=60.0))
     unsupported_pause: float = 1800.0
     """Time before the next try at a provider that offers streams but answers that it does not support them."""
-    patience: float = 60.0
+    degraded_after: float = 60.0
     """A stream is reported as degraded after this time without a message; a restart of the provider takes less."""
     proven_after: float = 60.0
     """A stream that failed counts as working again after it has been open for this long."""
@@ -107,5 +107,5 @@ class RuntimeSettings:
     calls: CallSettings = CallSettings()
     pool: PoolSettings = PoolSettings()
     breaker: BreakerSettings = field(default_factory=BreakerSettings)
-    planner: PlannerSettings = PlannerSettings()
+    batches: BatchSettings = BatchSettings()
     subscriptions: SubscriptionSettings = field(default_factory=SubscriptionSettings)

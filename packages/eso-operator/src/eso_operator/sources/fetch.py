@@ -1,6 +1,6 @@
 """Reads all entries of an ExternalSecret in as few calls as possible, then shapes and merges their values.
 
-    entries_of -> each store: resolve -> bind -> one planned read, finds in parallel -> shape -> values
+    entries_of -> each store: resolve -> bind -> one batched read, finds in parallel -> shape -> values
 
 Every entry is tried, so that a user sees all causes at once. If any entry fails there are no values: a target is never
 written from some of its sources. The deletion policy decides whether a missing remote key is a failure. Values are
@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final, Protocol, assert_never
+from typing import Any, Final, assert_never
 
 from eso_api.externalsecret import ExternalSecret, Find, RemoteRef
 from eso_api.references import StoreRef
@@ -22,7 +22,10 @@ from eso_operator.changes.watchedkeys import ReadState, Topic, WatchedKey, topic
 from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependency, OnLabel, OnObject, on_connection, on_object
 from eso_operator.generators.ledger import GeneratedValues
 from eso_operator.generators.source import GeneratorSource
+from eso_operator.providers.batching import ReadBatcher
+from eso_operator.providers.bytelimits import current_held
 from eso_operator.providers.errors import cause_of
+from eso_operator.providers.gateway import Gateway
 from eso_operator.sources.entries import Entry, Extract, FindMany, Generate, OneValue, Read, ReadEntry, entries_of
 from eso_operator.sources.results import Failure, Fetched, Missing
 from eso_operator.sources.shape import Shaped, shape_all
@@ -34,7 +37,7 @@ from eso_render.rendering import Rendering
 from eso_wire import values as wire
 from eso_wire.errors import ErrorReason, ProviderError, RetryClass
 from eso_wire.status import TransportError
-from eso_wire.values import FindPage, FindQuery, GetItem, GetResult, NotModified, ObjectRef, Operation, Shape
+from eso_wire.values import GetItem, GetResult, NotModified, ObjectRef, Operation, Shape
 
 Values = Mapping[str, SecretBytes]
 
@@ -49,16 +52,6 @@ _NOT_SURE: Final = (
 )
 
 
-class PlansReads(Protocol):
-    async def read(
-        self, bound: BoundStore, items: Sequence[GetItem], *, asked_at: float | None = None
-    ) -> list[GetResult]: ...
-
-
-class Finds(Protocol):
-    async def find(self, bound: BoundStore, query: FindQuery) -> FindPage: ...
-
-
 class Fetcher:
     """Fetches the values of ExternalSecrets. The process has one."""
 
@@ -67,15 +60,15 @@ class Fetcher:
         resolver: Resolver,
         bind: Bind,
         *,
-        planner: PlansReads,
-        finds: Finds,
+        reads: ReadBatcher,
+        gateway: Gateway,
         generators: GeneratorSource,
         rendering: Rendering,
     ) -> None:
         self._resolver = resolver
         self._bind = bind
-        self._planner = planner
-        self._finds = finds
+        self._reads = reads
+        self._gateway = gateway
         self._generators = generators
         self._rendering = rendering
 
@@ -148,7 +141,7 @@ class Fetcher:
             for entry in entries
         ]
         try:
-            results = await self._planner.read(bound, items, asked_at=pass_.fresh_since)
+            results = await self._reads.read(bound, items, requested_at=pass_.fresh_since, held=current_held())
         except ProviderError as error:
             for entry in entries:
                 pass_.fail(entry, error)
@@ -160,7 +153,7 @@ class Fetcher:
 
     async def _find(self, pass_: _Pass, bound: BoundStore, entry: FindMany) -> None:
         try:
-            found = await self._finds.find(bound, find_query(entry.find))
+            found = await self._gateway.find(bound, find_query(entry.find), held=current_held())
         except ProviderError as error:
             pass_.fail(entry, error)
             return

@@ -32,7 +32,7 @@ STORM = 2000
 HASTY = Tempo(
     RuntimeSettings(
         subscriptions=SubscriptionSettings(
-            patience=0.0, proven_after=0.0, reconnect=ExponentialBackoff(first=0.05, cap=0.2)
+            degraded_after=0.0, proven_after=0.0, reconnect=ExponentialBackoff(first=0.05, cap=0.2)
         )
     )
 )

@@ -11,10 +11,9 @@ from contextlib import contextmanager
 import pytest
 
 from eso_api.v2.secretstore import CLUSTER_SECRET_STORE_V2, SECRET_STORE_V2
-from eso_operator.providers import transport as methods
 from eso_testkit.operator.operators import BACKEND
 from eso_testkit.operator.scenes import Scene
-from eso_wire import codec
+from eso_wire import codec, paths
 from eso_wire.values import Validation, ValidationState
 from kubebase.meta import JsonObject, Resource
 
@@ -46,7 +45,7 @@ def of_the_caller(_: Scene) -> JsonObject:
 def disliked(stage: Scene) -> Iterator[None]:
     """Every validation fails; reads do not."""
     refused = codec.to_validate_response(Validation(ValidationState.INVALID)).SerializeToString()
-    stage.provider.nonsense = lambda method, _: refused if method == methods.VALIDATE else None
+    stage.provider.nonsense = lambda method, _: refused if method == paths.VALIDATE else None
     try:
         yield
     finally:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from eso_operator.providers import transport as methods
 from eso_testkit.operator.operators import Bench, eventually
 from eso_testkit.operator.scenes import (
     ES,
@@ -22,7 +21,7 @@ from eso_testkit.operator.scenes import (
     scripted_with,
 )
 from eso_testkit.operator.transports import Between
-from eso_wire import codec
+from eso_wire import codec, paths
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Operation, Validation, ValidationState
 from kuberun.errors import Forbidden
@@ -112,7 +111,7 @@ async def test_without_the_flood_gate_a_store_that_is_not_ready_is_asked(bench: 
     open_gate = replace(settings, sync=replace(settings.sync, flood_gate=False))
     async with scene(bench, {"db": "v1"}, open_gate) as stage:
         refused = codec.to_validate_response(Validation(ValidationState.INVALID)).SerializeToString()
-        stage.provider.nonsense = lambda method, _: refused if method == methods.VALIDATE else None
+        stage.provider.nonsense = lambda method, _: refused if method == paths.VALIDATE else None
         await bench.patch(STORES, STORE, {"spec": {"refreshInterval": 3600}})
         await bench.ready(STORES, STORE, lambda condition: condition.status == "False")
 

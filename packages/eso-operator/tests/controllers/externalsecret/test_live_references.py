@@ -14,10 +14,9 @@ from eso_api.v2.generator import GENERATOR
 from eso_api.v2.provider import CLUSTER_PROVIDER, PROVIDER
 from eso_api.v2.secretstore import CLUSTER_SECRET_STORE_V2, SECRET_STORE_V2
 from eso_api.values import SecretBytes
-from eso_operator.providers import transport as methods
 from eso_testkit.operator.operators import BACKEND, MAKER, eventually
 from eso_testkit.operator.scenes import FAKE_STORE, STORE, STORES, Scene
-from eso_wire import codec
+from eso_wire import codec, paths
 from eso_wire.values import Generated, ValueMetadata
 from kubebase.meta import JsonObject
 from kuberun.testing.builders import NAMESPACES
@@ -221,7 +220,7 @@ async def test_expiring_values_are_renewed_in_time_whatever_the_interval(stage: 
     await stage.sync("db", dataFrom=[entry], refreshInterval="1h")
     renewed = Generated({"password": SecretBytes(b"renewed")}, metadata=ValueMetadata(suggested_refresh=3600.0))
     answer = codec.to_generate_response(renewed).SerializeToString()
-    stage.provider.nonsense = lambda method, _: answer if methods.short_name(method) == "Generate" else None
+    stage.provider.nonsense = lambda method, _: answer if paths.short_name(method) == "Generate" else None
     try:
         await stage.until("db", {"password": "renewed"})
     finally:

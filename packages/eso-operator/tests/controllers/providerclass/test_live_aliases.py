@@ -12,9 +12,9 @@ import pytest
 
 from eso_api.v2.secretstore import SECRET_STORE_V2
 from eso_operator.certificates.problems import CertificateError, ProblemName
-from eso_operator.providers.dispatch import Seams
-from eso_operator.providers.doors import ServiceDoors
-from eso_operator.providers.transport import Transport
+from eso_operator.providers.channels import Transport
+from eso_operator.providers.gateway import CallHooks
+from eso_operator.providers.reachability import ServiceCheck
 from eso_operator.settings import Settings
 from eso_operator.stores.resolved import Endpoint, EndpointSource, ServiceKey
 from eso_testkit.operator.operators import LABEL, SERVICES, Bench
@@ -42,8 +42,8 @@ class Dialled:
     targets: list[str] = field(default_factory=list)
     probed: list[str] = field(default_factory=list)
 
-    def seams(self) -> Seams:
-        return Seams(dial=self._dial, probe=self._probe)
+    def hooks(self) -> CallHooks:
+        return CallHooks(dial=self._dial, probe=self._probe)
 
     def _dial(self, endpoint: Endpoint, _material: TlsMaterial) -> Transport:
         self.targets.append(endpoint.uri)
@@ -72,7 +72,7 @@ async def test_an_alias_is_not_dialled_and_gets_no_certificates(
     if own:
         provider["auth"] = {"clientCertificate": {"secretRef": {"name": "mine"}}}
 
-    async with bench.operator(tenants_too(bench), seams=dialled.seams()):
+    async with bench.operator(tenants_too(bench), hooks=dialled.hooks()):
         await tenant.create(STORES, "store", spec={"providerConfig": provider})
 
         await tenant.ready(STORES, "store", lambda condition: "only stands for another host" in condition.message)
@@ -88,7 +88,7 @@ async def test_a_service_that_becomes_an_alias_is_dialled_for_a_few_seconds_at_m
     service = ServiceKey(bench.namespace, "provider")
     endpoint = Endpoint("dns:///provider.x.svc:8080", "provider", EndpointSource.EXPLICIT, "provider", service)
     client, clock = Client(AiohttpTransport(config.load(bench.kubeconfig))), VirtualClock()
-    doors = ServiceDoors(client, clock)
+    doors = ServiceCheck(client, clock)
     try:
         await doors.check(endpoint)
         await bench.patch(SERVICES, "provider", {"spec": ALIAS})

@@ -11,13 +11,13 @@ from google.protobuf.message import Message
 from eso_api.generators.generatorstate import GENERATOR_STATE
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.values import SecretBytes
-from eso_operator.providers.transport import short_name
 from eso_testkit.operator.keepingprovider import EVERYTHING, KeepingProvider
 from eso_testkit.operator.operators import MAKER, eventually
 from eso_testkit.operator.pushsecrets import entry
 from eso_testkit.operator.transports import Fault, Faulty
 from eso_wire import codec
 from eso_wire._generated import provider_pb2 as pb
+from eso_wire.paths import short_name
 from eso_wire.values import CleanupOutcome, Generated, Operation
 from kubebase.clock import SystemClock
 from kubebase.meta import JsonObject

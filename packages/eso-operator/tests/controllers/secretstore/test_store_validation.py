@@ -21,7 +21,7 @@ from eso_operator.controllers.secretstore.status import (
 )
 from eso_operator.controllers.secretstore.sync import Validator, verdict_of_error
 from eso_operator.dependencies.dependencies import ANY_PROVIDER, OnConnection, OnObject
-from eso_operator.providers.errors import NoAnswerError, cause_of
+from eso_operator.providers.errors import NoResponseError, cause_of
 from eso_operator.stores.credentials import bind
 from eso_operator.stores.inputs import VALIDATION, need_to_read
 from eso_operator.stores.resolved import BoundStore, Connection, Reason, ResolutionError, ResolvedStore, ServiceKey
@@ -191,7 +191,7 @@ def test_every_reason_of_the_wire_gives_a_verdict_with_a_cause_in_camel_case(rea
             CertificateError(Problem(ProblemName.CLIENT_CERT_EXPIRED, "x")), "ClientCertExpired", id="certificate"
         ),
         pytest.param(TransportError("x"), "ProviderUnreachable", id="transport without a diagnosis"),
-        pytest.param(NoAnswerError("x"), "ProviderTimeout", id="silence"),
+        pytest.param(NoResponseError("x"), "ProviderTimeout", id="silence"),
         pytest.param(ProviderError(ErrorReason.BACKEND_UNAVAILABLE, "x"), "BackendUnavailable", id="backend down"),
         pytest.param(ProviderError(ErrorReason.PROTOCOL_INCOMPATIBLE, "x"), "ProviderIncompatible", id="R141"),
     ],

@@ -30,12 +30,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eso_operator.flags import parse
-from eso_operator.providers.channel import GrpcTransport
-from eso_operator.providers.dispatch import Seams
-from eso_operator.providers.transport import HANDSHAKE, CallOptions, Duplex, short_name
-from eso_operator.providers.transport import Transport as ProviderTransport
+from eso_operator.providers.channels import CallOptions, Duplex, GrpcTransport
+from eso_operator.providers.channels import Transport as ProviderTransport
+from eso_operator.providers.gateway import CallHooks
 from eso_operator.telemetry import logs
 from eso_operator.wiring import wire
+from eso_wire.paths import HANDSHAKE, short_name
 from kubebase.clock import SystemClock
 from kuberun import config
 from kuberun.client import Client
@@ -143,9 +143,9 @@ async def run(flags: Sequence[str], point: CrashPoint) -> None:
     settings = parse(flags, {})
     logs.configure(settings.logs, clock)
     client = Client(CrashingApi(AiohttpTransport(config.load(settings.kubeconfig, clock=clock)), point))
-    seams = Seams(dial=lambda endpoint, material: CrashingProvider(GrpcTransport(endpoint, material, clock), point))
+    hooks = CallHooks(dial=lambda endpoint, material: CrashingProvider(GrpcTransport(endpoint, material, clock), point))
     try:
-        await wire(settings, client, clock, seams=seams).manager.run_until_signalled()
+        await wire(settings, client, clock, hooks=hooks).manager.run_until_signalled()
     finally:
         await client.close()
 

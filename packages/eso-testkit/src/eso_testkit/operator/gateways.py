@@ -8,17 +8,19 @@ from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry
 
-from eso_operator.providers.diagnosis import no_probe
-from eso_operator.providers.dispatch import Seams
-from eso_operator.providers.gateway import Gateway
-from eso_operator.providers.metrics import PrometheusMetrics
+from eso_operator.providers.channels import Transport
+from eso_operator.providers.gateway import CallHooks, Gateway
+from eso_operator.providers.metrics import ProviderMetrics
 from eso_operator.providers.settings import RuntimeSettings
-from eso_operator.providers.transport import Transport
-from eso_testkit.operator.providerhost import HeldMaterials, ProviderHost, TestAuthority, hosted
+from eso_testkit.operator.providerhost import GivenCertificates, ProviderHost, TestAuthority, hosted
 from eso_testkit.operator.scriptedprovider import LoopbackTransport, ScriptedProvider
 from eso_wire.errors import ProviderError
 from kubebase.clock import SystemClock
 from kubebase.testing.clock import VirtualClock
+
+
+async def no_probe(*_: object, **__: object) -> None:
+    """Find no cause of a failure; for transports without an address."""
 
 
 @dataclass
@@ -36,14 +38,14 @@ class LoopbackGateway:
     """Intercepts the calls."""
 
     def __post_init__(self) -> None:
-        self.materials = HeldMaterials(TestAuthority(self.clock.now()).client())
-        self.metrics = PrometheusMetrics(self.registry)
+        self.materials = GivenCertificates(TestAuthority(self.clock.now()).client())
+        self.metrics = ProviderMetrics(self.registry)
         self.gateway = Gateway(
             self.materials,
             self.clock,
             settings=self.settings,
             metrics=self.metrics,
-            seams=Seams(dial=lambda _endpoint, _material: self._dialled(), probe=no_probe, draw=lambda: 0.0),
+            hooks=CallHooks(dial=lambda _endpoint, _material: self._dialled(), probe=no_probe, draw=lambda: 0.0),
         )
 
     def _dialled(self) -> Transport:
@@ -64,7 +66,7 @@ class WiredGateway:
     authority: TestAuthority
     host: ProviderHost
     provider: ScriptedProvider
-    materials: HeldMaterials
+    materials: GivenCertificates
     gateway: Gateway
     registry: CollectorRegistry
 
@@ -75,9 +77,9 @@ async def wired(settings: RuntimeSettings | None = None) -> AsyncIterator[WiredG
     authority = TestAuthority(clock.now())
     provider = ScriptedProvider(clock, data={"a": b"value-of-a", "b": b"value-of-b"})
     registry = CollectorRegistry()
-    materials = HeldMaterials(authority.client())
+    materials = GivenCertificates(authority.client())
     async with hosted(provider, authority.server()) as host:
-        gateway = Gateway(materials, clock, settings=settings or RuntimeSettings(), metrics=PrometheusMetrics(registry))
+        gateway = Gateway(materials, clock, settings=settings or RuntimeSettings(), metrics=ProviderMetrics(registry))
         try:
             yield WiredGateway(authority, host, provider, materials, gateway, registry)
         finally:

@@ -14,10 +14,9 @@ from typing import Final
 from google.protobuf.message import Message
 
 from eso_api.values import SecretBytes
-from eso_operator.providers import transport as methods
 from eso_testkit.operator.operators import BACKEND_ID, MAKER_ID
 from eso_testkit.operator.scriptedprovider import ScriptedProvider
-from eso_wire import codec
+from eso_wire import codec, paths
 from eso_wire._generated import provider_pb2 as pb
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import (
@@ -119,13 +118,13 @@ class KeepingProvider(ScriptedProvider):
             self.kept |= {part: replace(kept, version=f"v{self.writes}") for part, kept in parts.items()}
 
     async def unary(self, method: str, request: bytes) -> bytes:
-        if (act := self.meanwhile.pop(methods.short_name(method), None)) is not None:
+        if (act := self.meanwhile.pop(paths.short_name(method), None)) is not None:
             await act()
         # Zero-argument super does not find its class here: a dataclass with slots is made twice.
         return await ScriptedProvider.unary(self, method, request)
 
     def _answer(self, method: str, request: bytes) -> Message:
-        match methods.short_name(method):
+        match paths.short_name(method):
             case "CheckSecrets":
                 _, items = codec.from_check_request(pb.CheckSecretsRequest.FromString(request))
                 return codec.to_check_response([self._checked(item) for item in items])

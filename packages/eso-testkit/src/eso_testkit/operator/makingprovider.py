@@ -12,10 +12,9 @@ import msgspec
 from google.protobuf.message import Message
 
 from eso_api.values import SecretBytes
-from eso_operator.providers import transport as methods
 from eso_testkit.operator.operators import BACKEND_ID, MAKER_ID, READS, TOKEN_PATH
 from eso_testkit.operator.scriptedprovider import ScriptedProvider
-from eso_wire import codec
+from eso_wire import codec, paths
 from eso_wire._generated import provider_pb2 as pb
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import (
@@ -79,7 +78,7 @@ class MakingProvider(ScriptedProvider):
         )
 
     def _answer(self, method: str, request: bytes) -> Message:
-        match methods.short_name(method):
+        match paths.short_name(method):
             case "Generate":
                 context, wanted = codec.from_generate_request(pb.GenerateRequest.FromString(request))
                 self.specs.append(_document(context.config.spec_json))

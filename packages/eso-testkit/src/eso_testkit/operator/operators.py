@@ -21,7 +21,7 @@ from eso_api.kinds import KINDS
 from eso_api.shapes import Fragment, JsonMap
 from eso_api.v2.owned import GENERATOR_CONFIG_GROUP, STORE_CONFIG_GROUP, OwnedStatus, namespaced_config
 from eso_api.values import SecretBytes
-from eso_operator.providers.dispatch import Seams
+from eso_operator.providers.gateway import CallHooks
 from eso_operator.settings import FIELD_MANAGER, ProviderSettings, Settings
 from eso_operator.stores.resolved import ServiceKey
 from eso_operator.telemetry.settings import Listener, MetricsSettings
@@ -173,14 +173,14 @@ class Bench:
         settings: Settings | None = None,
         *,
         through: Callable[[Transport], Transport] = lambda plain: plain,
-        seams: Seams | None = None,
+        hooks: CallHooks | None = None,
     ) -> AsyncIterator[Operator]:
-        """Run an operator. `through` intercepts its requests to the API server, `seams` those to providers."""
+        """Run an operator. `through` intercepts its requests to the API server, `hooks` those to providers."""
         tally, settings = RequestTally(), settings or self.settings
         kubeconfig = await kubeconfig_of(self.api, self.kubeconfig, settings.core_namespace)
         plain = AiohttpTransport(config.load(kubeconfig), tally=tally)
         client = Client(through(noting().over(plain)), field_manager=FIELD_MANAGER)
-        operator = wire(settings, client, SystemClock(), seams=seams or Seams(), tally=tally)
+        operator = wire(settings, client, SystemClock(), hooks=hooks or CallHooks(), tally=tally)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(operator.manager.run())

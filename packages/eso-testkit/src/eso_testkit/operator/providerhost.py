@@ -13,10 +13,11 @@ import grpc
 from grpc import aio
 
 from eso_operator.certificates.authority import issue_authority, issue_client, issue_server
+from eso_operator.certificates.client import ClientCertificates
 from eso_operator.certificates.state import Credential, ServerNames, Window
-from eso_operator.providers import transport as methods
 from eso_operator.stores.resolved import TlsSource
 from eso_testkit.operator.scriptedprovider import ScriptedProvider
+from eso_wire import paths
 from eso_wire.errors import ProviderError
 from eso_wire.options import SERVER_OPTIONS, Options
 from eso_wire.status import abort_details
@@ -49,7 +50,7 @@ class TestAuthority:
 
 
 @dataclass(slots=True)
-class HeldMaterials:
+class GivenCertificates(ClientCertificates):
     """Client certificates that a test swaps."""
 
     current: TlsMaterial
@@ -109,20 +110,19 @@ def renewed(material: TlsMaterial, *, trust: bytes) -> TlsMaterial:
 
 def _handlers(provider: ScriptedProvider) -> tuple[grpc.GenericRpcHandler, ...]:
     services = {
-        "ProviderInfo": {"Handshake": _unary(provider, methods.HANDSHAKE)},
+        "ProviderInfo": {"Handshake": _unary(provider, paths.HANDSHAKE)},
         _STORE: {
-            **{name: _unary(provider, f"/{methods.PACKAGE}.{_STORE}/{name}") for name in _UNARY},
+            **{name: _unary(provider, f"/{paths.PACKAGE}.{_STORE}/{name}") for name in _UNARY},
             "FindSecrets": grpc.unary_stream_rpc_method_handler(_finding(provider)),
             "Subscribe": grpc.stream_stream_rpc_method_handler(_subscribing(provider)),
         },
         "GeneratorProvider": {
-            name: _unary(provider, f"/{methods.PACKAGE}.GeneratorProvider/{name}")
+            name: _unary(provider, f"/{paths.PACKAGE}.GeneratorProvider/{name}")
             for name in ("ValidateGenerator", "Generate", "Cleanup")
         },
     }
     return tuple(
-        grpc.method_handlers_generic_handler(f"{methods.PACKAGE}.{name}", handlers)
-        for name, handlers in services.items()
+        grpc.method_handlers_generic_handler(f"{paths.PACKAGE}.{name}", handlers) for name, handlers in services.items()
     )
 
 
@@ -140,7 +140,7 @@ def _unary(provider: ScriptedProvider, method: str) -> Any:
 def _finding(provider: ScriptedProvider) -> Any:
     async def handle(request: bytes, context: aio.ServicerContext[bytes, bytes]) -> AsyncGenerator[bytes, None]:
         try:
-            async for page in provider.stream(methods.FIND, request):
+            async for page in provider.stream(paths.FIND, request):
                 yield page
         except ProviderError as error:
             await context.abort(*abort_details(error))

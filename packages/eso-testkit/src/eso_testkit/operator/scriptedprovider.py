@@ -16,10 +16,9 @@ from dataclasses import dataclass, field
 from google.protobuf.message import Message
 
 from eso_api.values import SecretBytes
-from eso_operator.providers import transport as methods
-from eso_operator.providers.errors import NoAnswerError
-from eso_operator.providers.transport import CallOptions
-from eso_wire import codec
+from eso_operator.providers.channels import CallOptions
+from eso_operator.providers.errors import NoResponseError
+from eso_wire import codec, paths
 from eso_wire._generated import provider_pb2 as pb
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import (
@@ -146,8 +145,8 @@ class ScriptedProvider:
 
     async def opened(self, request: bytes) -> None:
         """Handle the first message of a subscription."""
-        self._count(methods.SUBSCRIBE)
-        await self._misbehave(methods.SUBSCRIBE)
+        self._count(paths.SUBSCRIBE)
+        await self._misbehave(paths.SUBSCRIBE)
         if self.refused_streams is not None:
             raise self.refused_streams
         opening = codec.from_subscribe_request(pb.SubscribeRequest.FromString(request))
@@ -175,10 +174,10 @@ class ScriptedProvider:
         event = await self.events.get()
         if event is None:
             return None
-        return self._spoilt(methods.SUBSCRIBE, codec.to_subscribe_response(event).SerializeToString())
+        return self._spoilt(paths.SUBSCRIBE, codec.to_subscribe_response(event).SerializeToString())
 
     def _count(self, method: str) -> None:
-        self.calls[methods.short_name(method)] += 1
+        self.calls[paths.short_name(method)] += 1
         self.called.set()
 
     async def _misbehave(self, method: str) -> None:
@@ -186,7 +185,7 @@ class ScriptedProvider:
             await self.clock.sleep(self.latency)
         if self.hangs:
             await asyncio.get_running_loop().create_future()
-        if method == methods.HANDSHAKE:
+        if method == paths.HANDSHAKE:
             return
         if self.errors:
             raise self.errors.popleft()
@@ -198,7 +197,7 @@ class ScriptedProvider:
         return answer if changed is None else changed
 
     def _answer(self, method: str, request: bytes) -> Message:
-        match methods.short_name(method):
+        match paths.short_name(method):
             case "Handshake":
                 return self._handshake(request)
             case "GetSecrets":
@@ -299,7 +298,7 @@ class LoopbackTransport:
             async with Deadline(self.provider.clock, options.timeout):
                 return await self.provider.unary(method, request)
         except TimeoutError:
-            raise NoAnswerError(f"the provider did not answer {methods.short_name(method)} in time") from None
+            raise NoResponseError(f"the provider did not answer {paths.short_name(method)} in time") from None
 
     async def stream(self, method: str, request: bytes, options: CallOptions) -> AsyncGenerator[bytes, None]:
         del options

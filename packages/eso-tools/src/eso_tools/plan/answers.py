@@ -16,16 +16,16 @@ from google.protobuf import json_format
 from google.protobuf.message import Message
 
 from eso_api.values import SecretBytes
-from eso_operator.providers import transport as methods
+from eso_operator.providers.channels import CallOptions, Transport
 from eso_operator.providers.redaction import ResponseRedactor, secrets_of_config
-from eso_operator.providers.transport import CallOptions, Transport, short_name
 from eso_operator.stores.resolved import Endpoint
 from eso_tools.plan.recording import Answer, Recording, canonical, unrecorded
 from eso_tools.plan.standins import StandIns
 from eso_tools.plan.withholding import store_name
-from eso_wire import codec
+from eso_wire import codec, paths
 from eso_wire._generated import provider_pb2 as pb
 from eso_wire.errors import ErrorReason, ProviderError
+from eso_wire.paths import short_name
 from eso_wire.values import (
     Context,
     FindPage,
@@ -73,7 +73,7 @@ class RecordingTransport:
         self._standins = recorder.standins
 
     async def unary(self, method: str, request: bytes, options: CallOptions) -> bytes:
-        if method == methods.HANDSHAKE:
+        if method == paths.HANDSHAKE:
             answer = await self._inner.unary(method, request, options)
             message = pb.HandshakeResponse.FromString(answer)
             _note_dependent(message, self._recorder.dependent)
@@ -116,7 +116,7 @@ class RecordingTransport:
 
     def _note(self, method: str, request: bytes, context: Context, answer: bytes) -> None:
         match method:
-            case methods.GET:
+            case paths.GET:
                 results = {
                     each.item_id: each for each in codec.from_get_response(_parsed(pb.GetSecretsResponse, answer))
                 }
@@ -124,7 +124,7 @@ class RecordingTransport:
                     if (result := results.get(item.item_id)) is not None:
                         masked = codec.to_get_response([self._masked(context, result)]).results[0]
                         self._recorder.note(context, _item_ask(method, item), _json(masked))
-            case methods.CHECK:
+            case paths.CHECK:
                 checks = _parsed(pb.CheckSecretsResponse, answer).results
                 by_id = {each.item_id: each for each in checks}
                 for item in _items(method, request):
@@ -132,7 +132,7 @@ class RecordingTransport:
                         said = {"itemId": "0", "exists": check.exists} if not check.HasField("error") else None
                         error = None if said else self._error(context, codec.from_error(check.error))
                         self._recorder.note(context, _item_ask(method, item), said or error or {})
-            case methods.GENERATE:
+            case paths.GENERATE:
                 made = codec.from_generate_response(_parsed(pb.GenerateResponse, answer))
                 data = {name: self._secret(value) for name, value in made.data.items()}
                 self._recorder.note(
@@ -146,7 +146,7 @@ class RecordingTransport:
     def _fail(self, method: str, request: bytes, context: Context, error: ProviderError) -> None:
         said = self._error(context, error)
         asks: Iterable[Ask] = ({"call": short_name(method)},)
-        if method in (methods.GET, methods.CHECK):
+        if method in (paths.GET, paths.CHECK):
             asks = (_item_ask(method, item) for item in _items(method, request))
         for ask in asks:
             self._recorder.note(context, ask, said)
@@ -216,7 +216,7 @@ class ReplayingTransport:
 
     async def unary(self, method: str, request: bytes, options: CallOptions) -> bytes:
         del options
-        if method == methods.HANDSHAKE:
+        if method == paths.HANDSHAKE:
             found = self._replay.recording.providers.get(self._service)
             if found is None:
                 raise unrecorded("the handshake", f"provider {self._service}")
@@ -224,15 +224,15 @@ class ReplayingTransport:
         _check_planned(method)
         context = _context(method, request)
         match method:
-            case methods.GET:
+            case paths.GET:
                 gets = pb.GetSecretsResponse(results=self._each(context, method, request, pb.GetResult))
                 return gets.SerializeToString()
-            case methods.CHECK:
+            case paths.CHECK:
                 checks = pb.CheckSecretsResponse(results=self._each(context, method, request, pb.CheckResult))
                 return checks.SerializeToString()
-            case methods.GENERATE:
+            case paths.GENERATE:
                 return self._whole(context, method, pb.GenerateResponse(), "generated values")
-            case methods.VALIDATE | methods.VALIDATE_GENERATOR:
+            case paths.VALIDATE | paths.VALIDATE_GENERATOR:
                 return self._whole(context, method, pb.ValidateResponse(), "the validation")
             case _:
                 raise ProviderError(ErrorReason.UNSUPPORTED_OPERATION, f"a replay does not answer {short_name(method)}")
@@ -293,24 +293,24 @@ def _note_dependent(message: pb.HandshakeResponse, dependent: set[KindId]) -> No
 
 
 def _check_planned(method: str) -> None:
-    if method == methods.CLOSE_SESSIONS:
+    if method == paths.CLOSE_SESSIONS:
         raise ProviderError(ErrorReason.UNSUPPORTED_OPERATION, "a plan closes no sessions of a provider")
 
 
 def _context(method: str, request: bytes) -> Context:
     match method:
-        case methods.GET:
+        case paths.GET:
             return codec.from_get_request(pb.GetSecretsRequest.FromString(request))[0]
-        case methods.CHECK:
+        case paths.CHECK:
             return codec.from_check_request(pb.CheckSecretsRequest.FromString(request))[0]
-        case methods.GENERATE:
+        case paths.GENERATE:
             return codec.from_generate_request(pb.GenerateRequest.FromString(request))[0]
         case _:
             return codec.from_validate_request(pb.ValidateRequest.FromString(request))[0]
 
 
 def _items(method: str, request: bytes) -> tuple[GetItem, ...]:
-    if method == methods.GET:
+    if method == paths.GET:
         return codec.from_get_request(pb.GetSecretsRequest.FromString(request))[1]
     return codec.from_check_request(pb.CheckSecretsRequest.FromString(request))[1]
 

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from google.protobuf import json_format
 
-from eso_operator.providers.transport import Transport
+from eso_operator.providers.channels import Transport
 from eso_operator.stores.resolved import Endpoint, ServiceKey
 from eso_tools.plan.answers import Replay, ReplayingTransport
 from eso_tools.plan.recording import RecordingError

@@ -25,7 +25,7 @@ from eso_operator.certificates.secrets import keys_of
 from eso_operator.flags import parse
 from eso_operator.generators.seals import SECRET_NAME as SEAL_SECRET
 from eso_operator.insight.overview import ListedObjects, Overview, gather
-from eso_operator.providers.dispatch import Seams
+from eso_operator.providers.gateway import CallHooks
 from eso_operator.providers.settings import DirectorySettings
 from eso_operator.settings import FIELD_MANAGER, Settings
 from eso_operator.telemetry.subsystems import Subsystem
@@ -137,7 +137,7 @@ class _Run:
             key for service in self._backend.services() for _, key in keys_of(service, CORE_NAMESPACE).parts()
         )
         client = Client(ReadThrough(plain, self._seeder, self._order.tokens, own), field_manager=FIELD_MANAGER)
-        operator = wire(self._settings(), client, self._clock, seams=Seams(dial=self._backend.dial))
+        operator = wire(self._settings(), client, self._clock, hooks=CallHooks(dial=self._backend.dial))
         stop_hearing = self._cluster.store.listen(self._hear)
         try:
             async with self._backend.running(self._cluster, client) as needed, asyncio.TaskGroup() as group:

@@ -18,11 +18,11 @@ from typing import Final, NamedTuple, NoReturn
 from eso_api.references import GENERATORS_GROUP
 from eso_api.v2.owned import GENERATOR_CONFIG_GROUP
 from eso_api.values import SecretBytes
-from eso_operator.providers import transport as methods
-from eso_operator.providers.transport import CallOptions, Transport, short_name
-from eso_wire import codec
+from eso_operator.providers.channels import CallOptions, Transport
+from eso_wire import codec, paths
 from eso_wire._generated import provider_pb2 as pb
 from eso_wire.errors import NOT_FOUND_REASONS, ErrorReason, ProviderError
+from eso_wire.paths import short_name
 from eso_wire.values import (
     CheckResult,
     Context,
@@ -47,7 +47,7 @@ NOT_CALLED: Final = "a plan does not call this generator"
 LOCAL_GENERATORS: Final = frozenset({"Fake", "MFA", "Password", "SSHKey", "UUID"})
 """Generators that compute their values: nothing outside the provider changes."""
 _GENERATOR_GROUPS: Final = frozenset({GENERATORS_GROUP, GENERATOR_CONFIG_GROUP})
-_SENT: Final = frozenset({methods.HANDSHAKE, methods.VALIDATE, methods.VALIDATE_GENERATOR})
+_SENT: Final = frozenset({paths.HANDSHAKE, paths.VALIDATE, paths.VALIDATE_GENERATOR})
 
 Value = SecretBytes | SecretMap
 
@@ -101,17 +101,17 @@ class WithholdingTransport:
 
     async def unary(self, method: str, request: bytes, options: CallOptions) -> bytes:
         match method:
-            case methods.HANDSHAKE:
+            case paths.HANDSHAKE:
                 return _without_streams(await self._inner.unary(method, request, options))
-            case methods.GET:
+            case paths.GET:
                 return await self._get(request, options)
-            case methods.CHECK:
+            case paths.CHECK:
                 return await self._check(request, options)
-            case methods.PUSH:
+            case paths.PUSH:
                 return await self._push(request, options)
-            case methods.DELETE:
+            case paths.DELETE:
                 return self._delete(request)
-            case methods.GENERATE:
+            case paths.GENERATE:
                 self._admit_generator(request)
                 return await self._inner.unary(method, request, options)
             case _ if method in _SENT:
@@ -120,7 +120,7 @@ class WithholdingTransport:
                 raise _refusal(method)
 
     async def stream(self, method: str, request: bytes, options: CallOptions) -> AsyncGenerator[bytes, None]:
-        if method != methods.FIND:
+        if method != paths.FIND:
             raise _refusal(method)
         async for message in self._inner.stream(method, request, options):
             yield message
@@ -144,7 +144,7 @@ class WithholdingTransport:
 
     async def _read(self, context: Context, items: tuple[GetItem, ...], options: CallOptions) -> tuple[GetResult, ...]:
         request = codec.to_get_request(context, items).SerializeToString()
-        answer = await self._inner.unary(methods.GET, request, options)
+        answer = await self._inner.unary(paths.GET, request, options)
         return codec.from_get_response(pb.GetSecretsResponse.FromString(answer))
 
     async def _check(self, request: bytes, options: CallOptions) -> bytes:
@@ -153,7 +153,7 @@ class WithholdingTransport:
         results = [CheckResult(item.item_id, exists=True) for item in items if item not in rest]
         if rest:
             asked = codec.to_check_request(context, rest).SerializeToString()
-            answer = await self._inner.unary(methods.CHECK, asked, options)
+            answer = await self._inner.unary(paths.CHECK, asked, options)
             results += codec.from_check_response(pb.CheckSecretsResponse.FromString(answer))
         return codec.to_check_response(results).SerializeToString()
 

@@ -13,7 +13,7 @@ from eso_operator.dependencies.dependencies import Dependency, OnLabel, on_conne
 from eso_operator.generators.ledger import IDEMPOTENCY_KEY, sealed_of
 from eso_operator.generators.seals import SEAL, Seals
 from eso_operator.generators.stored import StoredGenerator, StoredObjects, stored_generator
-from eso_operator.providers.protection.weights import current_hold
+from eso_operator.providers.bytelimits import current_held
 from eso_operator.stores.inputs import Gate, Need, ResolverSettings
 from eso_operator.stores.reference import check_gate, normalise
 from eso_operator.stores.resolved import Bind, BoundStore, Reason, ResolutionError, ResolvedStore
@@ -69,8 +69,8 @@ class Cleaner:
         bound = await self._bind(resolved)
         if call is None:
             what = SecretBytes(msgspec.json.encode(state.spec.state))
-            if (hold := current_hold()) is not None:
-                hold.add(len(what))
+            if (held := current_held()) is not None:
+                held.add(len(what))
             request = CleanupRequest(what, idempotency_key=state.metadata.uid)
         else:  # the response was lost: the values are found by the idempotency key of the call
             request = CleanupRequest(SecretBytes(b""), idempotency_key=call)

@@ -1,11 +1,11 @@
-"""Values read a moment ago answer questions that are older, and no others."""
+"""Values read a moment ago answer requests that are older, and no others."""
 
 from __future__ import annotations
 
 import pytest
 
 from eso_api.values import SecretBytes
-from eso_operator.providers.recent import RecentReads
+from eso_operator.providers.batching import RecentReads
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import GetResult, NotModified
 
@@ -20,7 +20,7 @@ def value(text: str = "v") -> GetResult:
 
 
 @pytest.mark.parametrize(
-    ("asked_at", "now", "answered"),
+    ("requested_at", "now", "answered"),
     [
         pytest.param(5.0, 6.0, True, id="asked before it was read"),
         pytest.param(6.0, 6.0, True, id="asked at the moment it was read"),
@@ -28,11 +28,11 @@ def value(text: str = "v") -> GetResult:
         pytest.param(5.0, 16.5, False, id="read too long ago"),
     ],
 )
-def test_a_value_answers_questions_that_are_older_than_it(asked_at: float, now: float, answered: bool) -> None:
+def test_a_value_answers_questions_that_are_older_than_it(requested_at: float, now: float, answered: bool) -> None:
     reads = recent()
-    reads.keep("question", value(), read_at=6.0)
+    reads.store("request", value(), read_at=6.0)
 
-    assert (reads.answer("question", asked_at, now) is not None) is answered
+    assert (reads.find("request", requested_at, now) is not None) is answered
 
 
 @pytest.mark.parametrize(
@@ -50,26 +50,26 @@ def test_a_value_answers_questions_that_are_older_than_it(asked_at: float, now: 
 def test_only_answers_of_the_backend_are_kept(outcome: object, kept: bool) -> None:
     reads = recent()
 
-    reads.keep("question", GetResult("id", outcome), read_at=1.0)  # type: ignore[arg-type]  # a table of outcomes
+    reads.store("request", GetResult("id", outcome), read_at=1.0)  # type: ignore[arg-type]  # a table of outcomes
 
-    assert (reads.answer("question", 0.0, 1.0) is not None) is kept
+    assert (reads.find("request", 0.0, 1.0) is not None) is kept
 
 
 def test_the_oldest_goes_when_there_are_too_many_or_too_large() -> None:
     many, large = recent(), recent(size=80)
     for number in range(4):
-        many.keep(number, value(), read_at=float(number))
+        many.store(number, value(), read_at=float(number))
     for number in range(5):
-        large.keep(number, value("x" * 20), read_at=float(number))
+        large.store(number, value("x" * 20), read_at=float(number))
 
-    assert [many.answer(number, 0.0, 4.0) is not None for number in range(4)] == [False, True, True, True]
-    assert [large.answer(number, 0.0, 4.0) is not None for number in range(5)] == [False, False, True, True, True]
+    assert [many.find(number, 0.0, 4.0) is not None for number in range(4)] == [False, True, True, True]
+    assert [large.find(number, 0.0, 4.0) is not None for number in range(5)] == [False, False, True, True, True]
 
 
 def test_old_entries_are_dropped() -> None:
     reads = recent()
-    reads.keep("old", value(), read_at=1.0)
-    reads.keep("new", value(), read_at=8.0)
+    reads.store("old", value(), read_at=1.0)
+    reads.store("new", value(), read_at=8.0)
 
     reads.expire(12.0)
 

@@ -1,13 +1,13 @@
 """Limits of the bytes of values that reconciles hold: for each object, and for all objects together.
 
-    with weights.object("team"):              # one reconcile of one object
-        current_hold().add(4_000_000)         # raises ProviderError if that is too much
+    with limits.of_object("team") as held:    # one reconcile of one object
+        held.add(4_000_000)                   # raises ProviderError if that is too much
 
 A Secret holds 1 MiB. An object may read more than that for it, but not by orders of magnitude, because several copies
 of the values exist while they are decoded, renamed and rendered. If all objects together hold too much, the namespace
 with the most bytes is refused first.
 
-Generators are called for one object each, so their calls wait until there is room for their answers (`Hold.room`).
+Generators are called for one object each, so their calls wait until there is room for their answers (`HeldBytes.room`).
 Namespaces take turns. Nothing that a caller does while it has room waits for more, so waiting callers always go on.
 """
 
@@ -32,7 +32,7 @@ OBJECT_BYTES: Final = 8 * MIB
 TOTAL_BYTES: Final = 64 * MIB
 
 
-class Weights:
+class ByteLimits:
     """The bytes that all objects hold. The process has one."""
 
     def __init__(self, *, object_bytes: int = OBJECT_BYTES, total_bytes: int = TOTAL_BYTES) -> None:
@@ -43,50 +43,50 @@ class Weights:
         """The mebibytes of answers that were asked for and are not counted in `held` yet."""
 
     @contextmanager
-    def object(self, namespace: str) -> Iterator[Hold]:
+    def of_object(self, namespace: str) -> Iterator[HeldBytes]:
         """Count reads inside the block for one object; release them at its end."""
-        hold = Hold(self, namespace)
-        token = _HOLD.set(hold)
+        held = HeldBytes(self, namespace)
+        token = _HELD.set(held)
         try:
-            yield hold
+            yield held
         finally:
-            _HOLD.reset(token)
-            hold.give_back()
+            _HELD.reset(token)
+            held.release()
 
-    def weighed(self, reconcile: Reconcile) -> Reconcile:
+    def counted(self, reconcile: Reconcile) -> Reconcile:
         """Return a reconcile function that counts the reads of `reconcile`."""
 
         async def counted(key: ObjectKey, ctx: ReconcileContext) -> Result:
-            with self.object(key.namespace):
+            with self.of_object(key.namespace):
                 return await reconcile(key, ctx)
 
         return counted
 
 
-class Hold:
-    """The bytes of one object."""
+class HeldBytes:
+    """The bytes of values that one reconcile of one object holds."""
 
-    def __init__(self, weights: Weights, namespace: str) -> None:
-        self._weights = weights
+    def __init__(self, limits: ByteLimits, namespace: str) -> None:
+        self._limits = limits
         self._namespace = namespace
         self._ended = False
         self.bytes = 0
 
     def add(self, size: int) -> None:
         """Count bytes. Raises ProviderError if the object, or all objects together, would hold too much."""
-        weights = self._weights
+        limits = self._limits
         if self._ended or not size:
             return
-        if self.bytes + size > weights.object_bytes:
-            raise too_much(weights.object_bytes)
+        if self.bytes + size > limits.object_bytes:
+            raise _too_much(limits.object_bytes)
         if not self._fits(size):
             raise ProviderError(
                 ErrorReason.BACKEND_UNAVAILABLE,
-                f"the operator holds {weights.total_bytes // MIB} MiB of values at the moment, and most of them for"
+                f"the operator holds {limits.total_bytes // MIB} MiB of values at the moment, and most of them for"
                 f' namespace "{self._namespace}"; tried again later',
             )
         self.bytes += size
-        weights.held.take(self._namespace, size)
+        limits.held.take(self._namespace, size)
 
     @asynccontextmanager
     async def room(self, size: Callable[[], int], clock: Clock, within: float) -> AsyncIterator[None]:
@@ -94,13 +94,13 @@ class Hold:
 
         `size` is called again after each wait: the answers of other calls may have shown that it is larger.
         """
-        expected, places = self._weights.expected, 0
+        expected, reserved = self._limits.expected, 0
         try:
             async with Deadline(clock, within):
-                while (wanted := max(-(-size() // MIB), 1)) > places:
-                    expected.release(self._namespace, places)
+                while (wanted := max(-(-size() // MIB), 1)) > reserved:
+                    expected.release(self._namespace, reserved)
                     await expected.acquire(self._namespace, wanted)
-                    places = wanted
+                    reserved = wanted
         except TimeoutError:
             raise ProviderError(
                 ErrorReason.BACKEND_TIMEOUT,
@@ -110,7 +110,7 @@ class Hold:
         try:
             yield
         finally:
-            expected.release(self._namespace, places)
+            expected.release(self._namespace, reserved)
 
     @contextmanager
     def released_on_error(self) -> Iterator[None]:
@@ -125,23 +125,23 @@ class Hold:
     def drop(self, size: int) -> None:
         """Stop counting this many bytes."""
         size = max(min(size, self.bytes), 0)
-        self._weights.held.give_back(self._namespace, size)
+        self._limits.held.give_back(self._namespace, size)
         self.bytes -= size
 
-    def give_back(self) -> None:
-        """Release everything: the run is over."""
+    def release(self) -> None:
+        """Release everything: the reconcile is over."""
         self._ended = True
         self.drop(self.bytes)
 
     def _fits(self, size: int) -> bool:
         """Return whether the bytes fit. A namespace below the largest may exceed the limit, up to twice the total."""
-        held, mine = self._weights.held, self._weights.held.held(self._namespace)
+        held, mine = self._limits.held, self._limits.held.held(self._namespace)
         if held.may_take(self._namespace, size):
             return True
-        return mine < held.held(held.largest) and held.taken + size <= 2 * self._weights.total_bytes
+        return mine < held.held(held.largest) and held.taken + size <= 2 * self._limits.total_bytes
 
 
-def too_much(limit: int) -> ProviderError:
+def _too_much(limit: int) -> ProviderError:
     """Return the error for an object that reads more than its limit."""
     return ProviderError(
         ErrorReason.PAYLOAD_TOO_LARGE,
@@ -150,9 +150,9 @@ def too_much(limit: int) -> ProviderError:
     )
 
 
-_HOLD: ContextVar[Hold | None] = ContextVar("hold", default=None)
+_HELD: ContextVar[HeldBytes | None] = ContextVar("held", default=None)
 
 
-def current_hold() -> Hold | None:
-    """Return the hold of the current reconcile; None outside of a reconcile."""
-    return _HOLD.get()
+def current_held() -> HeldBytes | None:
+    """Return the bytes of the current reconcile; None outside of a reconcile."""
+    return _HELD.get()

@@ -1,4 +1,4 @@
-"""The read planner: each caller gets what a direct read would give, with fewer calls."""
+"""The read batcher: each caller gets what a direct read would give, with fewer calls."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from eso_api.values import SecretBytes
-from eso_operator.providers.metrics import PrometheusMetrics
-from eso_operator.providers.planner import ReadPlanner
-from eso_operator.providers.protection.weights import MIB, Weights
-from eso_operator.providers.settings import PlannerSettings
+from eso_operator.providers.batching import ReadBatcher
+from eso_operator.providers.bytelimits import MIB, ByteLimits
+from eso_operator.providers.gateway import Gateway
+from eso_operator.providers.metrics import ProviderMetrics
+from eso_operator.providers.settings import BatchSettings
 from eso_operator.stores.resolved import BoundStore, CallPolicy, SecretTls
 from eso_testkit.operator.boundstores import bound_store, endpoint, wanted
 from eso_testkit.operator.gateways import LoopbackGateway
@@ -27,7 +28,7 @@ from kubebase.testing.clock import VirtualClock
 
 
 @dataclass
-class Backend:
+class Backend(Gateway):
     """Answers each question with itself and the identity it was asked by, so that a mix-up shows."""
 
     clock: VirtualClock
@@ -55,12 +56,12 @@ class Backend:
         return GetResult(item.item_id, SecretBytes(said))
 
 
-def planner(backend: Backend, **changes: float) -> ReadPlanner:
-    return ReadPlanner(
+def batcher(backend: Backend, **changes: float) -> ReadBatcher:
+    return ReadBatcher(
         backend,
         backend.clock,
-        settings=replace(PlannerSettings(), **changes),  # type: ignore[arg-type]  # numbers of either kind
-        metrics=PrometheusMetrics(CollectorRegistry()),
+        settings=replace(BatchSettings(), **changes),  # type: ignore[arg-type]  # numbers of either kind
+        metrics=ProviderMetrics(CollectorRegistry()),
     )
 
 
@@ -70,7 +71,7 @@ async def backend() -> Backend:
 
 
 async def test_reads_of_many_callers_become_one_call_with_distinct_items(backend: Backend) -> None:
-    reads = planner(backend)
+    reads = batcher(backend)
     callers = [asyncio.create_task(reads.read(bound_store(), wanted("a", f"own-{n}"))) for n in range(10)]
 
     await backend.clock.run_until_idle()
@@ -81,7 +82,7 @@ async def test_reads_of_many_callers_become_one_call_with_distinct_items(backend
 
 
 async def test_values_are_freed_with_their_last_reader_and_not_by_the_garbage_collector(backend: Backend) -> None:
-    reads = planner(backend)
+    reads = batcher(backend)
     before = values_in_memory()
 
     gc.disable()
@@ -111,7 +112,7 @@ def values_in_memory() -> int:
     ],
 )
 async def test_callers_that_differ_never_share(backend: Backend, first: BoundStore, second: BoundStore) -> None:
-    reads = planner(backend)
+    reads = batcher(backend)
     callers = [asyncio.create_task(reads.read(bound, wanted("a"))) for bound in (first, second)]
 
     await backend.clock.run_until_idle()
@@ -131,7 +132,7 @@ async def test_callers_that_differ_never_share(backend: Backend, first: BoundSto
     ],
 )
 async def test_questions_that_differ_are_asked_apart(backend: Backend, other: GetItem) -> None:
-    reads = planner(backend)
+    reads = batcher(backend)
     callers = [asyncio.create_task(reads.read(bound_store(), [item])) for item in (*wanted("a"), other)]
 
     await backend.clock.run_until_idle()
@@ -142,7 +143,7 @@ async def test_questions_that_differ_are_asked_apart(backend: Backend, other: Ge
 
 @pytest.mark.parametrize(("told", "sizes"), [(0, [5, 5, 2]), (3, [3, 3, 3, 3]), (9, [5, 5, 2])])
 async def test_batches_are_as_large_as_both_sides_allow(backend: Backend, told: int, sizes: list[int]) -> None:
-    reads = planner(backend, max_batch_items=5)
+    reads = batcher(backend, max_batch_items=5)
     bound = bound_store(limits=Limits(max_batch_items=told))
     read = asyncio.create_task(reads.read(bound, wanted(*"abcdefghijkl")))
 
@@ -153,7 +154,7 @@ async def test_batches_are_as_large_as_both_sides_allow(backend: Backend, told: 
 
 
 @pytest.mark.parametrize(
-    ("asked_at", "calls"),
+    ("requested_at", "calls"),
     [
         pytest.param(0.0, 1, id="asked before the call began"),
         pytest.param(3.0, 2, id="asked while it was on its way"),
@@ -161,15 +162,15 @@ async def test_batches_are_as_large_as_both_sides_allow(backend: Backend, told: 
     ],
 )
 async def test_a_read_joins_a_call_on_its_way_only_with_an_older_question(
-    backend: Backend, asked_at: float | None, calls: int
+    backend: Backend, requested_at: float | None, calls: int
 ) -> None:
     backend.latency = 5.0
-    reads, start = planner(backend), backend.clock.monotonic()
-    asked = None if asked_at is None else start + asked_at
+    reads, start = batcher(backend), backend.clock.monotonic()
+    asked = None if requested_at is None else start + requested_at
     first = asyncio.create_task(reads.read(bound_store(), wanted("a")))
     await backend.clock.advance(4.0)
 
-    second = asyncio.create_task(reads.read(bound_store(), wanted("a", "b"), asked_at=asked))
+    second = asyncio.create_task(reads.read(bound_store(), wanted("a", "b"), requested_at=asked))
     await backend.clock.advance(10.0)
 
     assert first.result()[0].outcome == second.result()[0].outcome
@@ -178,11 +179,11 @@ async def test_a_read_joins_a_call_on_its_way_only_with_an_older_question(
 
 async def test_who_joined_a_call_hears_of_its_failure_too(backend: Backend) -> None:
     backend.latency, backend.error = 5.0, ProviderError(ErrorReason.BACKEND_UNAVAILABLE, "down")
-    reads, start = planner(backend), backend.clock.monotonic()
+    reads, start = batcher(backend), backend.clock.monotonic()
     first = asyncio.create_task(reads.read(bound_store(), wanted("a")))
     await backend.clock.advance(4.0)
 
-    second = asyncio.create_task(reads.read(bound_store(), wanted("a"), asked_at=start))
+    second = asyncio.create_task(reads.read(bound_store(), wanted("a"), requested_at=start))
     await backend.clock.advance(4.0)
 
     for reader in (first, second):
@@ -193,7 +194,7 @@ async def test_who_joined_a_call_hears_of_its_failure_too(backend: Backend) -> N
 
 async def test_a_cancelled_caller_does_not_affect_the_others(backend: Backend) -> None:
     backend.latency = 5.0
-    reads = planner(backend)
+    reads = batcher(backend)
     leaving = asyncio.create_task(reads.read(bound_store(), wanted("a", "b")))
     staying = asyncio.create_task(reads.read(bound_store(), wanted("b", "c")))
     await backend.clock.advance(1.0)
@@ -206,7 +207,7 @@ async def test_a_cancelled_caller_does_not_affect_the_others(backend: Backend) -
 
 
 async def test_items_without_a_waiting_caller_are_not_read(backend: Backend) -> None:
-    reads = planner(backend, merge_window=1.0)
+    reads = batcher(backend, merge_window=1.0)
     leaving = asyncio.create_task(reads.read(bound_store(), wanted("a", "b")))
     staying = asyncio.create_task(reads.read(bound_store(), wanted("b")))
     await backend.clock.settle()
@@ -220,7 +221,7 @@ async def test_items_without_a_waiting_caller_are_not_read(backend: Backend) -> 
 
 async def test_a_failed_call_reaches_every_caller_as_an_error_of_its_own(backend: Backend) -> None:
     backend.error = ProviderError(ErrorReason.BACKEND_ERROR, "down", retry_after=3.0, backend_code="500")
-    reads = planner(backend)
+    reads = batcher(backend)
     callers = [asyncio.create_task(reads.read(bound_store(), wanted("a"))) for _ in range(3)]
 
     await backend.clock.run_until_idle()
@@ -232,7 +233,7 @@ async def test_a_failed_call_reaches_every_caller_as_an_error_of_its_own(backend
 
 async def test_a_failed_batch_fails_only_its_items(backend: Backend) -> None:
     backend.poison = "b"
-    reads = planner(backend, max_batch_items=1)
+    reads = batcher(backend, max_batch_items=1)
     both = asyncio.create_task(reads.read(bound_store(), wanted("a", "b")))
 
     await backend.clock.run_until_idle()
@@ -244,7 +245,7 @@ async def test_a_failed_batch_fails_only_its_items(backend: Backend) -> None:
 
 async def test_one_callers_bad_item_does_not_spoil_the_others(backend: Backend) -> None:
     backend.poison = "bad"
-    reads = planner(backend)
+    reads = batcher(backend)
     good = [asyncio.create_task(reads.read(bound_store(), wanted(f"key-{n}"))) for n in range(20)]
     bad = asyncio.create_task(reads.read(bound_store(), wanted("bad")))
 
@@ -256,7 +257,7 @@ async def test_one_callers_bad_item_does_not_spoil_the_others(backend: Backend) 
 
 
 async def test_more_than_the_bound_of_waiting_items_is_refused(backend: Backend) -> None:
-    reads = planner(backend, max_waiting_items=3)
+    reads = batcher(backend, max_waiting_items=3)
     first = asyncio.create_task(reads.read(bound_store(), wanted("a", "b", "c")))
     await backend.clock.settle()
 
@@ -273,7 +274,7 @@ async def test_a_defect_of_ours_reaches_the_callers_and_not_only_the_log(backend
             del bound, items
             raise KeyError("a defect")
 
-    reads = planner(Defective(backend.clock))
+    reads = batcher(Defective(backend.clock))
     caller = asyncio.create_task(reads.read(bound_store(), wanted("a")))
 
     await backend.clock.run_until_idle()
@@ -283,7 +284,7 @@ async def test_a_defect_of_ours_reaches_the_callers_and_not_only_the_log(backend
 
 async def test_closing_cancels_calls_in_flight(backend: Backend) -> None:
     backend.latency = 10.0
-    reads = planner(backend)
+    reads = batcher(backend)
     caller = asyncio.create_task(reads.read(bound_store(), wanted("a")))
     await backend.clock.advance(1.0)
 
@@ -304,7 +305,7 @@ def test_any_interleaving_gives_each_caller_what_a_direct_read_gives(
 ) -> None:
     async def run() -> None:
         backend = Backend(VirtualClock(), latency=latency, missing=missing)
-        reads = planner(backend, max_batch_items=batch, merge_window=1.0)
+        reads = batcher(backend, max_batch_items=batch, merge_window=1.0)
 
         async def call(identity: str, keys: list[str], start: int) -> list[GetResult]:
             await backend.clock.sleep(start)
@@ -350,7 +351,7 @@ class Noting(Backend):
 
 async def test_batches_of_a_flood_and_of_its_neighbour_are_made_apart() -> None:
     backend = Noting(VirtualClock())
-    reads = planner(backend, max_batch_items=10)
+    reads = batcher(backend, max_batch_items=10)
     flood = asyncio.create_task(reads.read(of_namespace("flood"), wanted(*(f"f{n}" for n in range(25)))))
     small = asyncio.create_task(reads.read(of_namespace("small"), wanted("s1", "s2")))
 
@@ -372,7 +373,7 @@ async def test_an_expensive_property_shares_no_call_with_another_namespace(
     path: str, callers: list[tuple[str, int]]
 ) -> None:
     backend = Noting(VirtualClock())
-    reads = planner(backend)
+    reads = batcher(backend)
     asked = [GetItem("a", RemoteRef("a", property=path))]
     crowd = asyncio.create_task(reads.read(of_namespace("crowd"), asked))
     neighbour = asyncio.create_task(reads.read(of_namespace("neighbour"), wanted("b")))
@@ -385,7 +386,7 @@ async def test_an_expensive_property_shares_no_call_with_another_namespace(
 
 async def test_a_namespace_that_fills_the_queue_leaves_room_for_another(backend: Backend) -> None:
     backend.latency = 10.0
-    reads = planner(backend, max_waiting_items=100)
+    reads = batcher(backend, max_waiting_items=100)
     crowd = [asyncio.create_task(reads.read(of_namespace("crowd"), wanted(f"c{n}"))) for n in range(200)]
     await backend.clock.settle()
     neighbour = asyncio.create_task(reads.read(of_namespace("neighbour"), wanted("n1", "n2")))
@@ -408,10 +409,11 @@ async def test_an_object_that_reads_too_much_stops_reading(backend: Backend) -> 
             return (GetResult(items[0].item_id, SecretBytes(b"x" * 4 * MIB)),)
 
     large = Large(backend.clock)
-    reads = planner(large)
-    weights = Weights()
-    with weights.object("team"):
-        caller = asyncio.create_task(reads.read(bound_store(), wanted(*(f"k{n}" for n in range(64)))))
+    reads = batcher(large)
+    limits = ByteLimits()
+    with limits.of_object("team") as held:
+        items = wanted(*(f"k{n}" for n in range(64)))
+        caller = asyncio.create_task(reads.read(bound_store(), items, held=held))
         await backend.clock.run_until_idle()
         error = caller.exception()
 
@@ -419,13 +421,13 @@ async def test_an_object_that_reads_too_much_stops_reading(backend: Backend) -> 
     assert error.reason is ErrorReason.PAYLOAD_TOO_LARGE
     assert "8 MiB in all" in error.message
     assert sum(len(items) == 1 for _, items in large.calls) == 3
-    assert weights.held.taken == 0
+    assert limits.held.taken == 0
 
 
 async def test_a_reader_does_not_wait_for_the_retries_of_another(loop: LoopbackGateway) -> None:
     """Both are read by one call; only the second has an item that fails."""
-    registry = PrometheusMetrics(CollectorRegistry())
-    reads = ReadPlanner(loop.gateway, loop.clock, settings=PlannerSettings(), metrics=registry)
+    registry = ProviderMetrics(CollectorRegistry())
+    reads = ReadBatcher(loop.gateway, loop.clock, settings=BatchSettings(), metrics=registry)
     loop.provider.passing_item_errors["b"] = deque([ProviderError(ErrorReason.BACKEND_UNAVAILABLE, "down")])
     bound = bound_store(policy=CallPolicy(gated=True, max_retries=1, retry_interval=10.0))
     healthy = asyncio.create_task(reads.read(bound, wanted("a")))

@@ -1,1 +1,0 @@
-"""Limits that protect providers, backends and the operator: retries, budgets, circuit breakers, slots, bytes."""
