@@ -12,7 +12,7 @@ from eso_provider_akeyless.testing.server import AkeylessServer
 from eso_provider_akeyless.testing.sessions import store
 from eso_sdk.addresses import AddressPolicy
 from eso_sdk.testing import InMemory
-from eso_sdk.testing.calls import read
+from eso_sdk.testing.server import read
 from eso_wire.errors import ProviderError
 from eso_wire.values import Context
 from kubebase.clock import SystemClock

@@ -19,9 +19,8 @@ from typing import Any
 from report import Row, shown
 from stage import ES, NAMESPACES, SECRETS, STORES_OF_NAMESPACE, is_ready, parallel, until
 
-from eso_provider_aws.testing.front import Front
+from eso_provider_aws.testing.front import Front, environment_of, moto_in_thread
 from eso_provider_aws.testing.sessions import KEYS, REGION, admin
-from eso_provider_aws.testing.threads import environment_of, moto_in_thread
 from eso_testkit.cli.upprocess import UpProcess, up_running
 from kubebase.meta import JsonObject, Kind, ObjectKey, raw
 from kuberun import config

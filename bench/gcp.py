@@ -16,8 +16,7 @@ from report import Row
 
 from eso_provider_gcp.provider import PROVIDER
 from eso_provider_gcp.store import SecretManagerStore
-from eso_provider_gcp.testing.google import PROJECT, Google
-from eso_provider_gcp.testing.sessions import AUTH, KEY, read
+from eso_provider_gcp.testing.sessions import AUTH, KEY, PROJECT, Google, read
 from eso_sdk.testing import InMemory, call_context
 from eso_wire.values import Context, FindQuery
 from kubebase.clock import SystemClock

@@ -8,11 +8,10 @@ import os
 from report import Row
 
 from eso_provider_infisical.provider import PROVIDER
-from eso_provider_infisical.testing.server import InfisicalServer
-from eso_provider_infisical.testing.sessions import CREDENTIALS, store
+from eso_provider_infisical.testing.server import CREDENTIALS, InfisicalServer, store
 from eso_sdk.addresses import AddressPolicy
 from eso_sdk.testing import InMemory
-from eso_sdk.testing.calls import read
+from eso_sdk.testing.server import read
 from eso_wire.errors import ProviderError
 from eso_wire.values import Context
 from kubebase.testing.clock import VirtualClock

@@ -29,9 +29,8 @@ from eso_api.v2.secretstore import SECRET_STORE_V2
 from eso_conformance import Identity, Target
 from eso_conformance.fixture import KindFixture
 from eso_conformance.subject import CALL_SECONDS, Subject, channel_to, item, shake_hands
-from eso_provider_aws.testing.front import RecordedRequest, StubResponse, refused
+from eso_provider_aws.testing.front import RecordedRequest, StubResponse, environment_of, moto_in_thread, refused
 from eso_provider_aws.testing.sessions import admin
-from eso_provider_aws.testing.threads import environment_of, moto_in_thread
 from eso_testkit.cli.upprocess import UpProcess, up_running
 from eso_testkit.operator.operators import Bench, eventually
 from eso_wire._generated import provider_pb2 as pb

@@ -11,8 +11,7 @@ from eso_conformance import CaseResult, Profile, Target, UnreachableError, Verdi
 from eso_conformance.fixture import Fixture, from_plain
 from eso_conformance.subject import Identity
 from eso_conformance.tokens import TokenError, namespace_of, read_token
-from eso_sdk.accounts import JwksSettings
-from eso_sdk.callauth import CallAuth
+from eso_sdk.accounts import CallAuth, JwksSettings
 from eso_sdk.testing.issuer import AUDIENCE, ISSUER, Issuer
 from eso_sdk.testing.scripted import SCRIPTED, Script
 from eso_sdk.testing.server import CLIENT_ID, ProviderServer

@@ -19,14 +19,14 @@ from typing import Any, ClassVar
 import pytest
 
 from eso_provider_aws.conformance import fixture as aws_fixture
+from eso_provider_aws.testing.front import environment_of, moto_in_thread
 from eso_provider_aws.testing.sessions import KEYS, REGION, admin
-from eso_provider_aws.testing.threads import environment_of, moto_in_thread
 from eso_provider_azure.conformance import Principal
 from eso_provider_azure.conformance import fixture as azure_fixture
 from eso_provider_azure.testing.server import CLIENT, SECRET, TENANT, AzureServer
 from eso_provider_gcp.conformance import fixture as gcp_fixture
-from eso_provider_gcp.testing.google import PROJECT, Google
-from eso_provider_gcp.testing.pubsub import SUBSCRIPTION
+from eso_provider_gcp.testing.sessions import PROJECT, Google
+from eso_provider_gcp.testing.tokens import SUBSCRIPTION
 from eso_provider_vault.conformance import fixture as vault_fixture
 from eso_provider_vault.testing.openbao import OpenBao
 from eso_provider_webhook.conformance import fixture_at

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from eso_sdk.tokenreview import REVIEW_FOLDER
+from eso_sdk.accounts import REVIEW_FOLDER
 from kubebase.meta import JsonObject, Resource
 from kuberun.testing.rawapi import RawApi
 

@@ -16,9 +16,8 @@ import yaml
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import CLUSTER_SECRET_STORE, SECRET_STORE
-from eso_provider_aws.testing.front import Front, RecordedRequest, StubResponse, refused
+from eso_provider_aws.testing.front import Front, RecordedRequest, StubResponse, environment_of, moto_in_thread, refused
 from eso_provider_aws.testing.sessions import AUTH, KEYS, REGION, admin
-from eso_provider_aws.testing.threads import environment_of, moto_in_thread
 from eso_testkit.cli.upprocess import UpProcess, up_running
 from kubebase.clock import SystemClock
 from kubebase.meta import JsonObject

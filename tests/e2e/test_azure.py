@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import CLUSTER_SECRET_STORE, SECRET_STORE
-from eso_provider_azure.testing.certificates import self_signed
 from eso_provider_azure.testing.entra import Application
+from eso_provider_azure.testing.keyvault import self_signed
 from eso_provider_azure.testing.server import CLIENT, TENANT, AzureServer
 from eso_provider_azure.testing.sessions import OWNED, account_token
 from eso_testkit.cli.upprocess import UpProcess, up_running

@@ -13,7 +13,7 @@ import pytest
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
-from eso_provider_gcp.testing.google import EMAIL, PROJECT, Google
+from eso_provider_gcp.testing.sessions import EMAIL, PROJECT, Google
 from eso_provider_gcp.testing.tokens import Tokens
 from eso_testkit.cli.upprocess import UpProcess, up_running
 from kubebase.meta import JsonObject

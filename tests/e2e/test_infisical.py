@@ -9,8 +9,7 @@ import pytest
 
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
-from eso_provider_infisical.testing.model import Identity
-from eso_provider_infisical.testing.server import MAIN, InfisicalServer
+from eso_provider_infisical.testing.server import MAIN, Identity, InfisicalServer
 from eso_testkit.cli.upprocess import UpProcess
 
 pytestmark = pytest.mark.slow

@@ -11,8 +11,7 @@ from cryptography.hazmat.primitives import serialization
 
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.secretstore import SECRET_STORE
-from eso_provider_vault.testing.openbao import OpenBao
-from eso_provider_vault.testing.postgres import Postgres, database_engine
+from eso_provider_vault.testing.openbao import OpenBao, Postgres, database_engine
 from eso_testkit.cli.upprocess import UpProcess
 from kuberun.testing.builders import NAMESPACES
 

@@ -18,7 +18,7 @@ from aiohttp import web
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import CLUSTER_SECRET_STORE, SECRET_STORE
-from eso_sdk.testing.certificates import Authority
+from eso_sdk.testing.server import Authority
 from kubebase.meta import JsonObject
 from kuberun.testing.builders import NAMESPACES
 

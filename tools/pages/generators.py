@@ -11,7 +11,7 @@ from typing import Any, Final
 import yaml
 
 from eso_api.kinds import GENERATOR_KINDS, AnyKind
-from eso_sdk.kinds import ServedKind, served_kind
+from eso_sdk.provider import ServedKind, served_kind
 from eso_wire.values import KindRole, Operation
 from pages.kinds import schema_of, sentence
 from pages.markdown import DocsError, code, table

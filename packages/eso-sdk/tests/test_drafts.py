@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from eso_api.values import SecretBytes
-from eso_sdk.drafts import Draft, payload_of
 from eso_sdk.extract import Dots, part_of, path_in
+from eso_sdk.push import Draft, payload_of
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import PushItem, RemoteRef
 

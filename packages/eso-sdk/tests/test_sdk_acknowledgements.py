@@ -9,10 +9,9 @@ import pytest
 import structlog
 
 from eso_sdk.errors import unavailable
-from eso_sdk.kinds import store_kind
-from eso_sdk.provider import Provider
+from eso_sdk.operations import ACKNOWLEDGE_SECONDS
+from eso_sdk.provider import Provider, store_kind
 from eso_sdk.store import Store
-from eso_sdk.subscription import ACKNOWLEDGE_SECONDS
 from eso_sdk.testing import Client, InMemory, ProviderServer, call_context
 from eso_sdk.testing.scripted import SCRIPTED, Script, Scripted, ScriptedConfig
 from eso_wire.errors import ErrorReason, ProviderError

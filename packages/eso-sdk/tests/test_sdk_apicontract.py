@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec import Meta
 
-from eso_sdk.testing.apicontract import OURS, ApiContract, Operation
+from eso_sdk.testing.standin import OURS, ApiContract, Operation
 
 CANARY = "CANARY-77aa"
 

@@ -17,11 +17,10 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from grpc import aio
 
-from eso_sdk.accounts import JwksSettings, ServiceAccount, TokenPolicy
-from eso_sdk.callauth import CallAuth
+from eso_sdk.accounts import CallAuth, JwksSettings, ServiceAccount, TokenPolicy
+from eso_sdk.frame import UNARY
 from eso_sdk.jwks import LEEWAY_SECONDS
 from eso_sdk.logs import configure
-from eso_sdk.methods import UNARY
 from eso_sdk.testing import Client, ProviderServer, call_context
 from eso_sdk.testing.issuer import AUDIENCE, ISSUER, Issuer
 from eso_sdk.testing.scripted import SCRIPTED, Script, Scripted, ScriptedMaker

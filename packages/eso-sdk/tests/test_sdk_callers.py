@@ -27,9 +27,9 @@ from eso_sdk import (
     store_kind,
     when,
 )
+from eso_sdk.credentials import patterns_of
 from eso_sdk.errors import backend_error
-from eso_sdk.kinds import served_kind
-from eso_sdk.pointers import patterns_of
+from eso_sdk.provider import served_kind
 from eso_sdk.testing import InMemory, call_context
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import (

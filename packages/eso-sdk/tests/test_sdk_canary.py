@@ -16,8 +16,8 @@ from grpc import aio
 
 from eso_api.values import SecretBytes
 from eso_sdk.errors import backend_error, rejected
+from eso_sdk.frame import UNARY
 from eso_sdk.logs import configure, loop_exception_handler
-from eso_sdk.methods import UNARY
 from eso_sdk.testing import ProviderServer, call_context
 from eso_sdk.testing.scripted import SCRIPTED, Script, Scripted, ScriptedMaker
 from eso_sdk.testing.server import CLIENT_ID

@@ -8,8 +8,8 @@ import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from eso_sdk.etags import ETagCache, conditional
 from eso_sdk.http import HttpRequest, HttpResponse
+from eso_sdk.rest import ETagCache, conditional
 
 REQUEST = HttpRequest("GET", URL("https://example.com/a"), {"X": "1"}, b"body")
 

@@ -11,8 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from eso_api.values import SecretBytes
-from eso_sdk.frame import Frame
-from eso_sdk.methods import UNARY, Method
+from eso_sdk.frame import UNARY, Frame, Method
 from eso_sdk.testing import InMemory, call_context
 from eso_sdk.testing.memory import MemoryRpc
 from eso_sdk.testing.scripted import SCRIPTED, Script, Scripted, ScriptedMaker

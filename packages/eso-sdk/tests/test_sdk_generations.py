@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eso_api.values import SecretBytes
-from eso_sdk.generations import KEEP_SECONDS, generations_of
+from eso_sdk.processwide import KEEP_SECONDS, generations_of
 from kubebase.testing.clock import VirtualClock
 
 STATE = SecretBytes(b"{}")

@@ -24,7 +24,7 @@ from eso_sdk import (
     reads,
     store_kind,
 )
-from eso_sdk.kinds import served_kind
+from eso_sdk.provider import served_kind
 from eso_sdk.testing.scripted import SCRIPTED, PlainMaker, ReadOnly, Scripted, ScriptedMaker
 from eso_wire.values import (
     CredentialKind,

@@ -8,9 +8,7 @@ import pytest
 
 from eso_api.references import SecretKeySelector
 from eso_api.values import SecretBytes
-from eso_sdk.authorization import digest
-from eso_sdk.loginbodies import fixed, optional_text, text
-from eso_sdk.logins import Grant, Login, join_login
+from eso_sdk.logins import Grant, Login, digest, fixed, join_login, optional_text, text
 from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.testing.clock import VirtualClock
 

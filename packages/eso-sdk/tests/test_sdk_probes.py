@@ -2,7 +2,7 @@
 
 import asyncio
 
-from eso_sdk.probes import Probes
+from eso_sdk.metrics import Probes
 from kubebase.clock import SystemClock
 from kubebase.testing.cancelling import leaks
 

@@ -7,8 +7,7 @@ from urllib.parse import quote
 import pytest
 
 from eso_api.values import SecretBytes
-from eso_sdk.redaction import CallRedactor
-from eso_sdk.tracebacks import seat
+from eso_sdk.redaction import CallRedactor, seat
 from eso_wire.errors import ErrorReason, ProviderError, RetryClass
 
 SECRET = "p@ss w0rd/with+signs"

@@ -17,11 +17,10 @@ from eso_api.shapes import Fragment
 from eso_api.values import SecretBytes
 from eso_sdk import Provider, Store, store_kind
 from eso_sdk.addresses import AddressPolicy
-from eso_sdk.authorization import FixedHeaders, LoginHeaders, basic, bearer, digest
 from eso_sdk.backend import Opening
 from eso_sdk.credentials import Credentials
 from eso_sdk.errors import not_found, with_status
-from eso_sdk.logins import Grant, join_login
+from eso_sdk.logins import FixedHeaders, Grant, LoginHeaders, basic, bearer, digest, join_login
 from eso_sdk.metrics import Metrics
 from eso_sdk.rest import Rest, RestRequest, RestSettings, next_link, next_page, segments
 from eso_sdk.testing.standin import StandIn, StandinRequest, StandinResponse

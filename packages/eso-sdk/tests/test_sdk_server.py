@@ -19,13 +19,12 @@ from grpc_health.v1 import health_pb2  # type: ignore[import-untyped]  # the whe
 from structlog.testing import capture_logs
 
 from eso_api.values import SecretBytes
-from eso_sdk.methods import UNARY
+from eso_sdk.frame import UNARY
 from eso_sdk.provider import Provider
 from eso_sdk.server import ServeError, ServeOptions, Server, address_parts
 from eso_sdk.testing import Client, ProviderServer, call_context
-from eso_sdk.testing.certificates import Authority, write_material
 from eso_sdk.testing.scripted import SCRIPTED, Script, Scripted
-from eso_sdk.testing.server import CLIENT_ID, SERVER_ID, ChannelTransport
+from eso_sdk.testing.server import CLIENT_ID, SERVER_ID, Authority, ChannelTransport, write_material
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.status import TransportError
 from eso_wire.values import Context, FindQuery, GetItem, GetResult, RemoteRef, SubscribeMessage, SubscribeOpen

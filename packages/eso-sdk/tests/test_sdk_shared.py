@@ -20,9 +20,8 @@ from eso_sdk.provider import Provider
 from eso_sdk.server import ServeError, ServeOptions
 from eso_sdk.sharedserver import Member, SharedOptions, SharedServer
 from eso_sdk.testing import Client, call_context
-from eso_sdk.testing.certificates import SERVER_NAME, Authority, write_material
 from eso_sdk.testing.scripted import SCRIPTED, Script, Scripted
-from eso_sdk.testing.server import CLIENT_ID, SERVER_ID, ChannelTransport
+from eso_sdk.testing.server import CLIENT_ID, SERVER_ID, SERVER_NAME, Authority, ChannelTransport, write_material
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.options import CLIENT_OPTIONS
 from eso_wire.status import TransportError

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from eso_sdk.errors import unavailable
-from eso_sdk.subscription import HeartbeatSchedule, Subscription
+from eso_sdk.operations import HeartbeatSchedule, Subscription
 from eso_sdk.testing import InMemory, call_context
 from eso_sdk.testing.scripted import SCRIPTED, ReadOnly, Script, Scripted
 from eso_wire.errors import ErrorReason, ProviderError

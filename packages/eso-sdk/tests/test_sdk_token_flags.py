@@ -5,12 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from eso_sdk.accounts import JwksSettings, TokenPolicy
-from eso_sdk.callauth import CallAuth, CallAuthError, add_flags, call_auth
+from eso_sdk.accounts import (
+    POD_FOLDER,
+    CallAuth,
+    CallAuthError,
+    JwksSettings,
+    ReviewSettings,
+    TokenPolicy,
+    add_flags,
+    call_auth,
+)
 from eso_sdk.main import run
 from eso_sdk.testing.scripted import SCRIPTED
 from eso_sdk.testing.server import CLIENT_ID
-from eso_sdk.tokenreview import POD_FOLDER, ReviewSettings
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from eso_sdk.accounts import JwksSettings
-from eso_sdk.callauth import CallAuth
+from eso_sdk.accounts import MAX_RESPONSE_BYTES, RESPONSE_SECONDS, CallAuth, JwksSettings
 from eso_sdk.jwks import KEEP_SECONDS, PAUSE_SECONDS, REFRESH_SECONDS
-from eso_sdk.outbound import MAX_RESPONSE_BYTES, RESPONSE_SECONDS
 from eso_sdk.testing import Client, ProviderServer, call_context
 from eso_sdk.testing.issuer import AUDIENCE, ISSUER, Issuer
 from eso_sdk.testing.scripted import SCRIPTED, Script, Scripted

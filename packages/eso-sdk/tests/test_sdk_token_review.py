@@ -11,12 +11,18 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from eso_sdk.accounts import ServiceAccount
-from eso_sdk.callauth import CallAuth
+from eso_sdk.accounts import (
+    ACCEPTED_SECONDS,
+    MAX_REMEMBERED,
+    REFUSED_SECONDS,
+    CallAuth,
+    ReviewSettings,
+    ReviewVerifier,
+    ServiceAccount,
+)
 from eso_sdk.testing import Client, ProviderServer, call_context
-from eso_sdk.testing.certificates import Authority
 from eso_sdk.testing.scripted import SCRIPTED, Script, Scripted
-from eso_sdk.tokenreview import ACCEPTED_SECONDS, MAX_REMEMBERED, REFUSED_SECONDS, ReviewSettings, ReviewVerifier
+from eso_sdk.testing.server import Authority
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Context, RemoteRef
 from kubebase.testing.clock import VirtualClock

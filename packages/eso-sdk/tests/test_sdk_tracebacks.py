@@ -15,8 +15,8 @@ import structlog
 
 from eso_api.values import SecretBytes
 from eso_sdk.logs import configure
+from eso_sdk.redaction import MAX_TRACEBACK, traceback_of
 from eso_sdk.testing import InMemory, call_context
-from eso_sdk.tracebacks import MAX_TRACEBACK, traceback_of
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import GetItem, PushBatch, PushItem, RemoteRef
 from kubebase.clock import SystemClock

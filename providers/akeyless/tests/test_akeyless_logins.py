@@ -14,17 +14,16 @@ import pytest
 from yarl import URL
 
 from eso_api.values import SecretBytes
-from eso_provider_akeyless.auth.session import UNKNOWN_LIFE, seconds_left
-from eso_provider_akeyless.gateways import api_url, prefixes
+from eso_provider_akeyless.auth import UNKNOWN_LIFE, api_url, prefixes, seconds_left
 from eso_provider_akeyless.provider import PROVIDER
 from eso_provider_akeyless.testing.contract import api
 from eso_provider_akeyless.testing.server import ACCESS_ID, ACCESS_KEY, AkeylessServer, Identity
 from eso_provider_akeyless.testing.sessions import PLACE, store, with_auth, with_login
 from eso_sdk.addresses import AddressPolicy
+from eso_sdk.awsidentity import AwsCredentials, Scope, SignableRequest, signed_headers
 from eso_sdk.processidentity import ProcessIdentityPolicy
-from eso_sdk.sigv4 import AwsCredentials, Scope, SignableRequest, signed_headers
 from eso_sdk.testing import InMemory
-from eso_sdk.testing.calls import read
+from eso_sdk.testing.server import read
 from eso_sdk.testing.standin import StandIn, StandinRequest, StandinResponse
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Context, Token, ValidationState

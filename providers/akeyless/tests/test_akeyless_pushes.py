@@ -9,7 +9,7 @@ import pytest
 from eso_provider_akeyless.testing.server import AkeylessServer
 from eso_provider_akeyless.testing.sessions import store
 from eso_sdk.testing import InMemory
-from eso_sdk.testing.calls import delete, exists, push, read
+from eso_sdk.testing.server import delete, exists, push, read
 from eso_sdk.testing.standin import StandinResponse
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import PushOutcome

@@ -10,7 +10,7 @@ import pytest
 from eso_provider_akeyless.testing.server import ACCESS_KEY, AkeylessServer, Identity
 from eso_provider_akeyless.testing.sessions import store
 from eso_sdk.testing import InMemory
-from eso_sdk.testing.calls import exists, found, read, read_map
+from eso_sdk.testing.server import exists, found, read, read_map
 from eso_sdk.testing.standin import StandinResponse
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import FindQuery, RemoteRef

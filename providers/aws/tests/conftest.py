@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
-from eso_provider_aws.endpoints import VARIABLES
+from eso_provider_aws.clients import VARIABLES
 from eso_provider_aws.provider import PROVIDER
 from eso_provider_aws.testing.front import Front
-from eso_provider_aws.testing.ministack import ministack
-from eso_provider_aws.testing.sessions import admin
+from eso_provider_aws.testing.sessions import admin, ministack
 from eso_sdk.testing import InMemory
 from eso_sdk.testing.moto import Moto
 

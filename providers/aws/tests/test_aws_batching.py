@@ -6,8 +6,7 @@ from contextlib import nullcontext
 
 from eso_api.values import SecretBytes
 from eso_provider_aws.api import Api, Batching
-from eso_provider_aws.identity import Keys
-from eso_provider_aws.runtime import Runtime
+from eso_provider_aws.identity import Keys, Runtime
 from kubebase.testing.clock import VirtualClock
 
 

@@ -14,9 +14,8 @@ from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 
 from eso_api.values import SecretBytes
 from eso_provider_aws.provider import PROVIDER, CertificateManager
-from eso_provider_aws.testing.certificates import Issued, correct_responses, issued, json_response
 from eso_provider_aws.testing.front import Front, refused
-from eso_provider_aws.testing.sessions import admin, context, tags
+from eso_provider_aws.testing.sessions import Issued, admin, context, correct_responses, issued, json_response, tags
 from eso_sdk.testing import InMemory
 from eso_sdk.testing.moto import Moto
 from eso_wire.errors import ErrorReason, ProviderError

@@ -12,12 +12,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from eso_api.values import SecretBytes
-from eso_provider_aws.certificates.pem import Exported
-from eso_provider_aws.certificates.reading import MAX_EXPORTS, Exports
+from eso_provider_aws.certificates import MAX_EXPORTS, Exported, Exports
 from eso_provider_aws.provider import PROVIDER, CertificateManager
-from eso_provider_aws.testing.certificates import issued, json_response
 from eso_provider_aws.testing.front import Front, StubResponse, refused
-from eso_provider_aws.testing.sessions import AUTH, REGION, admin, context, credentials, read
+from eso_provider_aws.testing.sessions import AUTH, REGION, admin, context, credentials, issued, json_response, read
 from eso_sdk.testing import InMemory, call_context
 from eso_sdk.testing.moto import Moto
 from eso_wire.errors import ErrorReason, ProviderError

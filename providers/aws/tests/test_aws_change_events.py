@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 
-from eso_provider_aws.changes.events import Change, NotAnEventError, change_in, parameter_names, secret_names
-from eso_provider_aws.changes.queue import LOG_ENTRIES, MAX_PENDING, Queue
-from eso_provider_aws.changes.topics import Topics
-from eso_provider_aws.testing.sessions import REGION
-from eso_provider_aws.testing.streams import by_sns, key, parameter_event, secret_arn, secret_event
+from eso_provider_aws.changes.events import Change, NotAnEventError, Topics, change_in, parameter_names, secret_names
+from eso_provider_aws.changes.watcher import LOG_ENTRIES, MAX_PENDING, Queue
+from eso_provider_aws.testing.sessions import REGION, by_sns, key, parameter_event, secret_arn, secret_event
 from eso_wire.values import WatchItem
 
 ARN = secret_arn("app/db")

@@ -12,13 +12,12 @@ import pytest
 
 from eso_provider_aws.api import CALL_SECONDS
 from eso_provider_aws.changes.listings import LONGEST_POLL, MAX_PAGES, PARAMETERS, POLL_SECONDS, REFUSED_SECONDS
-from eso_provider_aws.endpoints import PARAMETER_STORE as SSM
+from eso_provider_aws.clients import PARAMETER_STORE as SSM
 from eso_provider_aws.kinds import PARAMETER_STORE, ParameterStoreConfig
 from eso_provider_aws.provider import PROVIDER, SecretsManager
+from eso_provider_aws.store import WatchedStore
 from eso_provider_aws.testing.front import Front, RecordedRequest, StubResponse, refused
-from eso_provider_aws.testing.sessions import admin, context
-from eso_provider_aws.testing.streams import Stream, key, summary, watching
-from eso_provider_aws.valuestore import WatchedStore
+from eso_provider_aws.testing.sessions import Stream, admin, context, key, summary, watching
 from eso_sdk.provider import Provider, store_kind
 from eso_sdk.testing import InMemory
 from eso_wire.errors import ErrorReason, ProviderError

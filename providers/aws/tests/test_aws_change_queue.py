@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from eso_provider_aws.changes.queue import REFUSED_SECONDS
+from eso_provider_aws.changes.watcher import REFUSED_SECONDS
 from eso_provider_aws.provider import PROVIDER, SecretsManager
 from eso_provider_aws.testing.front import Front, RecordedRequest, StubResponse, refused
-from eso_provider_aws.testing.sessions import admin, context
-from eso_provider_aws.testing.streams import key, secret_event, summary, watching
+from eso_provider_aws.testing.sessions import admin, context, key, secret_event, summary, watching
 from eso_sdk.testing import InMemory
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import ChangeType, Context, Operation

@@ -10,14 +10,12 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from eso_provider_aws.clients import Clients
-from eso_provider_aws.endpoints import VARIABLES
+from eso_provider_aws.clients import VARIABLES, Clients
 from eso_provider_aws.provider import PROVIDER, SecretsManager
 from eso_provider_aws.testing.front import Front, RecordedRequest, StubResponse, hang, refused
-from eso_provider_aws.testing.logins import whoami
-from eso_provider_aws.testing.sessions import KEYS, context, read
+from eso_provider_aws.testing.sessions import KEYS, context, read, whoami
 from eso_sdk.testing import InMemory
-from eso_sdk.testing.certificates import Authority
+from eso_sdk.testing.server import Authority
 from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.testing.clock import VirtualClock
 from kubebase.testing.listening import listening

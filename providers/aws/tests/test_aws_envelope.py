@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 import pytest
 
-from eso_provider_aws.ownership import decoded
-from eso_sdk.pushmetadata import MetadataSpec
+from eso_provider_aws.api import decoded
+from eso_sdk.push import MetadataSpec
 from eso_wire.errors import ErrorReason, ProviderError
 
 HEAD = {"apiVersion": "kubernetes.external-secrets.io/v1alpha1", "kind": "PushSecretMetadata"}

@@ -15,13 +15,10 @@ from botocore.credentials import ReadOnlyCredentials
 
 from eso_api.values import SecretBytes
 from eso_provider_aws.clients import Clients, signed_by
-from eso_provider_aws.identity import AssumedRole, Identities, Keys, Known, Role
+from eso_provider_aws.identity import AssumedRole, Identities, Keys, Known, Role, runtime_of
 from eso_provider_aws.provider import PROVIDER, SecretsManager
-from eso_provider_aws.runtime import runtime_of
-from eso_provider_aws.testing.front import Front, RecordedRequest, StubResponse, refused
-from eso_provider_aws.testing.logins import whoami, with_keys
-from eso_provider_aws.testing.sessions import REGION, context, read
-from eso_provider_aws.testing.sts import Sts
+from eso_provider_aws.testing.front import Front, RecordedRequest, Sts, StubResponse, refused
+from eso_provider_aws.testing.sessions import REGION, context, read, whoami, with_keys
 from eso_sdk.testing import InMemory
 from eso_wire.errors import ProviderError
 from eso_wire.values import Context

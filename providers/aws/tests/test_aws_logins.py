@@ -13,11 +13,20 @@ import pytest
 from eso_api.values import SecretBytes
 from eso_provider_aws.generators import ECRAuthorizationTokenGenerator, STSSessionTokenGenerator
 from eso_provider_aws.provider import SecretsManager
-from eso_provider_aws.testing.front import Front, RecordedRequest, StubResponse, refused
-from eso_provider_aws.testing.logins import TOKEN_POINTER, token, whoami, with_keys, with_own, with_token
-from eso_provider_aws.testing.metadata import POD_PATH, Metadata
-from eso_provider_aws.testing.sessions import AUTH, KEYS, REGION, credentials, read
-from eso_provider_aws.testing.sts import ARN, Sts
+from eso_provider_aws.testing.front import ARN, POD_PATH, Front, Metadata, RecordedRequest, Sts, StubResponse, refused
+from eso_provider_aws.testing.sessions import (
+    AUTH,
+    KEYS,
+    REGION,
+    TOKEN_POINTER,
+    credentials,
+    read,
+    token,
+    whoami,
+    with_keys,
+    with_own,
+    with_token,
+)
 from eso_sdk.testing import InMemory, call_context
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Context, ObjectRef, Token, ValidationState

@@ -9,17 +9,18 @@ from typing import Any
 import pytest
 
 from eso_provider_aws.testing.front import Front, refused
-from eso_provider_aws.testing.parameters import (
+from eso_provider_aws.testing.sessions import (
     OURS,
+    admin,
     described,
-    outcome,
-    push,
-    refusal,
+    envelope,
+    item,
+    parameter_outcome,
+    parameter_refusal,
+    push_parameters,
     tags_at,
     value_of,
 )
-from eso_provider_aws.testing.pushes import envelope, item
-from eso_provider_aws.testing.sessions import admin
 from eso_sdk.testing import InMemory
 from eso_wire.errors import ErrorReason
 from eso_wire.values import PushOutcome
@@ -77,7 +78,7 @@ POLICY = {"Type": "NoChangeNotification", "Version": "1.0", "Attributes": {"Afte
 async def test_metadata_becomes_fields_of_the_request(
     either: Front, provider: InMemory, key: str, spec: dict[str, Any], expected: dict[str, Any]
 ) -> None:
-    assert await outcome(provider, item(key, b"value", provider_metadata=envelope(**spec))) is CREATED
+    assert await parameter_outcome(provider, item(key, b"value", provider_metadata=envelope(**spec))) is CREATED
 
     assert request_of(either) == {"Description": "secret 'managed-by:external-secrets'"} | expected
 
@@ -95,7 +96,7 @@ async def test_metadata_becomes_fields_of_the_request(
 async def test_metadata_that_is_not_understood_is_refused_before_anything_is_written(
     front: Front, provider: InMemory, key: str, spec: dict[str, Any], named: str
 ) -> None:
-    refused_push = await refusal(provider, item(key, b"canary", provider_metadata=envelope(**spec)))
+    refused_push = await parameter_refusal(provider, item(key, b"canary", provider_metadata=envelope(**spec)))
 
     assert refused_push.reason is ErrorReason.INVALID_REQUEST
     assert named in refused_push.message
@@ -113,7 +114,7 @@ async def test_settings_that_the_metadata_does_not_name_stay_as_they_are(
         Name=key, Value="old", Type="SecureString", Tags=[*OURS, {"Key": "team", "Value": "db"}], Description="theirs"
     )
 
-    assert await outcome(provider, item(key, b"new")) is UPDATED
+    assert await parameter_outcome(provider, item(key, b"new")) is UPDATED
 
     assert (described(ssm, key)["Type"], described(ssm, key)["Description"]) == ("SecureString", "theirs")
     assert tags_at(ssm, key) == {"managed-by": "external-secrets", "team": "db"}
@@ -124,22 +125,22 @@ async def test_a_parameter_is_never_asked_to_go_back_to_the_standard_tier(
     front: Front, provider: InMemory, key: str
 ) -> None:
     for value, tier in ((b"1", "Advanced"), (b"2", "Standard")):
-        await outcome(provider, item(key, value, provider_metadata=envelope(tier={"type": tier})))
+        await parameter_outcome(provider, item(key, value, provider_metadata=envelope(tier={"type": tier})))
 
     assert "Tier" not in request_of(front)
 
 
 @pytest.mark.usefixtures("either")
 async def test_another_type_is_written_even_if_the_value_is_equal(provider: InMemory, server: str, key: str) -> None:
-    await outcome(provider, item(key, b"value"))
+    await parameter_outcome(provider, item(key, b"value"))
     secure = item(key, b"value", provider_metadata=envelope(secretType="SecureString"))
 
-    assert await outcome(provider, secure) is UPDATED
+    assert await parameter_outcome(provider, secure) is UPDATED
 
     client = admin("ssm", server)
     assert described(client, key)["Type"] == "SecureString"
     assert value_of(client, key) == "value"
-    assert await outcome(provider, secure) is UNCHANGED
+    assert await parameter_outcome(provider, secure) is UNCHANGED
 
 
 @pytest.mark.parametrize(
@@ -157,7 +158,7 @@ async def test_a_refused_write_reports_what_to_change(
 ) -> None:
     front.respond("PutParameter", refused(code, "canary"))
 
-    refused_push = await refusal(provider, item(key, b"canary"))
+    refused_push = await parameter_refusal(provider, item(key, b"canary"))
 
     assert refused_push.reason is ErrorReason.INVALID_REQUEST
     assert refused_push.message.startswith(f'parameter "{key}" in eu-west-1: ')
@@ -169,16 +170,16 @@ async def test_tags_are_brought_in_line_even_if_the_value_is_equal(
     either: Front, provider: InMemory, server: str, key: str
 ) -> None:
     client = admin("ssm", server)
-    await outcome(provider, item(key, b"value", provider_metadata=envelope(tags={"team": "db", "old": "1"})))
+    await parameter_outcome(provider, item(key, b"value", provider_metadata=envelope(tags={"team": "db", "old": "1"})))
     either.forget()
     other = item(key, b"value", provider_metadata=envelope(tags={"team": "web", "new": "2"}))
 
-    assert await outcome(provider, other) is UPDATED
+    assert await parameter_outcome(provider, other) is UPDATED
 
     assert tags_at(client, key) == {"managed-by": "external-secrets", "team": "web", "new": "2"}
     assert "PutParameter" not in either.counts
     either.forget()
-    assert await outcome(provider, other) is UNCHANGED
+    assert await parameter_outcome(provider, other) is UNCHANGED
     assert either.counts == {"GetParameter": 1, "ListTagsForResource": 1}
 
 
@@ -186,14 +187,14 @@ async def test_tags_of_aws_itself_are_left_alone(front: Front, provider: InMemor
     stack = {"Key": "aws:cloudformation:stack-name", "Value": "s"}
     ssm.put_parameter(Name=key, Value="value", Type="String", Tags=[*OURS, stack, {"Key": "old", "Value": "1"}])
 
-    await outcome(provider, item(key, b"value", provider_metadata=envelope(tags={})))
+    await parameter_outcome(provider, item(key, b"value", provider_metadata=envelope(tags={})))
 
     (removal,) = (request.body for request in front.requests if request.operation == "RemoveTagsFromResource")
     assert removal["TagKeys"] == ["old"]
 
 
 async def test_the_last_of_several_items_that_names_a_field_decides(front: Front, provider: InMemory, key: str) -> None:
-    await push(
+    await push_parameters(
         provider,
         item(key, b"1", "a", provider_metadata=envelope(secretType="SecureString", description="first")),
         item(key, b"2", "b", provider_metadata=envelope(description="second")),
@@ -218,7 +219,9 @@ async def test_the_last_of_several_items_that_names_a_field_decides(front: Front
 async def test_a_value_that_no_parameter_can_have_is_not_sent(
     front: Front, provider: InMemory, size: int, tier: str, hint: str
 ) -> None:
-    refused_push = await refusal(provider, item("/db", b"x" * size, provider_metadata=envelope(tier={"type": tier})))
+    refused_push = await parameter_refusal(
+        provider, item("/db", b"x" * size, provider_metadata=envelope(tier={"type": tier}))
+    )
 
     assert refused_push.reason is ErrorReason.PAYLOAD_TOO_LARGE
     assert hint in refused_push.message
@@ -231,14 +234,14 @@ async def test_a_value_that_the_default_tier_refuses_names_the_tier_to_choose(
     text = "Standard tier parameters support a maximum parameter value of 4096 characters."
     front.respond("PutParameter", refused("ValidationException", text))
 
-    refused_push = await refusal(provider, item(key, b"x" * 4097))
+    refused_push = await parameter_refusal(provider, item(key, b"x" * 4097))
 
     assert refused_push.reason is ErrorReason.PAYLOAD_TOO_LARGE
     assert "Intelligent-Tiering" in refused_push.message
 
 
 async def test_a_value_between_the_tiers_is_left_to_the_service(front: Front, provider: InMemory, key: str) -> None:
-    assert await outcome(provider, item(key, b"x" * 8192)) is CREATED
+    assert await parameter_outcome(provider, item(key, b"x" * 8192)) is CREATED
     assert front.count("PutParameter") == 1
 
 
@@ -249,7 +252,7 @@ async def test_a_value_between_the_tiers_is_left_to_the_service(front: Front, pr
 async def test_a_value_that_parameter_store_cannot_keep_is_refused_with_the_reason(
     front: Front, provider: InMemory, key: str, value: bytes, word: str
 ) -> None:
-    refused_push = await refusal(provider, item(key, value))
+    refused_push = await parameter_refusal(provider, item(key, value))
 
     assert refused_push.reason is ErrorReason.INVALID_REQUEST
     assert word in refused_push.message
@@ -259,7 +262,7 @@ async def test_a_value_that_parameter_store_cannot_keep_is_refused_with_the_reas
 async def test_a_denied_write_names_the_action_to_allow(front: Front, provider: InMemory, key: str) -> None:
     front.respond("PutParameter", refused("AccessDeniedException", "not authorized to perform: ssm:AddTagsToResource"))
 
-    refused_push = await refusal(provider, item(key, b"canary"))
+    refused_push = await parameter_refusal(provider, item(key, b"canary"))
 
     assert refused_push.reason is ErrorReason.PERMISSION_DENIED
     expected = f'parameter "{key}" in eu-west-1: PutParameter is denied (HTTP 400); allow ssm:AddTagsToResource'

@@ -18,13 +18,11 @@ import pytest
 from aiohttp import web
 
 from eso_api.values import SecretBytes
-from eso_provider_aws.endpoints import VARIABLES
+from eso_provider_aws.clients import VARIABLES
 from eso_provider_aws.generators import ECRAuthorizationTokenGenerator
 from eso_provider_aws.provider import CertificateManager, ParameterStore, SecretsManager
-from eso_provider_aws.testing.certificates import issued
 from eso_provider_aws.testing.front import Front, StubResponse, refused
-from eso_provider_aws.testing.pushes import envelope
-from eso_provider_aws.testing.sessions import admin, context, read
+from eso_provider_aws.testing.sessions import admin, context, envelope, issued, read
 from eso_sdk.backend import Backend
 from eso_sdk.testing import InMemory
 from eso_sdk.testing.moto import Moto

@@ -8,10 +8,8 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from eso_provider_aws.provider import PROVIDER
-from eso_provider_aws.testing.front import Front, RecordedRequest, StubResponse, refused
-from eso_provider_aws.testing.logins import token, whoami, with_keys, with_token
-from eso_provider_aws.testing.sessions import read
-from eso_provider_aws.testing.sts import Sts, refused_xml
+from eso_provider_aws.testing.front import Front, RecordedRequest, Sts, StubResponse, refused, refused_xml
+from eso_provider_aws.testing.sessions import read, token, whoami, with_keys, with_token
 from eso_sdk.testing import InMemory
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Context

@@ -7,10 +7,8 @@ import json
 import pytest
 
 from eso_provider_aws.provider import SecretsManager
-from eso_provider_aws.testing.front import Front, StubResponse, refused
-from eso_provider_aws.testing.logins import token, with_keys, with_token
-from eso_provider_aws.testing.sessions import context, read
-from eso_provider_aws.testing.sts import refused_xml
+from eso_provider_aws.testing.front import Front, StubResponse, refused, refused_xml
+from eso_provider_aws.testing.sessions import context, read, token, with_keys, with_token
 from eso_sdk.testing import InMemory
 from eso_wire.errors import ProviderError
 from eso_wire.values import Context, MetadataPolicy, RemoteRef, Shape

@@ -9,8 +9,7 @@ import pytest
 
 from eso_provider_aws.provider import SecretsManager
 from eso_provider_aws.testing.front import Front, refused
-from eso_provider_aws.testing.pushes import delete, item, outcome
-from eso_provider_aws.testing.sessions import admin, context
+from eso_provider_aws.testing.sessions import admin, context, delete, item, outcome
 from eso_sdk.testing import InMemory
 from eso_wire.errors import ErrorReason
 from eso_wire.values import DeleteBatch, DeleteItem, PushOutcome, RemoteRef, ValidationMode

@@ -11,9 +11,8 @@ import pytest
 from eso_api.values import SecretBytes
 from eso_provider_aws.provider import SecretsManager
 from eso_provider_aws.testing.front import Front, refused
-from eso_provider_aws.testing.pushes import delete, envelope, item, outcome, push, refusal
-from eso_provider_aws.testing.sessions import admin, context, tags
-from eso_sdk.kinds import served_kind
+from eso_provider_aws.testing.sessions import admin, context, delete, envelope, item, outcome, push, refusal, tags
+from eso_sdk.provider import served_kind
 from eso_sdk.testing import InMemory
 from eso_wire.errors import ErrorReason
 from eso_wire.values import Credential, CredentialKind, PushItem, PushOutcome

@@ -10,8 +10,7 @@ import pytest
 
 from eso_provider_aws.provider import SecretsManager
 from eso_provider_aws.testing.front import Front, RecordedRequest, StubResponse, refused
-from eso_provider_aws.testing.pushes import item, outcome, push, refusal
-from eso_provider_aws.testing.sessions import admin, context, tags
+from eso_provider_aws.testing.sessions import admin, context, item, outcome, push, refusal, tags
 from eso_sdk.testing import InMemory
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import PushOutcome, PushPrecondition

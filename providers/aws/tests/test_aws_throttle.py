@@ -12,8 +12,8 @@ from eso_provider_aws.provider import SecretsManager
 from eso_provider_aws.testing.front import Front, StubResponse, refused
 from eso_provider_aws.testing.front import RecordedRequest as Request
 from eso_provider_aws.testing.sessions import context, read
+from eso_sdk.rest import FULL_WIDTH, LONGEST_PAUSE, WAIT_SECONDS, Throttle
 from eso_sdk.testing import InMemory
-from eso_sdk.throttle import FULL_WIDTH, LONGEST_PAUSE, WAIT_SECONDS, Throttle
 from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.testing.clock import VirtualClock
 

@@ -11,10 +11,8 @@ from typing import Any
 import pytest
 
 from eso_provider_aws.provider import PROVIDER, SecretsManager
-from eso_provider_aws.testing.front import Front, hang, refused
-from eso_provider_aws.testing.logins import with_keys
-from eso_provider_aws.testing.sessions import AUTH, admin, context, credentials, read
-from eso_provider_aws.testing.sts import refused_xml
+from eso_provider_aws.testing.front import Front, hang, refused, refused_xml
+from eso_provider_aws.testing.sessions import AUTH, admin, context, credentials, read, with_keys
 from eso_sdk.testing import InMemory, call_context
 from eso_sdk.testing.moto import Moto
 from eso_wire.errors import ErrorReason, ProviderError

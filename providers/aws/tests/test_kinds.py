@@ -8,7 +8,7 @@ import pytest
 from eso_api.kinds import AnyKind, installed_kinds
 from eso_provider_aws.kinds import AWS_SECRET_MANAGER, KINDS, SECRETS_MANAGER
 from eso_provider_aws.provider import PROVIDER, CertificateManager, ParameterStore, SecretsManager
-from eso_sdk.kinds import served_kind
+from eso_sdk.provider import served_kind
 from eso_wire.values import CallerDependence, KindInfo, SpecCondition
 
 

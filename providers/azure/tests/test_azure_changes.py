@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from eso_provider_azure.changes import Topics, position_of, token_of
-from eso_provider_azure.listings import Listing, State
-from eso_provider_azure.names import Kind
+from eso_provider_azure.changes import Listing, State, Topics, position_of, token_of
 from eso_provider_azure.testing.server import AzureServer
 from eso_provider_azure.testing.sessions import store
+from eso_provider_azure.vault import Kind
 from eso_sdk.testing import InMemory
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import (

@@ -10,9 +10,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from eso_provider_azure.identities import RENEW_AHEAD
 from eso_provider_azure.provider import PROVIDER
-from eso_provider_azure.testing.certificates import self_signed
-from eso_provider_azure.testing.entra import JWT_BEARER, Application
-from eso_provider_azure.testing.messages import Reply
+from eso_provider_azure.testing.entra import JWT_BEARER, Application, Reply
+from eso_provider_azure.testing.keyvault import self_signed
 from eso_provider_azure.testing.server import CLIENT, SECRET, TENANT, AzureServer
 from eso_provider_azure.testing.sessions import PRINCIPAL, account_token, read, store
 from eso_sdk.addresses import AddressPolicy

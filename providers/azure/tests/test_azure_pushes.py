@@ -9,8 +9,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from eso_provider_azure.testing.certificates import leaf_of, pem_of, pkcs12_of
-from eso_provider_azure.testing.objects import Contents
+from eso_provider_azure.testing.keyvault import Contents, leaf_of, pem_of, pkcs12_of
 from eso_provider_azure.testing.server import AzureServer
 from eso_provider_azure.testing.sessions import OWNED, delete, push, read, store
 from eso_sdk.testing import InMemory

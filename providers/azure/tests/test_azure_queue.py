@@ -16,8 +16,7 @@ from azure.core.exceptions import (
 from azure.identity.aio import ClientSecretCredential
 from azure.storage.queue.aio import QueueClient
 
-from eso_provider_azure.testing.queue import StorageQueue
-from eso_provider_azure.testing.server import CLIENT, SECRET, TENANT, AzureServer
+from eso_provider_azure.testing.server import CLIENT, SECRET, TENANT, AzureServer, StorageQueue
 
 ACCOUNT, NAME = "vendor", "vault-events"
 

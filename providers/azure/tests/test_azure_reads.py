@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from eso_provider_azure.testing.certificates import leaf_of, pkcs12_of
-from eso_provider_azure.testing.messages import Reply
+from eso_provider_azure.testing.entra import Reply
+from eso_provider_azure.testing.keyvault import leaf_of, pkcs12_of
 from eso_provider_azure.testing.server import AzureServer
 from eso_provider_azure.testing.sessions import read, store
 from eso_sdk.testing import InMemory

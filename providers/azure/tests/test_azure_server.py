@@ -14,9 +14,9 @@ from azure.keyvault.keys.aio import KeyClient
 from azure.keyvault.secrets.aio import SecretClient
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from eso_provider_azure.keys import prepared
-from eso_provider_azure.testing.certificates import leaf_of, pkcs12_of
+from eso_provider_azure.testing.keyvault import leaf_of, pkcs12_of
 from eso_provider_azure.testing.server import CLIENT, SECRET, TENANT, AzureServer
+from eso_provider_azure.writing import prepared_key
 from kubebase.testing.signer import key_pem
 
 URL = "https://kv-vendor.vault.azure.net"
@@ -104,7 +104,7 @@ async def test_the_vendor_sees_disabled_secrets_denials_and_quotas(azure: AzureS
 async def test_the_vendor_imports_keys_and_certificates(azure: AzureServer, credential: ClientSecretCredential) -> None:
     ca = azure.environment["SSL_CERT_FILE"]
     private = rsa.generate_private_key(65537, 2048)
-    jwk: JsonWebKey = prepared(key_pem(private), "k").key
+    jwk: JsonWebKey = prepared_key(key_pem(private), "k").key
     async with KeyClient(URL, credential, connection_verify=ca) as keys:
         made = await keys.import_key("signing", jwk)
         read = await keys.get_key("signing")

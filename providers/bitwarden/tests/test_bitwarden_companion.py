@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from eso_provider_bitwarden.testing.server import OTHER, PROJECT, TOKEN, CompanionServer
-from eso_provider_bitwarden.testing.sessions import store
+from eso_provider_bitwarden.testing.server import OTHER, PROJECT, TOKEN, CompanionServer, store
 from eso_sdk.testing import InMemory
-from eso_sdk.testing.calls import delete, exists, found, push, read, read_map
+from eso_sdk.testing.server import delete, exists, found, push, read, read_map
 from eso_sdk.testing.standin import StandinResponse
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import FindQuery, PushOutcome, RemoteRef, ValidationState

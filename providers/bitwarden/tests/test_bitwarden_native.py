@@ -11,14 +11,13 @@ from typing import Any
 
 import pytest
 
-from eso_provider_bitwarden import channels
+from eso_provider_bitwarden import native as connection
 from eso_provider_bitwarden.provider import PROVIDER
 from eso_provider_bitwarden.testing.core import Core, Direct
-from eso_provider_bitwarden.testing.server import OTHER, CompanionServer
-from eso_provider_bitwarden.testing.sessions import store
+from eso_provider_bitwarden.testing.server import OTHER, CompanionServer, store
 from eso_sdk.addresses import AddressPolicy
 from eso_sdk.testing import InMemory
-from eso_sdk.testing.calls import delete, found, push, read
+from eso_sdk.testing.server import delete, found, push, read
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Context, FindQuery, PushOutcome, ValidationState
 from kubebase.clock import SystemClock
@@ -34,7 +33,7 @@ def core(monkeypatch: pytest.MonkeyPatch) -> type[Core]:
     """Replace the binary of the SDK, and nothing else of it."""
     Core.reset()
     monkeypatch.setattr(import_module("bitwarden_py"), "BitwardenClient", Core)
-    monkeypatch.setattr(channels, "Process", Direct)
+    monkeypatch.setattr(connection, "Process", Direct)
     return Core
 
 
@@ -139,7 +138,7 @@ async def test_without_the_sdk_a_companion_server_is_needed(
     provider: InMemory, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "bitwarden_sdk", None)
-    monkeypatch.setattr(channels, "Process", Direct)
+    monkeypatch.setattr(connection, "Process", Direct)
 
     verdict = await provider.validate(native(address))
 
@@ -166,7 +165,7 @@ async def test_a_server_that_stays_silent_is_given_up_and_blocks_nothing(
     monkeypatch: pytest.MonkeyPatch, server: CompanionServer, address: str
 ) -> None:
     """The binary blocks its interpreter for as long as the server is silent."""
-    monkeypatch.setattr(channels, "SECONDS", 1.0)
+    monkeypatch.setattr(connection, "SECONDS", 1.0)
     async with InMemory(PROVIDER, addresses=AddressPolicy.parse(["loopback"])) as provider:
         waiting = asyncio.ensure_future(provider.validate(native(address, token=REAL)))
         made = server.put("a", "1")
@@ -181,8 +180,8 @@ async def test_a_server_that_stays_silent_is_given_up_and_blocks_nothing(
 
 
 async def test_a_worker_that_ends_is_reported_and_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    channel = channels.Process(SystemClock())
-    monkeypatch.setattr(channels, "COMMAND", (sys.executable, "-c", "raise SystemExit"))
+    channel = connection.Process(SystemClock())
+    monkeypatch.setattr(connection, "COMMAND", (sys.executable, "-c", "raise SystemExit"))
     with pytest.raises(ProviderError, match="starts it again"):
         await channel.send({"login": {}})
     monkeypatch.undo()

@@ -10,8 +10,7 @@ from eso_conformance.runner import Verdict, run
 from eso_conformance.subject import Identity, Target
 from eso_provider_fake.provider import PROVIDER
 from eso_sdk.testing import ProviderServer
-from eso_sdk.testing.certificates import SERVER_NAME, Authority
-from eso_sdk.testing.server import CLIENT_ID
+from eso_sdk.testing.server import CLIENT_ID, SERVER_NAME, Authority
 
 
 @pytest.mark.parametrize("profile", ["read", "write", "subscribe", "tls"])

@@ -10,9 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from eso_provider_fake.faults import FaultFile, Faults, Point
+from eso_provider_fake.faults import Error, FaultFile, Faults, Point, Rule, Script, ScriptError, read, rule_of_key
 from eso_provider_fake.main import serve
-from eso_provider_fake.script import Error, Rule, Script, ScriptError, read, rule_of_key
 from eso_sdk.testing import InMemory
 from eso_wire.errors import ErrorReason, ProviderError, RetryClass
 from eso_wire.values import (

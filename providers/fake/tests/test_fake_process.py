@@ -15,12 +15,11 @@ import pytest
 from grpc import aio
 
 from eso_api.values import SecretBytes
+from eso_provider_fake.faults import Oversize, Rule
 from eso_provider_fake.provider import fake_provider
-from eso_provider_fake.script import Oversize, Rule
 from eso_provider_fake.store import World
 from eso_sdk.testing import Client, ProviderServer
-from eso_sdk.testing.certificates import SERVER_NAME, Authority, write_material
-from eso_sdk.testing.server import CLIENT_ID, SERVER_ID, ChannelTransport
+from eso_sdk.testing.server import CLIENT_ID, SERVER_ID, SERVER_NAME, Authority, ChannelTransport, write_material
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.options import CLIENT_OPTIONS
 from eso_wire.status import TransportError

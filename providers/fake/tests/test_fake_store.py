@@ -362,7 +362,7 @@ async def test_no_value_prints(fake: Any) -> None:
 
 
 async def test_the_memory_has_an_end(fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eso_provider_fake.memory.MAX_BYTES", 1000)
+    monkeypatch.setattr("eso_provider_fake.store.MAX_BYTES", 1000)
     await fake.push("new", "x" * 500)
 
     refused = await fake.push("more", "x" * 500)

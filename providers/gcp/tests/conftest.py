@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from eso_provider_gcp.provider import PROVIDER
-from eso_provider_gcp.testing.google import Google
+from eso_provider_gcp.testing.sessions import Google
 from eso_sdk.testing import InMemory
 
 _CHAIN = ("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", "GCLOUD_PROJECT", "CLOUDSDK_CONFIG")

@@ -11,12 +11,11 @@ from urllib.parse import unquote
 import pytest
 
 from eso_api.values import SecretBytes
-from eso_provider_gcp.auth.gke import ACCOUNT_ANNOTATION
+from eso_provider_gcp.auth import ACCOUNT_ANNOTATION
 from eso_provider_gcp.generator import GCRAccessTokenGenerator
 from eso_provider_gcp.provider import PROVIDER
 from eso_provider_gcp.store import SecretManagerStore
-from eso_provider_gcp.testing.google import EMAIL, PROJECT, Google
-from eso_provider_gcp.testing.sessions import AUTH, KEY, account_token, context, failure, read
+from eso_provider_gcp.testing.sessions import AUTH, EMAIL, KEY, PROJECT, Google, account_token, context, failure, read
 from eso_provider_gcp.testing.tokens import RecordedRequest, StubResponse
 from eso_sdk.processidentity import ProcessIdentityPolicy
 from eso_sdk.testing import InMemory, call_context

@@ -9,9 +9,8 @@ from contextlib import aclosing, asynccontextmanager
 import pytest
 
 from eso_provider_gcp.provider import PROVIDER
-from eso_provider_gcp.testing.google import Google
-from eso_provider_gcp.testing.pubsub import SUBSCRIPTION
-from eso_provider_gcp.testing.sessions import context
+from eso_provider_gcp.testing.sessions import Google, context
+from eso_provider_gcp.testing.tokens import SUBSCRIPTION
 from eso_sdk.testing import InMemory
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import (

@@ -8,9 +8,8 @@ import threading
 import grpc
 import pytest
 
-from eso_provider_gcp.testing.google import Google
 from eso_provider_gcp.testing.secretmanager import Limit
-from eso_provider_gcp.testing.sessions import context, failure, item, push, read
+from eso_provider_gcp.testing.sessions import Google, context, failure, item, push, read
 from eso_sdk.testing import InMemory
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import FindQuery

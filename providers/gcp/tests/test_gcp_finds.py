@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from eso_provider_gcp import finding
-from eso_provider_gcp.testing.google import Google
-from eso_provider_gcp.testing.sessions import context
+from eso_provider_gcp import reading
+from eso_provider_gcp.testing.sessions import Google, context
 from eso_sdk.testing import InMemory
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import FindQuery
@@ -59,7 +58,7 @@ async def test_a_find_reads_the_value_and_version_of_every_match(google: Google,
 async def test_all_pages_are_searched(
     google: Google, provider: InMemory, stem: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(finding, "PAGE", 1)
+    monkeypatch.setattr(reading, "PAGE", 1)
     found = await provider.find(context(google), FindQuery(tags={"team": stem}))
     assert {each.key for each in found} == {f"{stem}-db", f"{stem}-web", f"x-{stem}-db"}
     assert google.secrets.calls["ListSecrets"] == 4

@@ -9,8 +9,7 @@ from eso_provider_gcp.generator import GCRAccessTokenGenerator
 from eso_provider_gcp.kinds import KINDS
 from eso_provider_gcp.provider import PROVIDER
 from eso_provider_gcp.store import SecretManagerStore
-from eso_provider_gcp.testing.google import Google
-from eso_provider_gcp.testing.sessions import context
+from eso_provider_gcp.testing.sessions import Google, context
 from eso_sdk.testing import InMemory, call_context
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import ValidationMode, ValidationState

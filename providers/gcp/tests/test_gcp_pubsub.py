@@ -17,8 +17,8 @@ from google.oauth2.credentials import Credentials
 from google.pubsub_v1.services.subscriber import SubscriberClient
 from google.pubsub_v1.services.subscriber.transports import SubscriberRestTransport
 
-from eso_provider_gcp.testing.google import PROJECT, Google
-from eso_provider_gcp.testing.pubsub import SUBSCRIPTION
+from eso_provider_gcp.testing.sessions import PROJECT, Google
+from eso_provider_gcp.testing.tokens import SUBSCRIPTION
 
 NAME = f"projects/{PROJECT}/subscriptions/{SUBSCRIPTION}"
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from eso_provider_gcp.testing.google import PROJECT, Google
-from eso_provider_gcp.testing.sessions import context, delete, envelope, item, push
+from eso_provider_gcp.testing.sessions import PROJECT, Google, context, delete, envelope, item, push
 from eso_sdk.testing import InMemory
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Context, PushItem, PushOutcome, PushPrecondition

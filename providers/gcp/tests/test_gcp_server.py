@@ -16,9 +16,8 @@ from google.cloud.secretmanager_v1.services.secret_manager_service.transports im
 from google.rpc.error_details_pb2 import RetryInfo  # type: ignore[import-untyped] # the wheel has no types
 from grpc import aio
 
-from eso_provider_gcp.testing.google import PROJECT, Google
-from eso_provider_gcp.testing.model import NUMBER
-from eso_provider_gcp.testing.secretmanager import Limit
+from eso_provider_gcp.testing.secretmanager import NUMBER, Limit
+from eso_provider_gcp.testing.sessions import PROJECT, Google
 
 PARENT = f"projects/{PROJECT}"
 GLOBAL: dict[str, Any] = {"replication": {"automatic": {}}}

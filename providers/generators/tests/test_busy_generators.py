@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from eso_provider_generators.password import PasswordGenerator
+from eso_provider_generators.generators import PasswordGenerator, SSHKeyGenerator, UUIDGenerator
 from eso_provider_generators.provider import PROVIDER
-from eso_provider_generators.sshkey import SSHKeyGenerator
-from eso_provider_generators.uuid import UUIDGenerator
 from eso_sdk.provider import Generator
 from eso_sdk.testing import InMemory, call_context
 from kubebase.clock import SystemClock

@@ -18,12 +18,15 @@ from cryptography.hazmat.primitives.serialization import (
     load_ssh_public_key,
 )
 
-from eso_provider_generators.fake import FakeGenerator
-from eso_provider_generators.mfa import MFAGenerator
-from eso_provider_generators.password import DEFAULT_SYMBOLS, PasswordGenerator
+from eso_provider_generators.generators import (
+    DEFAULT_SYMBOLS,
+    FakeGenerator,
+    MFAGenerator,
+    PasswordGenerator,
+    SSHKeyGenerator,
+    UUIDGenerator,
+)
 from eso_provider_generators.provider import PROVIDER
-from eso_provider_generators.sshkey import SSHKeyGenerator
-from eso_provider_generators.uuid import UUIDGenerator
 from eso_sdk.provider import Generator, Provider
 from eso_sdk.testing import InMemory, ProviderServer, call_context
 from eso_wire.errors import ErrorReason, ProviderError

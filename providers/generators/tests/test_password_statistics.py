@@ -14,8 +14,8 @@ from collections.abc import Sequence
 import pytest
 
 from eso_api.generators.local import PasswordSpec
-from eso_provider_generators import password as module
-from eso_provider_generators.password import DEFAULT_SYMBOLS, password
+from eso_provider_generators import generators as module
+from eso_provider_generators.generators import DEFAULT_SYMBOLS, password
 
 MANY = 4000
 DEVIATIONS = 7.0

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
-from eso_provider_generators import sshkey
+from eso_provider_generators import generators
+from eso_provider_generators.generators import SSHKeyGenerator
 from eso_provider_generators.provider import PROVIDER
-from eso_provider_generators.sshkey import SSHKeyGenerator
 from eso_sdk.frame import DEFAULT_DEADLINE
 from eso_sdk.testing import InMemory, call_context
 from eso_wire.errors import ErrorReason, ProviderError
@@ -41,7 +41,7 @@ class SlowKeys:
 @pytest.fixture
 async def keys(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SlowKeys]:
     slow = SlowKeys(asyncio.get_running_loop())
-    monkeypatch.setattr(sshkey, "_private_key", slow.make)
+    monkeypatch.setattr(generators, "_private_key", slow.make)
     yield slow
     slow.let.set()
 

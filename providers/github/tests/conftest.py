@@ -5,8 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from eso_provider_github.provider import PROVIDER
-from eso_provider_github.testing.contract import API
-from eso_provider_github.testing.server import GitHubServer
+from eso_provider_github.testing.server import API, GitHubServer
 from eso_sdk.addresses import AddressPolicy
 from eso_sdk.testing import InMemory
 from kubebase.testing.clock import VirtualClock

@@ -7,13 +7,12 @@ from eso_api.generators.github import GITHUB_ACCESS_TOKEN as V1_GITHUB_ACCESS_TO
 from eso_api.kinds import installed_kinds
 from eso_api.stores.github import GithubProvider
 from eso_api.v2.owned import GENERATOR_CONFIG_GROUP, STORE_CONFIG_GROUP
-from eso_provider_github.app import Issued
-from eso_provider_github.connection import generator_base, store_base
+from eso_provider_github.app import Issued, generator_base, store_base
 from eso_provider_github.generator import GithubAccessTokenGenerator
 from eso_provider_github.kinds import KINDS, STORES
 from eso_provider_github.provider import PROVIDER
 from eso_provider_github.store import ActionsStore
-from eso_sdk.kinds import served_kind
+from eso_sdk.provider import served_kind
 from eso_wire.values import Operation
 
 

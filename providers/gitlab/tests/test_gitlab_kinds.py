@@ -10,7 +10,7 @@ from eso_provider_gitlab.generator import GitlabDeployTokenGenerator
 from eso_provider_gitlab.kinds import KINDS, STORES
 from eso_provider_gitlab.provider import PROVIDER
 from eso_provider_gitlab.store import VariableStore
-from eso_sdk.kinds import served_kind
+from eso_sdk.provider import served_kind
 from eso_wire.values import Operation
 
 

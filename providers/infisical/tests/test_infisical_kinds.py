@@ -11,10 +11,9 @@ from eso_api.kinds import AnyKind, installed_kinds
 from eso_provider_infisical.kinds import KINDS
 from eso_provider_infisical.provider import PROVIDER
 from eso_provider_infisical.store import InfisicalStore
-from eso_provider_infisical.testing.server import InfisicalServer
-from eso_provider_infisical.testing.sessions import CREDENTIALS, UNIVERSAL, spec_of
+from eso_provider_infisical.testing.server import CREDENTIALS, UNIVERSAL, InfisicalServer, spec_of
 from eso_sdk.testing import InMemory, call_context
-from eso_sdk.testing.calls import read
+from eso_sdk.testing.server import read
 from eso_wire.errors import ErrorReason, ProviderError
 
 SCOPE = {"projectSlug": "shop", "environmentSlug": "dev"}

@@ -22,16 +22,23 @@ from cryptography.hazmat.primitives.serialization import (
 from yarl import URL
 
 from eso_api.values import SecretBytes
-from eso_provider_infisical.auth import files
+from eso_provider_infisical import auth as forms
 from eso_provider_infisical.provider import PROVIDER
-from eso_provider_infisical.testing.model import Identity
-from eso_provider_infisical.testing.server import CLIENT_ID, CLIENT_SECRET, MAIN, InfisicalServer
-from eso_provider_infisical.testing.sessions import CREDENTIALS, UNIVERSAL, store
+from eso_provider_infisical.testing.server import (
+    CLIENT_ID,
+    CLIENT_SECRET,
+    CREDENTIALS,
+    MAIN,
+    UNIVERSAL,
+    Identity,
+    InfisicalServer,
+    store,
+)
 from eso_sdk.addresses import AddressPolicy
+from eso_sdk.awsidentity import AwsCredentials, Scope, SignableRequest, signed_headers
 from eso_sdk.processidentity import ProcessIdentityPolicy
-from eso_sdk.sigv4 import AwsCredentials, Scope, SignableRequest, signed_headers
 from eso_sdk.testing import InMemory
-from eso_sdk.testing.calls import read
+from eso_sdk.testing.server import read
 from eso_sdk.testing.standin import StandIn, StandinRequest, StandinResponse
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Context, ValidationState
@@ -140,7 +147,7 @@ async def test_kubernetes_auth_sends_the_token_of_the_pod(
     provider: InMemory, server: InfisicalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "token").write_text("pod.token.jwt\n")
-    monkeypatch.setattr(files, "POD_TOKEN", str(tmp_path / "token"))
+    monkeypatch.setattr(forms, "POD_TOKEN", str(tmp_path / "token"))
     call = form(server, "kubernetesAuthCredentials", "kubernetes-auth", identityId="id-1")
 
     assert await logged_in(provider, server, call) == {"identityId": "id-1", "jwt": "pod.token.jwt"}

@@ -6,11 +6,9 @@ from typing import Any
 
 import pytest
 
-from eso_provider_infisical.testing.model import Identity
-from eso_provider_infisical.testing.server import CLIENT_ID, CLIENT_SECRET, MAIN, InfisicalServer
-from eso_provider_infisical.testing.sessions import store
+from eso_provider_infisical.testing.server import CLIENT_ID, CLIENT_SECRET, MAIN, Identity, InfisicalServer, store
 from eso_sdk.testing import InMemory
-from eso_sdk.testing.calls import delete, push, read
+from eso_sdk.testing.server import delete, push, read
 from eso_sdk.testing.standin import StandinResponse
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import PushOutcome

@@ -7,11 +7,9 @@ from typing import Any
 import pytest
 
 from eso_provider_infisical.secrets import SecretLocation, location_of
-from eso_provider_infisical.testing.model import Identity
-from eso_provider_infisical.testing.server import CLIENT_ID, CLIENT_SECRET, MAIN, InfisicalServer
-from eso_provider_infisical.testing.sessions import store
+from eso_provider_infisical.testing.server import CLIENT_ID, CLIENT_SECRET, MAIN, Identity, InfisicalServer, store
 from eso_sdk.testing import InMemory
-from eso_sdk.testing.calls import exists, found, read, read_map
+from eso_sdk.testing.server import exists, found, read, read_map
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import FindQuery, RemoteRef, ValidationState
 from kubebase.testing.clock import VirtualClock

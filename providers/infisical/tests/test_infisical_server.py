@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from eso_provider_infisical.testing.model import Identity
-from eso_provider_infisical.testing.server import CLIENT_ID, CLIENT_SECRET, MAIN, InfisicalServer
+from eso_provider_infisical.testing.server import CLIENT_ID, CLIENT_SECRET, MAIN, Identity, InfisicalServer
 
 SDK: Any = import_module("infisical_sdk")
 ERROR: Any = import_module("infisical_sdk.infisical_requests").APIError

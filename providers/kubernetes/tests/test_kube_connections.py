@@ -13,7 +13,7 @@ import yaml
 from eso_api.references import CaProvider, SecretKeySelector, ServiceAccountSelector
 from eso_api.stores.kubernetes import KubernetesAuth, KubernetesProvider
 from eso_api.values import SecretBytes
-from eso_provider_kubernetes.connecting import connect
+from eso_provider_kubernetes.clusterstore import connect
 from eso_provider_kubernetes.provider import PROVIDER
 from eso_provider_kubernetes.secretstore import KubernetesStore
 from eso_sdk.testing import InMemory, call_context

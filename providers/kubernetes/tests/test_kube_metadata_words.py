@@ -2,7 +2,7 @@
 
 import pytest
 
-from eso_provider_kubernetes.pushmetadata import read_metadata
+from eso_provider_kubernetes.secretwrites import read_metadata
 from eso_wire.errors import ProviderError
 
 

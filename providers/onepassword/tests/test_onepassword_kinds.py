@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from eso_provider_onepassword.connectstore import ConnectStore
+from eso_provider_onepassword.connect import ConnectStore
 from eso_provider_onepassword.provider import PROVIDER
-from eso_provider_onepassword.sdkstore import SDKStore
+from eso_provider_onepassword.sdk import SDKStore
 from eso_provider_onepassword.testing.connect import TOKEN, ConnectServer
 from eso_provider_onepassword.testing.sessions import CONNECT_POINTER, REFERENCE, SDK_POINTER, connect, failure, read
 from eso_sdk.backend import Backend

@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from eso_api.stores.vault import VaultProvider
 from eso_provider_vault.store import VaultStore
+from eso_provider_vault.testing.events import ReplyServer, StubResponse
 from eso_provider_vault.testing.openbao import OpenBao
-from eso_provider_vault.testing.replies import ReplyServer, StubResponse
 from eso_provider_vault.testing.sessions import opened, opened_openbao, read
 from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.clock import SystemClock

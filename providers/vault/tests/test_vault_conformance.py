@@ -9,14 +9,13 @@ from eso_conformance.cases import Profile
 from eso_conformance.fixture import from_plain
 from eso_conformance.runner import Verdict, run
 from eso_conformance.subject import Identity, Target
+from eso_provider_vault.changes import POLL_SECONDS
 from eso_provider_vault.conformance import KINDS, fixture
 from eso_provider_vault.provider import PROVIDER
 from eso_provider_vault.testing.openbao import OpenBao
-from eso_provider_vault.watching import POLL_SECONDS
 from eso_sdk.addresses import AddressPolicy
 from eso_sdk.testing import ProviderServer
-from eso_sdk.testing.certificates import SERVER_NAME, Authority
-from eso_sdk.testing.server import CLIENT_ID
+from eso_sdk.testing.server import CLIENT_ID, SERVER_NAME, Authority
 from kubebase.clock import SystemClock
 
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from eso_api.values import SecretBytes
-from eso_provider_vault.connection import newer
+from eso_provider_vault.api import newer
 from eso_provider_vault.store import VaultStore
+from eso_provider_vault.testing.events import RecordedRequest, ReplyServer, StubResponse
 from eso_provider_vault.testing.openbao import OpenBao
-from eso_provider_vault.testing.replies import RecordedRequest, ReplyServer, StubResponse
 from eso_sdk.testing import InMemory, call_context
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Context, GetResult, PushBatch, PushItem, PushOutcome, RemoteRef

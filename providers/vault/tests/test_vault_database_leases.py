@@ -10,8 +10,7 @@ import pytest
 
 from eso_api.generators.vault import VaultDynamicSecretSpec
 from eso_provider_vault.dynamic import VaultDynamicSecretGenerator
-from eso_provider_vault.testing.openbao import OpenBao
-from eso_provider_vault.testing.postgres import Postgres, database_engine
+from eso_provider_vault.testing.openbao import OpenBao, Postgres, database_engine
 from eso_provider_vault.testing.sessions import make
 from eso_wire.values import GenerateRequest
 from kubebase.clock import SystemClock

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from eso_provider_vault.documents import Json, NotJsonError, Number, compact, integer, parse, same, text_of
-from eso_provider_vault.paths import Location, folder, locate
-from eso_provider_vault.settings import Settings
+from eso_provider_vault.replies import Json, NotJsonError, Number, compact, integer, parse, same, text_of
+from eso_provider_vault.settings import Location, Settings, folder, locate
 from eso_wire.errors import ErrorReason, ProviderError
 
 

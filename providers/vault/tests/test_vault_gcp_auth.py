@@ -14,10 +14,9 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from eso_api.values import SecretBytes
-from eso_provider_vault.testing.cloudlogins import CloudLogins
+from eso_provider_vault.testing.logins import CloudLogins, RecordedRequest, Responder, standin
 from eso_provider_vault.testing.openbao import OpenBao
 from eso_provider_vault.testing.sessions import TRUSTED, opened, read
-from eso_provider_vault.testing.standin import RecordedRequest, Responder, standin
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Token
 from kubebase.clock import SystemClock

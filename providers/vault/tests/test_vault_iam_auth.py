@@ -15,12 +15,10 @@ import pytest
 from yarl import URL
 
 from eso_api.values import SecretBytes
-from eso_provider_vault.testing.aws import Aws, elements
-from eso_provider_vault.testing.cloudlogins import CloudLogins
+from eso_provider_vault.testing.logins import Aws, CloudLogins, RecordedRequest, elements, standin
 from eso_provider_vault.testing.openbao import OpenBao
 from eso_provider_vault.testing.sessions import TRUSTED, Sent, opened, read
-from eso_provider_vault.testing.standin import RecordedRequest, standin
-from eso_sdk.sigv4 import AwsCredentials, Scope, SignableRequest, signed_headers
+from eso_sdk.awsidentity import AwsCredentials, Scope, SignableRequest, signed_headers
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Token
 

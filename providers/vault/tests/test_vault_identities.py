@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from eso_api.values import SecretBytes
-from eso_provider_vault.auth.credentials import PASSWORD_PAUSES
+from eso_provider_vault.auth.methods import PASSWORD_PAUSES
 from eso_provider_vault.identities import Grant, Identities, SharedToken
 from eso_sdk.errors import rejected, unavailable
-from eso_sdk.refusals import Pauses
+from eso_sdk.logins import Pauses
 from eso_wire.errors import ProviderError
 from kubebase.testing.clock import VirtualClock
 

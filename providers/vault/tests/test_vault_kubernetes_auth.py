@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from eso_api.values import SecretBytes
-from eso_provider_vault.auth import accounts
+from eso_provider_vault.auth import methods
 from eso_provider_vault.testing.openbao import OpenBao
 from eso_provider_vault.testing.sessions import TRUSTED, opened, read
 from eso_wire.errors import ErrorReason, ProviderError
@@ -99,7 +99,7 @@ async def test_the_token_of_the_providers_own_pod_logs_in(
     await cluster.account("app")
     file = tmp_path / "token"
     file.write_text(await cluster.token("app"))
-    monkeypatch.setattr(accounts, "POD_TOKEN", file)
+    monkeypatch.setattr(methods, "POD_TOKEN", file)
 
     async with opened(cluster.spec(), process_identity=TRUSTED) as store:
         assert (await read(store, f"{cluster.mount}/data/app")).ok

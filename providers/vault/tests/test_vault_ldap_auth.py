@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from eso_provider_vault.testing.directory import Directory
-from eso_provider_vault.testing.openbao import OpenBao
+from eso_provider_vault.testing.openbao import Directory, OpenBao
 from eso_provider_vault.testing.sessions import opened, read
-from eso_sdk.testing.apart import apart
+from eso_sdk.testing.moto import apart
 from eso_wire.errors import ErrorReason, ProviderError
 
 PEOPLE = "ou=people,dc=example"

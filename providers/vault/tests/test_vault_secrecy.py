@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from eso_api.values import SecretBytes
+from eso_provider_vault.testing.events import RecordedRequest, ReplyServer, StubResponse
 from eso_provider_vault.testing.openbao import OpenBao
-from eso_provider_vault.testing.replies import RecordedRequest, ReplyServer, StubResponse
 from eso_sdk.testing import InMemory
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Context, FindQuery, PushBatch, PushItem, RemoteRef, Shape

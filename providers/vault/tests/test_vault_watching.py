@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from eso_provider_vault.changes import POLL_SECONDS
 from eso_provider_vault.provider import PROVIDER
 from eso_provider_vault.store import VaultStore
 from eso_provider_vault.testing.events import EventServer
 from eso_provider_vault.testing.openbao import OpenBao
-from eso_provider_vault.watching import POLL_SECONDS
 from eso_sdk.addresses import AddressPolicy
 from eso_sdk.testing import InMemory, call_context
 from eso_wire.errors import ErrorReason, ProviderError

@@ -15,7 +15,7 @@ from aiohttp import web
 from eso_provider_webhook.provider import PROVIDER
 from eso_sdk.addresses import AddressPolicy
 from eso_sdk.testing import InMemory
-from eso_sdk.testing.certificates import Authority
+from eso_sdk.testing.server import Authority
 from kubebase.testing.clock import VirtualClock
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]

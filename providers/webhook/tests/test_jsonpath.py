@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from eso_provider_webhook import jsonpath
-from eso_provider_webhook.jsonpath import MissingError, PathError
-from eso_provider_webhook.jsonpath_text import parsed
+from eso_provider_webhook.jsonpath import MissingError, PathError, parsed
 
 BOOKS: list[dict[str, Any]] = [
     {"title": "A", "price": 5, "tags": ["x"], "sold": True},

@@ -15,19 +15,19 @@ from aiohttp import web
 
 from eso_api.values import SecretBytes
 from eso_provider_webhook.generator import WebhookGenerator
-from eso_provider_webhook.md4 import md4
 from eso_provider_webhook.ntlm import (
     Challenge,
     Login,
     authenticate,
     challenge_of,
+    md4,
     nt_response,
     response_key,
     scheme_of,
 )
 from eso_provider_webhook.store import WebhookStore
 from eso_sdk.testing import InMemory, call_context
-from eso_sdk.testing.certificates import Authority
+from eso_sdk.testing.server import Authority
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import GetItem, RemoteRef
 

@@ -15,8 +15,7 @@ from eso_provider_webhook.conformance import fixture_at
 from eso_provider_webhook.provider import PROVIDER
 from eso_sdk.addresses import AddressPolicy
 from eso_sdk.testing import ProviderServer
-from eso_sdk.testing.certificates import SERVER_NAME, Authority
-from eso_sdk.testing.server import CLIENT_ID
+from eso_sdk.testing.server import CLIENT_ID, SERVER_NAME, Authority
 
 STORES = {"Webhook", "ClusterWebhook"}
 KINDS = {"read": STORES, "write": STORES, "generator": {"Webhook"}, "tls": {"Webhook"}}

@@ -16,9 +16,9 @@ from eso_provider_webhook.generator import WebhookGenerator
 from eso_provider_webhook.provider import PROVIDER
 from eso_provider_webhook.store import WebhookStore
 from eso_sdk.http import MAX_RESPONSE
-from eso_sdk.kinds import served_kind
+from eso_sdk.provider import served_kind
 from eso_sdk.testing import InMemory, call_context
-from eso_sdk.testing.certificates import Authority
+from eso_sdk.testing.server import Authority
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import (
     CredentialKind,

@@ -9,7 +9,7 @@ from eso_provider_webhook.kinds import KINDS, STORES
 from eso_provider_webhook.provider import PROVIDER
 from eso_provider_webhook.store import WebhookStore
 from eso_sdk import ALWAYS
-from eso_sdk.kinds import served_kind
+from eso_sdk.provider import served_kind
 from eso_wire.values import KindRole, Operation
 
 

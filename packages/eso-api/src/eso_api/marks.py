@@ -2,7 +2,7 @@
 
 service_account_ref: Annotated[ServiceAccountSelector, audiences("sts.amazonaws.com"), lifetime(900)]
 
-A provider's handshake sends them to the operator (`eso_sdk.pointers`), which resolves the references.
+A provider's handshake sends them to the operator (`eso_sdk.credentials`), which resolves the references.
 """
 
 from __future__ import annotations

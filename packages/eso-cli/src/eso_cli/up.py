@@ -34,7 +34,7 @@ from eso_operator.flags import parse
 from eso_operator.settings import SettingsError
 from eso_operator.telemetry.settings import TimeEncoding
 from eso_sdk.installed import ProviderNameError, unloadable
-from eso_sdk.tracebacks import seat
+from eso_sdk.redaction import seat
 from eso_tools.manifests import missing, without_manifests
 from eso_tools.providers import CORE_NAMESPACE, STARTED_HERE
 from kubebase.clock import Clock, SystemClock

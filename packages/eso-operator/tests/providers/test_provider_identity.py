@@ -19,13 +19,10 @@ from eso_operator.providers.metrics import ProviderMetrics
 from eso_operator.providers.settings import RuntimeSettings
 from eso_operator.stores.credentials import KubeCredentials
 from eso_operator.stores.resolved import BoundStore, Endpoint, EndpointSource
-from eso_sdk.accounts import ServiceAccount
-from eso_sdk.callauth import CallAuth
+from eso_sdk.accounts import CallAuth, ReviewSettings, ServiceAccount
 from eso_sdk.testing import ProviderServer
-from eso_sdk.testing.certificates import SERVER_NAME
 from eso_sdk.testing.scripted import SCRIPTED, Script, Scripted
-from eso_sdk.testing.server import CLIENT_ID
-from eso_sdk.tokenreview import ReviewSettings
+from eso_sdk.testing.server import CLIENT_ID, SERVER_NAME
 from eso_testkit.operator.boundstores import SERVICE, bound_store, wanted
 from eso_testkit.operator.providerhost import GivenCertificates
 from eso_wire.errors import ErrorReason, ProviderError

@@ -73,27 +73,26 @@ from eso_wire.values import (
 )
 
 if TYPE_CHECKING:
-    from eso_sdk.authorization import FixedHeaders, LoginHeaders, basic, bearer
     from eso_sdk.http import HttpClient, HttpRequest, HttpResponse, status_error
-    from eso_sdk.logins import Grant, Login, join_login
+    from eso_sdk.logins import FixedHeaders, Grant, Login, LoginHeaders, basic, bearer, join_login
     from eso_sdk.matching import Matcher
     from eso_sdk.rest import Rest, RestRequest, RestResponse, RestSettings, next_link, next_page, segments
 
 _LOADED_LATER: Final = {
-    "FixedHeaders": "eso_sdk.authorization",
+    "FixedHeaders": "eso_sdk.logins",
     "Grant": "eso_sdk.logins",
     "HttpResponse": "eso_sdk.http",
     "HttpClient": "eso_sdk.http",
     "HttpRequest": "eso_sdk.http",
     "Login": "eso_sdk.logins",
-    "LoginHeaders": "eso_sdk.authorization",
+    "LoginHeaders": "eso_sdk.logins",
     "Matcher": "eso_sdk.matching",
     "Rest": "eso_sdk.rest",
     "RestResponse": "eso_sdk.rest",
     "RestRequest": "eso_sdk.rest",
     "RestSettings": "eso_sdk.rest",
-    "basic": "eso_sdk.authorization",
-    "bearer": "eso_sdk.authorization",
+    "basic": "eso_sdk.logins",
+    "bearer": "eso_sdk.logins",
     "join_login": "eso_sdk.logins",
     "next_link": "eso_sdk.rest",
     "next_page": "eso_sdk.rest",

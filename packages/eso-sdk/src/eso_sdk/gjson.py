@@ -20,7 +20,6 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, TypeVar
 
-from eso_sdk.gjson_modifiers import TRANSFORMS, TooDeepError, is_valid
 from eso_sdk.gjson_paths import (
     ArrayStep,
     KeyStep,
@@ -40,10 +39,13 @@ from eso_sdk.gjson_values import (
     MISSING,
     OPENING,
     STRING,
+    TRANSFORMS,
     VALUE_START,
     JsonValue,
     Kind,
+    TooDeepError,
     elements,
+    is_valid,
     nesting,
     pairs,
     parse,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Final
 
-from eso_sdk.tracebacks import FAILURES, seat
+from eso_sdk.redaction import FAILURES, seat
 
 if TYPE_CHECKING:
     from eso_sdk.provider import Provider

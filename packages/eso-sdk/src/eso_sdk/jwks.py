@@ -17,8 +17,16 @@ import jwt
 import msgspec
 import structlog
 
-from eso_sdk.accounts import JwksSettings, ServiceAccount, account_of, refused, undecided
-from eso_sdk.outbound import MAX_RESPONSE_BYTES, Outbound, UnreachedError
+from eso_sdk.accounts import (
+    MAX_RESPONSE_BYTES,
+    JwksSettings,
+    Outbound,
+    ServiceAccount,
+    UnreachedError,
+    account_of,
+    refused,
+    undecided,
+)
 from kubebase.clock import Clock
 
 if TYPE_CHECKING:

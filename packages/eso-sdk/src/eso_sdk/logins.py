@@ -18,17 +18,84 @@ all other calls keep the token meanwhile, and further rejections within a minute
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, Protocol
 
+from eso_api.references import SecretKeySelector
 from eso_api.values import SecretBytes
+from eso_sdk.errors import invalid_config
 from eso_sdk.processwide import shared_table
-from eso_sdk.refusals import REFUSALS, Pauses, Refusals
 from eso_wire.errors import ErrorReason, ProviderError
+from kubebase.bounded import BoundedDict
 from kubebase.clock import Clock
 from kubebase.deadline import Deadline
+
+# --- Remember refused logins, so that wrong credentials neither hammer the server nor lock an account ----------------
+
+
+MAX_REFUSALS: Final = 1024
+
+REFUSALS: Final = frozenset(
+    {
+        ErrorReason.CREDENTIALS_REJECTED,
+        ErrorReason.PERMISSION_DENIED,
+        ErrorReason.CONFIG_INVALID,
+        ErrorReason.BACKEND_ERROR,
+    }
+)
+"""Errors that the same credentials will get again.
+
+All other errors may be transient, and the operator backs off for them.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Pauses:
+    """Seconds between login attempts with credentials that were refused; doubles from the first to the longest."""
+
+    first: float = 5.0
+    longest: float = 60.0
+
+    def after(self, failures: int) -> float:
+        return min(self.first * 2.0 ** min(failures - 1, 32), self.longest)
+
+
+@dataclass(slots=True)
+class _Refusal:
+    failures: int
+    until: float
+    error: ProviderError
+
+
+class Refusals:
+    """The refused logins of one process, by identity and credentials. Bounded: the oldest is forgotten first."""
+
+    def __init__(self) -> None:
+        self._known: BoundedDict[bytes, _Refusal] = BoundedDict(MAX_REFUSALS)
+
+    def check(self, key: bytes, now: float) -> None:
+        """Raise the last refusal again while its pause lasts."""
+        known = self._known.get(key)
+        if known is not None and now < known.until:
+            error = known.error  # its message stays the same, so that conditions do not change with every attempt
+            wait = max(known.until - now, 1.0)
+            raise ProviderError(error.reason, error.message, backend_code=error.backend_code, retry_after=wait)
+
+    def add(self, key: bytes, error: ProviderError, pauses: Pauses, now: float) -> None:
+        known = self._known.pop(key, None)
+        failures = 1 if known is None else known.failures + 1
+        self._known[key] = _Refusal(failures, now + pauses.after(failures), error)
+
+    def forget(self, key: bytes) -> None:
+        self._known.pop(key, None)
+
+
+# --- Short-lived tokens of one identity ------------------------------------------------------------------------------
+
 
 LOGIN_SECONDS: Final = 20.0
 RENEW_AHEAD: Final = 60.0
@@ -164,3 +231,145 @@ def join_login(proof: bytes, clock: Clock, log_in: LogIn) -> Login:
 def _logins(clock: Clock) -> dict[bytes, Login]:
     """Return the identities of this process. Each belongs to an open session, and sessions are bounded."""
     return shared_table("eso_sdk.logins", clock, dict[bytes, Login])
+
+
+# --- The body of a login: texts of credentials, and bodies that stay the same ----------------------------------------
+#
+# key = text(self, auth.key_ref, "/auth/keyRef")        raises invalid_config if the value cannot be a credential
+# body = fixed({"key": key})                            for a form of login that makes no body of its own
+
+
+Body = Mapping[str, Any]
+MakeBody = Callable[[], Awaitable[Body]]
+
+
+class Keyring(Protocol):
+    """An opened store or generator, as far as its credentials go."""
+
+    def secret(self, reference: SecretKeySelector, /) -> SecretBytes: ...
+
+
+def text(keyring: Keyring, reference: SecretKeySelector | None, field: str) -> str:
+    """Return a part of the credentials, without the line break that editors leave at its end."""
+    if reference is None or not reference.name:
+        raise invalid_config(field, "is needed: name the Secret and the key")
+    try:
+        found = keyring.secret(reference).reveal().decode().rstrip("\r\n")
+    except UnicodeDecodeError:
+        raise invalid_config(field, "names a value that is not UTF-8 text") from None
+    if not found:
+        raise invalid_config(field, "names an empty value")
+    return found
+
+
+def optional_text(keyring: Keyring, reference: SecretKeySelector | None, field: str) -> str:
+    """Return a part of the credentials as `text` does, and an empty text if none is named."""
+    return text(keyring, reference, field) if reference is not None and reference.name else ""
+
+
+def fixed(body: Body) -> MakeBody:
+    """Return a maker of a body that does not change."""
+
+    async def make() -> Body:
+        return body
+
+    return make
+
+
+# --- How requests to a REST backend prove who sends them: fixed headers, or the token of a login ---------------------
+
+
+class Authorization(Protocol):
+    """The headers that authorize requests of one identity."""
+
+    @property
+    def proof(self) -> bytes:
+        """Return a digest of the identity. Sessions with equal proofs share connections and limits."""
+        ...
+
+    @property
+    def logs_in(self) -> bool:
+        """Return whether a login judges the credentials. Then a 401 to a new token is about one resource."""
+        ...
+
+    async def headers(self) -> Mapping[str, str]: ...
+
+    async def replace(self, rejected: Mapping[str, str]) -> bool:
+        """Replace headers that the backend rejected; return whether another attempt makes sense."""
+        ...
+
+
+class FixedHeaders:
+    """Headers that do not change while the store is open."""
+
+    logs_in = False
+
+    def __init__(self, headers: Mapping[str, str] | None = None) -> None:
+        self._headers = dict(headers or {})
+        self.proof = digest(*(part for pair in sorted(self._headers.items()) for part in pair))
+
+    def __repr__(self) -> str:
+        return "<FixedHeaders>"
+
+    async def headers(self) -> Mapping[str, str]:
+        return self._headers
+
+    async def replace(self, rejected: Mapping[str, str]) -> bool:
+        del rejected
+        return False
+
+
+class LoginHeaders:
+    """Headers made from the token of a login."""
+
+    logs_in = True
+
+    def __init__(self, login: Login, proof: bytes, headers_of: Callable[[SecretBytes], Mapping[str, str]]) -> None:
+        self._login = login
+        self._headers_of = headers_of
+        self._used: SecretBytes | None = None
+        self.proof = proof
+
+    def __repr__(self) -> str:
+        return "<LoginHeaders>"
+
+    async def headers(self) -> Mapping[str, str]:
+        self._used = await self._login.token()
+        return self._headers_of(self._used)
+
+    async def replace(self, rejected: Mapping[str, str]) -> bool:
+        """Log in again, unless the rejected headers were replaced meanwhile."""
+        used = self._used
+        if used is None or dict(self._headers_of(used)) != dict(rejected):
+            return True
+        return await self._login.replace(used)
+
+
+def bearer(token: SecretBytes, field: str = "/auth") -> dict[str, str]:
+    """Return the header for a bearer token. `field` names the place of the token in the configuration."""
+    return {"Authorization": f"Bearer {header_text(token, field)}"}
+
+
+def basic(user: SecretBytes, password: SecretBytes) -> dict[str, str]:
+    """Return the header for a user and a password."""
+    pair = user.reveal() + b":" + password.reveal()
+    return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
+
+
+def header_text(token: SecretBytes, field: str = "/auth") -> str:
+    """Return a token for use in a header; raise if it is empty or has characters that no token has."""
+    text = token.reveal().decode("ascii", "replace")
+    if not text or not text.isprintable() or " " in text or "\ufffd" in text:
+        raise invalid_config(
+            field, "the token is empty, or has a blank, a line break or a character that no token has; check the Secret"
+        )
+    return text
+
+
+def digest(*parts: str | bytes) -> bytes:
+    """Digest parts so that no two lists of parts are mistaken for each other. It never leaves the process."""
+    made = hashlib.sha256()
+    for part in parts:
+        raw = part.encode("utf-8", "surrogateescape") if isinstance(part, str) else part
+        made.update(len(raw).to_bytes(8, "big") + raw)
+    return made.digest()

@@ -3,7 +3,7 @@
     {"level":"info","ts":"2030-01-01T00:00:00.000Z","msg":"call handled","method":"GetSecrets","code":"OK", ...}
 
 Nothing else is printed. Messages of libraries and crashes are logged with type and place only: their texts may contain
-secrets. A field named `traceback` may be longer than others (`tracebacks.py`).
+secrets. A field named `traceback` may be longer than others (`redaction.py`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, Final, TextIO
 
 import structlog
 
-from eso_sdk.tracebacks import MAX_TRACEBACK, seat
+from eso_sdk.redaction import MAX_TRACEBACK, seat
 from kubebase.clock import Clock, log_time
 
 _MAX_TEXT: Final = 512

@@ -68,8 +68,8 @@ def run(
 
 def serve_options(chosen: argparse.Namespace, environment: Mapping[str, str]) -> ServeOptions:
     """Return how the flags want a provider to be served. Raises `UsageError`."""
+    from eso_sdk.accounts import CallAuthError, call_auth
     from eso_sdk.addresses import AddressPolicy, AddressPolicyError
-    from eso_sdk.callauth import CallAuthError, call_auth
     from eso_sdk.processidentity import ProcessIdentityError, ProcessIdentityPolicy
     from eso_sdk.server import ServeOptions
 
@@ -112,7 +112,7 @@ def _parser(provider: Provider, environment: Mapping[str, str]) -> argparse.Argu
 
 def add_serve_flags(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
     """Add the flags that every provider has; their defaults come from the environment."""
-    from eso_sdk.callauth import add_flags
+    from eso_sdk.accounts import add_flags
 
     def from_environment(name: str, otherwise: str) -> str:
         return environment.get(_PREFIX + name, otherwise)

@@ -15,7 +15,7 @@
 
 | the kit does | how |
 |---|---|
-| one connection pool and one throttle for each identity | `peers.py`; after 429 all sessions of the identity pause |
+| one connection pool and one throttle for each identity | after 429 all sessions of the identity pause |
 | rejected credentials | the error is repeated for a minute without a call; a login's token is replaced once a minute |
 | one denied resource | a 401 to credentials that have just worked, or to a new login's token, is about one request |
 | missing keys | a 404 of a read is repeated for a minute without a call, until this identity writes something |
@@ -26,9 +26,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
+import hmac
 import os
+import secrets
 import ssl
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache
@@ -39,10 +45,8 @@ import msgspec
 from multidict import CIMultiDictProxy
 from yarl import URL
 
-from eso_sdk.authorization import Authorization, FixedHeaders, digest
 from eso_sdk.backend import Backend
 from eso_sdk.errors import backend_error, invalid_config, invalid_request, rejected, throttled
-from eso_sdk.etags import ETagCache, conditional
 from eso_sdk.http import (
     MAX_RESPONSE,
     REQUEST_SECONDS,
@@ -53,13 +57,195 @@ from eso_sdk.http import (
     tls_context,
     url_of,
 )
-from eso_sdk.logins import REFUSED
+from eso_sdk.logins import REFUSED, Authorization, FixedHeaders, Refusals, digest
 from eso_sdk.processwide import shared_table
-from eso_sdk.refusals import Refusals
-from eso_sdk.throttle import Throttle
 from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.bounded import ExpiringDict
 from kubebase.clock import Clock
+from kubebase.deadline import Deadline
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Responses with an ETag, cached so that the endpoint may return 304 instead of sending an unchanged value again.
+#
+# A response belongs to the whole request, headers and body included: another caller's request never finds it.
+
+
+MAX_ENTRIES: Final = 64
+MAX_BYTES: Final = 256 * 1024
+"""Size limit of all responses that one opened store caches. A process has up to 256 opened stores."""
+MAX_ETAG: Final = 256
+
+_KEY: Final = secrets.token_bytes(32)
+"""Keys the fingerprints, which cover credentials, so that guesses cannot be tested against them."""
+
+
+@dataclass(frozen=True, slots=True)
+class CachedResponse:
+    """An earlier response and its ETag."""
+
+    etag: str
+    body: bytes = field(repr=False)
+
+
+class ETagCache:
+    """The cached responses of one opened store. Bounded by number and bytes; the oldest one is evicted first."""
+
+    def __init__(self, *, entries: int = MAX_ENTRIES, size: int = MAX_BYTES) -> None:
+        self._entries = entries
+        self._size = size
+        self._held = 0
+        self._cached: OrderedDict[bytes, CachedResponse] = OrderedDict()
+
+    def find(self, request: HttpRequest) -> CachedResponse | None:
+        """Return the earlier response to a request that may be sent conditionally."""
+        if request.method != "GET" or any(name.lower() == "if-none-match" for name in request.headers):
+            return None
+        return self._cached.get(fingerprint(request))
+
+    def store(self, request: HttpRequest, response: HttpResponse) -> None:
+        """Store a response if it has an ETag and there is room for it."""
+        key, etag = fingerprint(request), response.headers.get("ETag", "")
+        self._drop(key)
+        usable = 0 < len(etag) <= MAX_ETAG and etag.isascii() and etag.isprintable()
+        if request.method != "GET" or not usable or len(response.body) > self._size // 4:
+            return
+        self._cached[key] = CachedResponse(etag, response.body)
+        self._held += len(response.body)
+        while len(self._cached) > self._entries or self._held > self._size:
+            self._drop(next(iter(self._cached)))
+
+    def _drop(self, key: bytes) -> None:
+        if (cached := self._cached.pop(key, None)) is not None:
+            self._held -= len(cached.body)
+
+
+def conditional(request: HttpRequest, cached: CachedResponse) -> HttpRequest:
+    """Request the value only if it differs from the cached one."""
+    return replace(request, headers={**request.headers, "If-None-Match": cached.etag})
+
+
+def fingerprint(request: HttpRequest, *more: str) -> bytes:
+    """Return a digest of the request and of all other inputs of the value. Stable within this process only."""
+    digest = hmac.new(_KEY, digestmod=hashlib.sha256)
+    headers = (part for pair in sorted(request.headers.items()) for part in pair)
+    for part in (request.method, str(request.url), *headers, *more):
+        digest.update(len(part).to_bytes(8, "big") + part.encode("utf-8", "surrogateescape"))
+    digest.update(request.body)
+    return digest.digest()
+
+
+# --- Pauses calls while a service throttles them ---------------------------------------------------------------------
+#
+#     async with throttle.slot():
+#         ...                        # raises RATE_LIMITED at once while the pause lasts
+#
+# When a service throttles, calls pause; the pause doubles with each throttling response that follows soon. After the
+# pause, one call is sent alone, and the others wait for its outcome. Each success permits one more parallel call, so
+# the end of a pause causes no burst.
+
+
+FIRST_PAUSE: Final = 1.0
+LONGEST_PAUSE: Final = 60.0
+"""If a throttling response comes later than this after the last pause, pauses start again from the shortest."""
+FULL_WIDTH: Final = 32
+"""With this many parallel calls there is practically no limit."""
+WAIT_SECONDS: Final = 10.0
+"""Seconds that a call waits for the calls ahead of it."""
+
+_NO_RESPONSE: Final = frozenset(
+    {ErrorReason.RATE_LIMITED, ErrorReason.BACKEND_UNAVAILABLE, ErrorReason.BACKEND_TIMEOUT, ErrorReason.BACKEND_ERROR}
+)
+
+
+class Throttle:
+    """The calls of one identity to one service in one region."""
+
+    def __init__(self, clock: Clock, subject: str) -> None:
+        self._clock = clock
+        self._subject = subject
+        self._pause = 0.0
+        self._until = float("-inf")
+        self._code = ""
+        self._round = 0
+        self._width = FULL_WIDTH
+        self._running = 0
+        self._moved = asyncio.Event()
+
+    @asynccontextmanager
+    async def slot(self) -> AsyncIterator[None]:
+        """Wait for a place; a RATE_LIMITED that leaves the block closes the gate."""
+        await self._enter()
+        begun = self._round
+        try:
+            yield
+            self._widen(begun)
+        except ProviderError as failed:
+            if failed.reason is ErrorReason.RATE_LIMITED:
+                self._limited(begun, failed)
+                failed.retry_after = max(failed.retry_after, self._left())
+            elif failed.reason not in _NO_RESPONSE:
+                self._widen(begun)
+            raise
+        finally:
+            self._running -= 1
+            self._moved.set()
+            self._moved = asyncio.Event()
+
+    def noted(self, error: ProviderError) -> ProviderError:
+        """Close the gate if one item of a response met the limit, although the call succeeded."""
+        if error.reason is ErrorReason.RATE_LIMITED:
+            if self._left() == 0:
+                self._limited(self._round, error)
+            error.retry_after = max(error.retry_after, self._left())
+        return error
+
+    async def _enter(self) -> None:
+        self._check()
+        if self._is_full():
+            try:
+                async with Deadline(self._clock, WAIT_SECONDS):
+                    while self._is_full():
+                        await self._moved.wait()
+                        self._check()
+            except TimeoutError:
+                raise self._refusal(FIRST_PAUSE) from None
+        self._running += 1
+
+    def _is_full(self) -> bool:
+        return self._running >= self._width < FULL_WIDTH
+
+    def _check(self) -> None:
+        if (left := self._left()) > 0:
+            raise self._refusal(left)
+
+    def _left(self) -> float:
+        return max(self._until - self._clock.monotonic(), 0.0)
+
+    def _limited(self, begun: int, limit: ProviderError) -> None:
+        """Start or extend the pause, to what the service says at least.
+
+        Calls that started before the throttling was noticed do not extend it.
+        """
+        if begun != self._round:
+            return
+        now = self._clock.monotonic()
+        soon = now - self._until <= LONGEST_PAUSE
+        self._round += 1
+        self._pause = min(self._pause * 2, LONGEST_PAUSE) if soon else FIRST_PAUSE
+        self._until = now + max(self._pause, limit.retry_after)
+        self._code = limit.backend_code
+        self._width = 1
+
+    def _widen(self, begun: int) -> None:
+        if begun == self._round:
+            self._width = min(self._width + 1, FULL_WIDTH)
+
+    def _refusal(self, left: float) -> ProviderError:
+        return throttled(left, backend_code=self._code, subject=self._subject)
+
+
+# --- The kit for backends with a JSON API over HTTP; a new provider needs little more than paths and field names -----
+
 
 MISSING_SECONDS: Final = 60.0
 """A missing key costs one call a minute, also with a refresh interval of seconds."""

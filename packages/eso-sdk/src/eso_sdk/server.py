@@ -11,6 +11,7 @@ import asyncio
 import json
 import os
 import signal
+import threading
 import uuid
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
@@ -25,23 +26,106 @@ from grpc import aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-untyped]  # the wheel carries no types
 from grpc_health.v1.health import aio as aio_health  # type: ignore[import-untyped]  # the wheel carries no types
 
+from eso_sdk.accounts import CallAuth, token_gate
 from eso_sdk.addresses import ORDINARY, AddressPolicy
-from eso_sdk.callauth import CallAuth, token_gate
-from eso_sdk.frame import Frame
+from eso_sdk.frame import GENERATORS, INFO, STORES, UNARY, Frame, Method
 from eso_sdk.logs import loop_exception_handler
-from eso_sdk.methods import GENERATORS, INFO, STORES, UNARY, Method
-from eso_sdk.metrics import Metrics
-from eso_sdk.probes import Probes
+from eso_sdk.metrics import Metrics, Probes
+from eso_sdk.operations import HEARTBEAT_SECONDS
 from eso_sdk.processidentity import STRICT, ProcessIdentityPolicy
 from eso_sdk.provider import Provider
 from eso_sdk.service import Service
 from eso_sdk.session import Sessions
-from eso_sdk.subscription import HEARTBEAT_SECONDS
-from eso_sdk.tlsfolder import TlsFolder, wait_for_certificates
 from eso_wire.options import SERVER_OPTIONS
-from eso_wire.tls import ServerCertificates, TlsMaterial, TlsMaterialError
+from eso_wire.tls import (
+    CA_FILE,
+    CERTIFICATE_FILE,
+    KEY_FILE,
+    ServerCertificates,
+    TlsMaterial,
+    TlsMaterialError,
+    load_material,
+)
 from eso_wire.versions import SUPPORTED, ProtocolVersion
 from kubebase.clock import Clock, SystemClock
+
+# --- Certificates in a folder, as mounted from a Secret: read when they change, and awaited at the start -------------
+#
+# The operator issues a provider's certificates, usually after its pod has started. So the server first waits for
+# missing certificates, and fails only after that.
+
+
+_FILES: Final = (CA_FILE, CERTIFICATE_FILE, KEY_FILE)
+_POLL_SECONDS: Final = 0.5
+
+_tls_log = structlog.get_logger("eso_sdk.server")
+
+Stamp = tuple[tuple[int, int, int], ...]
+
+
+class TlsFolder:
+    """The source of a server's certificates. gRPC asks at every handshake, from its own threads."""
+
+    def __init__(self, folder: Path, on_reload: Callable[[str], None] = lambda _result: None) -> None:
+        self._folder = folder
+        self._on_reload = on_reload
+        self._lock = threading.Lock()
+        self._stamp: Stamp = ()
+        self._material: TlsMaterial | None = None
+
+    def __call__(self) -> TlsMaterial:
+        """Return the current certificates, or the last good set while a new one is being written."""
+        with self._lock:
+            stamp = self._stamped()
+            if self._material is None or stamp != self._stamp:
+                self._stamp = stamp
+                self._load()
+            if self._material is None:
+                raise TlsMaterialError(f"no usable certificates in {self._folder}")
+            return self._material
+
+    def _load(self) -> None:
+        try:
+            fresh = load_material(self._folder)
+        except TlsMaterialError:
+            if self._material is None:
+                raise
+            self._on_reload("failure")
+            return
+        if self._material is not None:
+            self._on_reload("success")
+        self._material = fresh
+
+    def _stamped(self) -> Stamp:
+        """Return a stamp that changes with the files, also behind the symbolic links of a mounted Secret."""
+        stamps = []
+        for name in _FILES:
+            try:
+                status = (self._folder / name).stat()
+                stamps.append((status.st_mtime_ns, status.st_size, status.st_ino))
+            except OSError:
+                stamps.append((0, 0, 0))
+        return tuple(stamps)
+
+
+async def wait_for_certificates(source: TlsFolder, clock: Clock, seconds: float) -> TlsMaterial:
+    """Wait for the first usable set; after that time raise TlsMaterialError with the reason."""
+    until = clock.monotonic() + seconds
+    logged = False
+    while True:
+        try:
+            return source()
+        except TlsMaterialError as exc:
+            if clock.monotonic() >= until:
+                raise
+            if not logged:
+                logged = True
+                _tls_log.info("waiting for certificates", problem=str(exc), seconds=seconds)
+        await clock.sleep(_POLL_SECONDS)
+
+
+# --- The server of a provider process --------------------------------------------------------------------------------
+
 
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1

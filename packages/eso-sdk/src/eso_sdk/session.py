@@ -22,7 +22,7 @@ import structlog
 from eso_api.values import SecretBytes
 from eso_sdk.accounts import ServiceAccount
 from eso_sdk.backend import Backend
-from eso_sdk.tracebacks import FAILURES, seat
+from eso_sdk.redaction import FAILURES, seat
 from eso_wire.values import Context, Credential, ObjectRef, Token
 from kubebase.clock import Clock
 from kubebase.deadline import Deadline

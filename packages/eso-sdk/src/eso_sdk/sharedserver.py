@@ -21,12 +21,11 @@ from typing import Any, Final
 import structlog
 from structlog.contextvars import bound_contextvars
 
-from eso_sdk import installed, metrics, probes
-from eso_sdk.metrics import Metrics
-from eso_sdk.probes import Probes
+from eso_sdk import installed, metrics
+from eso_sdk.metrics import Metrics, Probes
 from eso_sdk.provider import Provider
+from eso_sdk.redaction import seat
 from eso_sdk.server import ServeError, ServeOptions, Server, listening, write_ready
-from eso_sdk.tracebacks import seat
 from eso_wire.tls import CERTIFICATE_FILE
 from kubebase.backoff import ExponentialBackoff, system_random
 from kubebase.clock import Clock, SystemClock
@@ -43,7 +42,7 @@ class State(StrEnum):
     WAITING = "waiting"
     """Not needed yet: it starts as soon as it has certificates."""
     STARTING = "starting"
-    SERVING = probes.READY
+    SERVING = metrics.READY
     FAILED = "failed"
     STOPPED = "stopped"
 

@@ -16,18 +16,14 @@ from typing import Final
 
 from eso_api.stores.akeyless import AkeylessProvider
 from eso_api.values import SecretBytes
-from eso_provider_akeyless.auth.choice import check_auth, chosen_form
-from eso_provider_akeyless.auth.session import Session
-from eso_provider_akeyless.gateways import FIELD, api_url, status_of
-from eso_provider_akeyless.items import STATIC, Items
+from eso_provider_akeyless.auth import FIELD, Session, api_url, check_auth, chosen_form, status_of
+from eso_provider_akeyless.items import STATIC, Items, Reader, Writer
 from eso_provider_akeyless.kinds import KINDS
-from eso_provider_akeyless.reading import Reader
-from eso_provider_akeyless.writing import Writer
-from eso_sdk.drafts import Draft
 from eso_sdk.errors import invalid_request
 from eso_sdk.http import ca_bundle
 from eso_sdk.matching import Matcher
 from eso_sdk.provider import Check, Store, finds, pushes, reads, store_kind
+from eso_sdk.push import Draft
 from eso_sdk.rest import Rest, RestSettings
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import (

@@ -6,20 +6,71 @@ response = await api.call("GetSecretValue", about='secret "db"', SecretId="db")
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from botocore import xform_name
 from botocore.credentials import ReadOnlyCredentials
 
 from eso_provider_aws.clients import signed_by
 from eso_provider_aws.errors import FAILURES, CallSubject, of_code, refusal
-from eso_provider_aws.identity import Identity, with_keys_of
-from eso_provider_aws.runtime import Runtime
-from eso_wire.errors import ProviderError
-from eso_wire.values import ConditionReport
+from eso_provider_aws.identity import Identity, Runtime, with_keys_of
+from eso_sdk.errors import invalid_request
+from eso_sdk.push import MetadataSpec, decode_metadata
+from eso_wire.errors import ErrorReason, ProviderError
+from eso_wire.values import ConditionReport, DeleteItem, PushItem
 from kubebase.deadline import Deadline
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The tag `managed-by: external-secrets`, which marks values that External Secrets may overwrite and delete.
+#
+# `decoded` parses the `metadata` of a PushSecret entry, which cannot set that tag.
+
+
+MARK: Final = "managed-by"
+OWNER: Final = "external-secrets"
+DESCRIPTION: Final = "secret 'managed-by:external-secrets'"
+"""The description of values that are created without one."""
+
+
+def owner_of(items: Iterable[PushItem | DeleteItem]) -> str:
+    """Return the value of the mark for the writes of one call."""
+    return next((item.owner_token for item in items if item.owner_token), OWNER)
+
+
+def tags_of(listed: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Convert the tag list of AWS to a mapping."""
+    return {tag["Key"]: tag.get("Value", "") for tag in listed}
+
+
+def listed(tags: Mapping[str, str]) -> list[dict[str, str]]:
+    """Convert tags from a mapping to a list for AWS."""
+    return [{"Key": key, "Value": value} for key, value in tags.items()]
+
+
+def foreign(what: str) -> ProviderError:
+    """Return the error for a write to a value without the mark. `what` names it: `secret "db" in eu-west-1`."""
+    return ProviderError(
+        ErrorReason.OWNERSHIP_CONFLICT,
+        f"{what} exists and was not created by External Secrets: it has no tag {MARK}: {OWNER}; choose another"
+        " remoteKey, or add that tag to hand it over",
+    )
+
+
+T = TypeVar("T", bound=MetadataSpec)
+
+
+def decoded(metadata: Mapping[str, Any] | None, spec: type[T], key: str) -> T:
+    """Decode the metadata of one pushed entry; without it, return the defaults."""
+    found = decode_metadata(metadata, spec, key)
+    if MARK in (getattr(found, "tags", None) or ()):
+        raise invalid_request(f'metadata of "{key}" sets the tag {MARK}, which is set by External Secrets; remove it')
+    return found
+
+
+# --- The calls of one session to one service, signed by its identity and limited by its throttle, with mapped --------
+
 
 CALL_SECONDS: Final = 25.0
 

@@ -28,11 +28,9 @@ from eso_api.generators.aws import STS_SESSION_TOKEN as V1_STS_SESSION_TOKEN
 from eso_api.generators.aws import ECRAuthorizationTokenSpec, STSSessionTokenSpec
 from eso_api.values import SecretBytes
 from eso_provider_aws.api import Api
-from eso_provider_aws.endpoints import ECR, ECR_PUBLIC, STS, check_region
-from eso_provider_aws.identity import Role
+from eso_provider_aws.clients import ECR, ECR_PUBLIC, STS, check_region
+from eso_provider_aws.identity import Role, log_in, runtime_of
 from eso_provider_aws.kinds import ECR_AUTHORIZATION_TOKEN, STS_SESSION_TOKEN
-from eso_provider_aws.login import log_in
-from eso_provider_aws.runtime import runtime_of
 from eso_sdk.errors import backend_error, invalid_config
 from eso_sdk.provider import Generator, generator_kind
 from eso_wire.errors import ErrorReason, ProviderError

@@ -1,6 +1,6 @@
 """Reports changes of secrets, keys and certificates, with their tags, by listing each kind that is watched.
 
-With a queue (`queue.py`), an event causes the listings; without one, time does.
+With a queue, an event causes the listings; without one, time does.
 
 A position in a stream is the time of the last change in the listing of each kind, by the clock of the vault. A stream
 that resumes there reports everything that changed since, at whichever replica. Only the last event of a round has the
@@ -9,19 +9,279 @@ new position: if a stream breaks before it, all events of the round are reported
 
 from __future__ import annotations
 
+import asyncio
+import os
+import re
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from email.utils import format_datetime
+from html import unescape
+from typing import Any, Final
+from weakref import WeakKeyDictionary
 
-from eso_provider_azure.api import Api
-from eso_provider_azure.listings import Listing, Listings, listings_of, pause
-from eso_provider_azure.names import Kind, Name
-from eso_provider_azure.queue import POLL_SECONDS as POLL_QUEUE_SECONDS
-from eso_provider_azure.queue import EventQueue
+from yarl import URL
+
+from eso_provider_azure.identities import CLOUDS, BoundIdentity
+from eso_provider_azure.vault import Api, Kind, Name, Vault, tags_of, vault_itself
+from eso_sdk.errors import invalid_config, unsupported
+from eso_sdk.http import HttpClient, HttpRequest, HttpResponse, status_error
 from eso_sdk.matching import Matcher
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import ChangeEvent, ChangeType, ConditionReport, FindQuery, Heartbeat, WatchItem
+from kubebase.clock import Clock
+
+# ---------------------------------------------------------------------------------------------------------------------
+# A storage queue with the Event Grid events of a vault. An event is only a reason to list the vault at once.
+#
+#     poll:    receive messages, which hides them for a minute
+#     acknowledge:  delete them, after a listing that began later
+#
+# A message that is not acknowledged is delivered again, and causes one more listing. The listing always reports what
+# changed, so that a lost or foreign message does no harm.
+
+
+POLL_QUEUE_SECONDS: Final = 5.0
+"""Seconds between two reads of the queue: storage queues do not let callers wait for a message."""
+RETRY_SECONDS: Final = 600.0
+"""Seconds until a queue that failed is read again; until then the vault is listed as without a queue."""
+SCOPE: Final = "https://storage.azure.com/.default"
+FIELD: Final = "/changes/queueURL"
+
+_VERSION: Final = "2021-12-02"
+_HIDDEN_SECONDS: Final = "60"
+_MOST: Final = "32"
+_MAX_HELD: Final = 1024
+_MESSAGE: Final = re.compile(
+    rb"<QueueMessage>.*?<MessageId>([\w-]+)</MessageId>.*?<PopReceipt>([^<]+)</PopReceipt>.*?</QueueMessage>", re.DOTALL
+)
+_PATH: Final = re.compile(r"/[a-z0-9](-?[a-z0-9]){2,62}")
+
+
+def check_queue(url: str, environment: str) -> None:
+    """Refuse a URL that is not a queue of this cloud: it is sent a token."""
+    if environment not in CLOUDS:
+        raise invalid_config(FIELD, f"queues are not supported in {environment}")
+    try:
+        parts = URL(url)
+        host = parts.host or ""
+    except ValueError:
+        raise invalid_config(FIELD, "is not a URL") from None
+    fits = parts.scheme == "https" and parts.explicit_port is None and not parts.query_string and parts.user is None
+    domain = CLOUDS[environment].queues
+    if not fits or not host.endswith(f".{domain}") or not _PATH.fullmatch(parts.path):
+        raise invalid_config(FIELD, f"write the URL of a queue, as https://ACCOUNT.{domain}/NAME")
+
+
+class EventQueue:
+    """Tells when a vault should be listed. Shared by all streams of an identity that name the same queue."""
+
+    def __init__(self, url: str, credential: BoundIdentity, client: HttpClient, clock: Clock) -> None:
+        self.rung_at: datetime | None = None
+        self.users = 0
+        self.error: ProviderError | None = None
+        self._url = URL(url)
+        self._credential = credential
+        self._client = client
+        self._clock = clock
+        self._lock = asyncio.Lock()
+        self._next = float("-inf")
+        self._held: list[tuple[str, str]] = []
+
+    async def poll(self, every: float) -> None:
+        """Look into the queue, unless another stream has just done so."""
+        async with self._lock:
+            if self._clock.monotonic() < self._next:
+                return
+            self._next = self._clock.monotonic() + every / 2
+            try:
+                await self._receive()
+                self.error = None
+            except ProviderError as failed:
+                self.error = failed
+                self._next = self._clock.monotonic() + max(RETRY_SECONDS, failed.retry_after)
+
+    async def acknowledge(self, listed_at: datetime) -> None:
+        """Delete the messages that came before a listing began."""
+        if self.rung_at is None or listed_at < self.rung_at:
+            return
+        held, self._held = self._held, []
+        with suppress(ProviderError):  # what is left is delivered again
+            for message, receipt in held:
+                await self._sent("DELETE", self._url / "messages" / message % {"popreceipt": receipt})
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    async def _receive(self) -> None:
+        parameters = {"numofmessages": _MOST, "visibilitytimeout": _HIDDEN_SECONDS}
+        response = await self._sent("GET", self._url / "messages" % parameters)
+        if error := self._error(response):
+            raise error
+        found = [(name.decode(), unescape(receipt.decode())) for name, receipt in _MESSAGE.findall(response.body)]
+        if found:
+            self._held = [*self._held, *found][-_MAX_HELD:]
+            self.rung_at = self._clock.now()
+
+    async def _sent(self, method: str, url: URL) -> HttpResponse:
+        token = await self._credential.token()
+        headers = {
+            "Authorization": f"Bearer {token.token}",
+            "x-ms-version": _VERSION,
+            "x-ms-date": format_datetime(self._clock.now(), usegmt=True),
+        }
+        return await self._client.send(HttpRequest(method, url, headers))
+
+    def _error(self, response: HttpResponse) -> ProviderError | None:
+        subject = f"queue {self._url}"
+        if response.status in (401, 403):
+            message = f'{subject} is denied; grant the role "Storage Queue Data Message Processor"'
+            return ProviderError(ErrorReason.PERMISSION_DENIED, message, backend_code=str(response.status))
+        if response.status == 404:
+            return ProviderError(
+                ErrorReason.CONFIG_NOT_FOUND, f"{subject} does not exist; create it, or correct {FIELD}"
+            )
+        return status_error(response, subject, self._clock)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Listings of a vault without values: 25 objects to a page, each with its tags and the time of its last change.
+
+
+POLL_SECONDS: Final = 30.0
+"""Seconds between two listings; `ESO_PROVIDER_AZURE_LOOK_SECONDS` overrides it."""
+REFUSED_SECONDS: Final = 1800.0
+"""Seconds until an identity without the right to list tries again."""
+MAX_OBJECTS: Final = 20_000
+"""The limit for each kind of objects."""
+
+_LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """An object in a listing."""
+
+    updated: datetime
+    enabled: bool
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """All objects of one kind at one time."""
+
+    at: datetime
+    states: Mapping[str, State]
+    pages: int
+    before: frozenset[tuple[str, datetime]] = frozenset()
+    """Names and times of the former listing."""
+
+    @property
+    def latest(self) -> datetime:
+        """Return the time of the last change, by the clock of the vault."""
+        return max((state.updated for state in self.states.values()), default=self.at)
+
+    def changed(self, before: Listing) -> Iterator[str]:
+        """Yield the names that differ.
+
+        Times have seconds: the last change of a listing may be followed by another with the same time, so it is
+        reported once more.
+        """
+        latest = before.latest
+        for name in sorted(before.states.keys() | self.states.keys()):
+            old, new = before.states.get(name), self.states.get(name)
+            if old != new or (old and old.updated == latest and (name, latest) not in before.before):
+                yield name
+
+    def since(self, moment: datetime) -> Iterator[str]:
+        """Yield the names that changed after a moment."""
+        yield from (name for name, state in sorted(self.states.items()) if state.updated >= moment)
+
+
+class Listings:
+    """The listings of one kind of objects of a vault, shared by all streams of an identity."""
+
+    def __init__(self, kind: Kind) -> None:
+        self._kind = kind
+        self._lock = asyncio.Lock()
+        self._newest: Listing | None = None
+        self._refusal: ProviderError | None = None
+        self._refused_until = float("-inf")
+
+    def refusal(self, now: float) -> ProviderError | None:
+        """Return the error of a listing that the identity may not make."""
+        return self._refusal if now < self._refused_until else None
+
+    async def newer(self, api: Api, than: Listing | None, after: datetime | None = None) -> Listing:
+        """Return a listing that began after an event; the newest one serves every caller that does not have it."""
+        async with self._lock:
+            if refusal := self.refusal(api.clock.monotonic()):
+                raise refusal
+            newest = self._newest
+            recent = newest is not None and _age(newest, api) < pause() / 2 and (after is None or newest.at >= after)
+            if newest is not None and newest is not than and recent:
+                return newest
+            former = newest.states.items() if newest is not None else ()
+            try:
+                before = frozenset((name, state.updated) for name, state in former)
+                self._newest = await _listed(api, self._kind, before)
+            except ProviderError as failed:
+                raise self._failed(failed, api) from None
+            return self._newest
+
+    def _failed(self, failed: ProviderError, api: Api) -> ProviderError:
+        if failed.reason is not ErrorReason.PERMISSION_DENIED:
+            return failed
+        self._refusal = unsupported(f"{failed.message}, to report changes; until then refreshInterval counts")
+        self._refused_until = api.clock.monotonic() + REFUSED_SECONDS
+        return self._refusal
+
+
+_KNOWN: Final[WeakKeyDictionary[Vault, dict[Kind, Listings]]] = WeakKeyDictionary()
+
+
+def listings_of(vault: Vault) -> dict[Kind, Listings]:
+    """Return the listings of a vault so far, by kind."""
+    return _KNOWN.setdefault(vault, {})
+
+
+def pause() -> float:
+    """Return the seconds between two listings."""
+    setting = os.environ.get("ESO_PROVIDER_AZURE_LOOK_SECONDS", "")
+    return max(float(setting), 1.0) if setting.isdecimal() else POLL_SECONDS
+
+
+async def _listed(api: Api, kind: Kind, before: frozenset[tuple[str, datetime]]) -> Listing:
+    at, states, count = api.clock.now(), dict[str, State](), 0
+    async for page in api.pages(vault_itself(api.vault, kind), _pages(api.vault, kind)):
+        count += 1
+        for each in page:
+            # Objects that were last changed years ago have no time of change.
+            updated = each.updated_on or each.created_on or _LONG_AGO
+            states[each.name] = State(updated, bool(each.enabled), tags_of(each))
+        if len(states) > MAX_OBJECTS:
+            raise unsupported(f"a vault with more than {MAX_OBJECTS} {kind.label}s cannot be watched by listing it")
+    return Listing(at, states, count, before)
+
+
+def _pages(vault: Vault, kind: Kind) -> Any:
+    match kind:
+        case Kind.SECRET:
+            return vault.secrets.list_properties_of_secrets().by_page()
+        case Kind.KEY:
+            return vault.keys.list_properties_of_keys().by_page()
+        case Kind.CERTIFICATE:
+            return vault.certificates.list_properties_of_certificates().by_page()
+
+
+def _age(listing: Listing, api: Api) -> float:
+    return (api.clock.now() - listing.at).total_seconds()
+
+
+# --- Reports changes of secrets, keys and certificates, with their tags, by listing each kind that is watched --------
+
 
 PAGE_SECONDS: Final = 2.0
 """A listing of many pages is repeated less often: 4,000 calls in 10 s are the limit of all users of a vault."""

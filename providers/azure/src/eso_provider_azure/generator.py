@@ -20,10 +20,9 @@ from eso_api.generators.azure import ACR_ACCESS_TOKEN as V1_ACR_ACCESS_TOKEN
 from eso_api.generators.azure import ACRAccessTokenSpec
 from eso_api.references import ServiceAccountSelector
 from eso_api.values import SecretBytes
-from eso_provider_azure.clouds import REGISTRY_HOSTS, registry_cloud
+from eso_provider_azure.identities import REGISTRY_HOSTS, registry_cloud
 from eso_provider_azure.kinds import ACCESS_TOKEN
-from eso_provider_azure.login import CLIENT_ANNOTATION, TENANT_ANNOTATION, Login, Receiver, where
-from eso_provider_azure.runtime import runtime_of
+from eso_provider_azure.login import CLIENT_ANNOTATION, TENANT_ANNOTATION, Login, Receiver, runtime_of, where
 from eso_sdk.errors import backend_error, credentials_not_found, error_for_status, invalid_config
 from eso_sdk.http import HttpRequest, retry_after
 from eso_sdk.provider import Generator, generator_kind

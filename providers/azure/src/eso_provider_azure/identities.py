@@ -17,26 +17,283 @@ import asyncio
 import hashlib
 import logging
 import re
-from collections.abc import Callable, Hashable
+from collections.abc import AsyncIterator, Callable, Hashable, MutableMapping
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from http import HTTPStatus
 from types import TracebackType
 from typing import Any, Final, NoReturn, Protocol, Self
+from urllib.parse import urlsplit
 from weakref import WeakSet
 
+import msgspec
 from azure.core.credentials import AccessToken
-from azure.core.exceptions import AzureError
+from azure.core.exceptions import AzureError, HttpResponseError
+from azure.core.pipeline.transport import AsyncHttpTransport
+from azure.core.rest import AsyncHttpResponse, HttpRequest
 from azure.identity import CredentialUnavailableError
+from multidict import CIMultiDict
 
+from eso_api.stores.azure import AzureCustomCloud, AzureProvider
 from eso_api.values import SecretBytes
-from eso_sdk.errors import backend_error, credentials_not_found, rejected, timed_out, unavailable
-from eso_sdk.http import retry_after
-from eso_sdk.refusals import REFUSALS, Pauses, Refusals
+from eso_sdk.errors import backend_error, credentials_not_found, invalid_config, rejected, timed_out, unavailable
+from eso_sdk.http import HttpClient, HttpResponse, retry_after, url_of
+from eso_sdk.http import HttpRequest as KitRequest
+from eso_sdk.logins import REFUSALS, Pauses, Refusals
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Token
 from kubebase.bounded import BoundedDict
 from kubebase.clock import Clock
 from kubebase.deadline import Deadline
+
+# --- The clouds of Microsoft: which authority issues tokens, and for which resource ----------------------------------
+#
+# A token is sent only to hosts of the resource that it was issued for. Otherwise a store could name a host of its
+# author as `vaultUrl`, and receive a token of the provider's own identity there.
+
+
+CUSTOM: Final = "AzureStackCloud"
+
+
+@dataclass(frozen=True, slots=True)
+class Cloud:
+    """Addresses of one cloud, without a slash at the end."""
+
+    authority: str
+    vaults: str
+    """The resource of Key Vault, which tokens are issued for."""
+    management: str = ""
+    """The resource of the management API, whose tokens container registries accept."""
+    queues: str = ""
+    """The domain of storage queues."""
+
+    @property
+    def vault_scope(self) -> str:
+        return f"{self.vaults}/.default"
+
+
+CLOUDS: Final = {
+    "PublicCloud": Cloud(
+        "https://login.microsoftonline.com",
+        "https://vault.azure.net",
+        "https://management.core.windows.net/",
+        "queue.core.windows.net",
+    ),
+    "USGovernmentCloud": Cloud(
+        "https://login.microsoftonline.us",
+        "https://vault.usgovcloudapi.net",
+        "https://management.core.usgovcloudapi.net/",
+        "queue.core.usgovcloudapi.net",
+    ),
+    "ChinaCloud": Cloud(
+        "https://login.chinacloudapi.cn",
+        "https://vault.azure.cn",
+        "https://management.core.chinacloudapi.cn/",
+        "queue.core.chinacloudapi.cn",
+    ),
+    "GermanCloud": Cloud(
+        "https://login.microsoftonline.de",
+        "https://vault.microsoftazure.de",
+        "https://management.core.cloudapi.de/",
+        "queue.core.cloudapi.de",
+    ),
+}
+
+AUTHORITY_HOSTS: Final = tuple(urlsplit(cloud.authority).hostname or "" for cloud in CLOUDS.values())
+VAULT_HOSTS: Final = tuple(f".{urlsplit(cloud.vaults).hostname}" for cloud in CLOUDS.values())
+REGISTRY_HOSTS: Final = (".azurecr.io", ".azurecr.us", ".azurecr.cn", ".azurecr.de")
+"""Hosts of Microsoft. Proofs of the provider's own identity go to others only if the administrator lists them."""
+
+
+def cloud_of(config: AzureProvider) -> Cloud:
+    """Return the cloud of a store."""
+    if config.environment_type != CUSTOM:
+        if config.custom_cloud_config is not None:
+            raise invalid_config("/customCloudConfig", f"is for environmentType {CUSTOM} only; remove one of them")
+        return CLOUDS[config.environment_type]
+    if config.custom_cloud_config is None:
+        raise invalid_config("/customCloudConfig", f"name the endpoints of the cloud, as environmentType is {CUSTOM}")
+    return _custom(config.custom_cloud_config)
+
+
+def registry_cloud(environment: str) -> Cloud:
+    """Return the cloud of a container registry."""
+    if environment not in CLOUDS:
+        raise invalid_config("/environmentType", f"container registries are not supported in {environment}")
+    return CLOUDS[environment]
+
+
+def check_vault(url: str, cloud: Cloud) -> str:
+    """Return the URL of a vault without its path, or refuse it if it is not of this cloud."""
+    host, port = _host(url, "/vaultUrl")
+    of = urlsplit(cloud.vaults).hostname or ""
+    if host != of and not host.endswith(f".{of}"):
+        raise invalid_config(
+            "/vaultUrl",
+            f"is not a vault of this cloud: tokens are issued for hosts of {of} and are sent to no others; correct"
+            " vaultUrl or environmentType, or name the cloud in customCloudConfig",
+        )
+    return f"https://{host}{port}"
+
+
+def _custom(named: AzureCustomCloud) -> Cloud:
+    _host(named.active_directory_endpoint, "/customCloudConfig/activeDirectoryEndpoint")
+    authority = named.active_directory_endpoint.rstrip("/")
+    vaults = named.key_vault_endpoint
+    if not vaults and named.key_vault_dns_suffix:
+        vaults = f"https://{named.key_vault_dns_suffix.strip('.')}"
+    if not vaults:
+        return Cloud(authority, CLOUDS["PublicCloud"].vaults)
+    _host(vaults, "/customCloudConfig/keyVaultEndpoint")
+    return Cloud(authority, vaults.rstrip("/"))
+
+
+def _host(url: str, field: str) -> tuple[str, str]:
+    """Return host and port of an https URL; the port is empty, or begins with its colon."""
+    try:
+        parts = urlsplit(url)
+        port = f":{parts.port}" if parts.port is not None else ""
+    except ValueError:
+        raise invalid_config(field, "is not a URL") from None
+    if parts.scheme != "https" or not parts.hostname or parts.username is not None or parts.query or parts.fragment:
+        raise invalid_config(field, "write an https URL with a host, such as https://NAME.vault.azure.net")
+    return parts.hostname, port
+
+
+# --- The HTTP client of the SDK as the transport of Microsoft's libraries --------------------------------------------
+#
+# All requests of the libraries then follow the address rule, have a deadline and a bounded response, and follow
+# redirects never. Failures without a response are `ProviderError`s already; the libraries pass them on.
+
+
+class ReceivedResponse(AsyncHttpResponse):
+    """A response that was received completely."""
+
+    def __init__(self, request: HttpRequest, response: HttpResponse) -> None:
+        self._request = request
+        self._response = response
+        self._headers: MutableMapping[str, str] = CIMultiDict(response.headers)
+        self._encoding: str | None = None
+
+    @property
+    def request(self) -> HttpRequest:
+        return self._request
+
+    @property
+    def status_code(self) -> int:
+        return self._response.status
+
+    @property
+    def headers(self) -> MutableMapping[str, str]:
+        return self._headers
+
+    @property
+    def reason(self) -> str:
+        try:
+            return HTTPStatus(self._response.status).phrase
+        except ValueError:
+            return ""
+
+    @property
+    def content_type(self) -> str | None:
+        return self._headers.get("Content-Type")
+
+    @property
+    def is_closed(self) -> bool:
+        return True
+
+    @property
+    def is_stream_consumed(self) -> bool:
+        return True
+
+    @property
+    def encoding(self) -> str | None:
+        return self._encoding
+
+    @encoding.setter
+    def encoding(self, value: str | None) -> None:
+        self._encoding = value
+
+    @property
+    def url(self) -> str:
+        return self._request.url
+
+    @property
+    def content(self) -> bytes:
+        return self._response.body
+
+    def body(self) -> bytes:
+        """Return the content, as azure-identity expects it."""
+        return self._response.body
+
+    def text(self, encoding: str | None = None) -> str:
+        return self._response.body.decode(encoding or self._encoding or "utf-8", errors="replace")
+
+    def json(self) -> Any:
+        try:
+            return msgspec.json.decode(self._response.body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            raise ValueError("the response is not JSON") from None  # the decoder's own message may quote it
+
+    def raise_for_status(self) -> None:
+        if self._response.status >= HTTPStatus.BAD_REQUEST:
+            raise HttpResponseError(response=self)
+
+    async def read(self) -> bytes:
+        return self._response.body
+
+    async def iter_raw(self, **_: Any) -> AsyncIterator[bytes]:
+        yield self._response.body
+
+    async def iter_bytes(self, **_: Any) -> AsyncIterator[bytes]:
+        yield self._response.body
+
+    async def close(self) -> None:
+        """Do nothing: the connection has been returned."""
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None = None,
+        exc_value: BaseException | None = None,
+        traceback: TracebackType | None = None,
+    ) -> None:
+        await self.close()
+
+
+class KitTransport(AsyncHttpTransport[HttpRequest, AsyncHttpResponse]):
+    """Sends the requests of a library through a client of the SDK, which its owner closes."""
+
+    def __init__(self, client: HttpClient) -> None:
+        self._client = client
+
+    async def send(self, request: HttpRequest, **_: Any) -> AsyncHttpResponse:
+        body = request.content
+        sent = KitRequest(
+            request.method, url_of(request.url), dict(request.headers), body.encode() if isinstance(body, str) else body
+        )
+        return ReceivedResponse(request, await self._client.send(sent))
+
+    async def open(self) -> None:
+        """Do nothing: the client opens itself."""
+
+    async def close(self) -> None:
+        """Do nothing: the client is shared."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None = None,
+        exc_value: BaseException | None = None,
+        traceback: TracebackType | None = None,
+    ) -> None:
+        await self.close()
+
+
+# --- Identities at Entra ID ------------------------------------------------------------------------------------------
+
 
 MAX_IDENTITIES: Final = 1024
 MAX_SCOPES: Final = 8

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
 
 from eso_api.values import SecretBytes
-from eso_provider_azure import objects
-from eso_provider_azure.api import Api
-from eso_provider_azure.names import Kind, Name
-from eso_provider_azure.objects import Stored
-from eso_sdk.batches import side_by_side
+from eso_provider_azure import vault as objects
+from eso_provider_azure.vault import Api, Kind, Name, Stored, tags_of, vault_itself
 from eso_sdk.errors import invalid_request, property_not_found
 from eso_sdk.extract import Dots, NotAnObjectError, json_map, part_of, property_of
+from eso_sdk.matching import Matcher
+from eso_sdk.operations import side_by_side
 from eso_sdk.provider import Check, Value
 from eso_sdk.store import members_of
 from eso_wire.errors import ErrorReason, ProviderError
-from eso_wire.values import MetadataPolicy, RemoteRef
+from eso_wire.values import FindQuery, Found, MetadataPolicy, RemoteRef
 
 DOTS: Final = Dots.PATH_FIRST
 """What the operator in Go does for this backend."""
@@ -171,3 +171,44 @@ async def _value(result: ReadResult, name: Name, ref: RemoteRef) -> Value | Prov
         return Value(SecretBytes(await value_of(result, name, ref)), result.metadata)
     except ProviderError as missing:
         return missing
+
+
+# --- Finding secrets: the list has names and tags, then the values of matching secrets are read ----------------------
+
+
+MAX_SECRETS: Final = 20_000
+READ_AT_ONCE: Final = 200
+
+
+class Finder:
+    """Finds the secrets of one session."""
+
+    def __init__(self, api: Api, reader: Reader) -> None:
+        self._api = api
+        self._reader = reader
+
+    async def find(self, query: FindQuery) -> AsyncIterator[Found]:
+        """Yield all matching secrets with their values. Secrets that were deleted since the listing are left out."""
+        names = await self._names(query)
+        for start in range(0, len(names), READ_AT_ONCE):
+            requests: list[ReadRequest] = [
+                (Name(Kind.SECRET, name), "") for name in names[start : start + READ_AT_ONCE]
+            ]
+            results = await self._reader.results(requests)
+            for request in requests:
+                result = results[request]
+                if isinstance(result, Stored):
+                    yield Found(request[0].name, SecretBytes(result.value), result.metadata)
+                elif result.reason is not ErrorReason.SECRET_NOT_FOUND:
+                    raise result
+
+    async def _names(self, query: FindQuery) -> list[str]:
+        """Return the names of all enabled secrets that match, sorted. A path has always been ignored."""
+        matcher = Matcher(replace(query, path=""))
+        names: list[str] = []
+        listed = self._api.vault.secrets.list_properties_of_secrets().by_page()
+        async for page in self._api.pages(vault_itself(self._api.vault, Kind.SECRET), listed):
+            names += [each.name for each in page if each.enabled and await matcher.accepts(each.name, tags_of(each))]
+            if len(names) > MAX_SECRETS:
+                raise invalid_request(f"more than {MAX_SECRETS} secrets match; narrow find.name or find.tags")
+        return sorted(names)

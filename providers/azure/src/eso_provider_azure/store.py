@@ -6,16 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import ClassVar, Final
 
-from eso_provider_azure.api import Api
-from eso_provider_azure.changes import Watcher
-from eso_provider_azure.clouds import check_vault, cloud_of
-from eso_provider_azure.finding import Finder
+from eso_provider_azure.changes import SCOPE, EventQueue, Watcher, check_queue
+from eso_provider_azure.identities import check_vault, cloud_of
 from eso_provider_azure.kinds import STORES, KeyVaultConfig
-from eso_provider_azure.login import Login, check_auth, log_in
-from eso_provider_azure.queue import SCOPE, EventQueue, check_queue
-from eso_provider_azure.reading import Reader
-from eso_provider_azure.runtime import runtime_of
-from eso_provider_azure.vault import Vault
+from eso_provider_azure.login import Login, check_auth, log_in, runtime_of
+from eso_provider_azure.reading import Finder, Reader
+from eso_provider_azure.vault import Api, Vault
 from eso_provider_azure.writing import Writer
 from eso_sdk.provider import Check, Pushed, Store, Value, finds, pushes, reads, store_kind
 from eso_wire.errors import ProviderError

@@ -15,26 +15,253 @@ writer wins.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
 import msgspec
 from azure.core.rest import HttpRequest
+from azure.keyvault.certificates import CertificateContentType, CertificatePolicy, WellKnownIssuerNames
+from azure.keyvault.keys import JsonWebKey
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+    pkcs12,
+)
 
-from eso_provider_azure import certificates, keys
-from eso_provider_azure.api import Api
-from eso_provider_azure.errors import ConflictError, DeletedError
-from eso_provider_azure.names import Kind, Name
-from eso_provider_azure.objects import MARK, OWNER, Stored
 from eso_provider_azure.reading import DOTS, Reader
-from eso_provider_azure.settings import Settings, merged, settings_of
-from eso_sdk.drafts import Draft, payload_of, removed, text_of
+from eso_provider_azure.vault import (
+    MARK,
+    OWNER,
+    Api,
+    ConflictError,
+    DeletedError,
+    Kind,
+    Name,
+    Stored,
+    Vault,
+    json_web_key,
+)
 from eso_sdk.errors import invalid_request
 from eso_sdk.provider import Pushed
+from eso_sdk.push import Draft, MetadataSpec, decode_metadata, payload_of, removed, text_of
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import DeleteItem, PushItem, PushOutcome
 from kubebase.deadline import Deadline
+
+# --- `metadata` of a PushSecret entry: expiry, content type and tags of the pushed object ----------------------------
+
+
+class PushMetadata(MetadataSpec, frozen=True, kw_only=True):
+    """The metadata of an entry."""
+
+    expiration_date: str = ""
+    """When the secret expires, as RFC 3339 has it."""
+    content_type: str = ""
+    tags: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The settings of one push to one object."""
+
+    expires: datetime | None = None
+    content_type: str = ""
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+    def fit(self, present: Stored) -> bool:
+        """Return whether an object has these settings already. A content type counts only if the metadata names it."""
+        return (
+            self.expires == present.expires
+            and self.content_type in ("", present.content_type)
+            and all(present.tags.get(name) == value for name, value in self.tags.items())
+        )
+
+
+def settings_of(item: PushItem) -> Settings:
+    """Decode the metadata of one pushed entry."""
+    key = item.remote.key
+    metadata = decode_metadata(item.provider_metadata, PushMetadata, key)
+    if MARK in metadata.tags:
+        raise invalid_request(f'metadata of "{key}" sets the tag {MARK}, which is set by External Secrets; remove it')
+    return Settings(_moment(metadata.expiration_date, key), metadata.content_type, metadata.tags)
+
+
+def merged(settings: Iterable[Settings]) -> Settings:
+    """Return the settings of several entries for one object; later ones win."""
+    found = Settings()
+    for each in settings:
+        found = Settings(
+            each.expires or found.expires, each.content_type or found.content_type, {**found.tags, **each.tags}
+        )
+    return found
+
+
+def _moment(text: str, key: str) -> datetime | None:
+    if not text:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise invalid_request(
+            f'expirationDate of "{key}" is not an RFC 3339 time; write one such as 2030-12-31T20:30:00Z'
+        )
+    return moment.astimezone(UTC).replace(microsecond=0)  # Key Vault stores seconds
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Pushed keys: PEM (PKCS#8, PKCS#1 or SEC1), or the bytes of a symmetric key. They are imported as JSON Web Keys.
+
+
+_CURVES: Final = {"secp256r1": "P-256", "secp384r1": "P-384", "secp521r1": "P-521", "secp256k1": "P-256K"}
+_PUBLIC: Final = ("n", "e", "crv", "x", "y")
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedKey:
+    """A key that is ready to be imported."""
+
+    key: JsonWebKey = field(repr=False)
+
+    def equals(self, present: bytes) -> bool:
+        """Return whether the vault has this key: its public parts are equal. A symmetric key has none."""
+        ours, theirs = _public(json_web_key(self.key)), _public(present)
+        return bool(ours) and ours == theirs
+
+    async def write(self, vault: Vault, name: str, tags: Mapping[str, str], settings: Settings) -> str:
+        """Import the key; return its version."""
+        made = await vault.keys.import_key(name, self.key, enabled=True, tags=dict(tags), expires_on=settings.expires)
+        return made.properties.version or ""
+
+
+def prepared_key(raw: bytes, key: str) -> PreparedKey:
+    """Read a key; errors name the remote key."""
+    if b"-----BEGIN" not in raw:
+        return PreparedKey(JsonWebKey(kty="oct", k=raw, key_ops=["encrypt", "decrypt", "wrapKey", "unwrapKey"]))
+    try:
+        private: Any = load_pem_private_key(raw, None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise invalid_request(f'the value for "{key}" is not a private key in PEM without a password') from None
+    match private:
+        case rsa.RSAPrivateKey():
+            return PreparedKey(_rsa(private))
+        case ec.EllipticCurvePrivateKey() if private.curve.name in _CURVES:
+            return PreparedKey(_elliptic(private))
+        case _:
+            raise invalid_request(f'the key for "{key}" has a type that Key Vault does not store; use RSA or EC')
+
+
+def _rsa(private: rsa.RSAPrivateKey) -> JsonWebKey:
+    numbers = private.private_numbers()
+    public = numbers.public_numbers
+    return JsonWebKey(
+        kty="RSA",
+        n=_bytes(public.n),
+        e=_bytes(public.e),
+        d=_bytes(numbers.d),
+        dp=_bytes(numbers.dmp1),
+        dq=_bytes(numbers.dmq1),
+        qi=_bytes(numbers.iqmp),
+        p=_bytes(numbers.p),
+        q=_bytes(numbers.q),
+    )
+
+
+def _elliptic(private: ec.EllipticCurvePrivateKey) -> JsonWebKey:
+    numbers, size = private.private_numbers(), (private.curve.key_size + 7) // 8
+    public = numbers.public_numbers
+    x, y, d = (number.to_bytes(size, "big") for number in (public.x, public.y, numbers.private_value))
+    return JsonWebKey(kty="EC", crv=_CURVES[private.curve.name], x=x, y=y, d=d)
+
+
+def _bytes(number: int) -> bytes:
+    return number.to_bytes((number.bit_length() + 7) // 8, "big")
+
+
+def _public(json: bytes) -> dict[str, Any]:
+    members = msgspec.json.decode(json)
+    return {name: members[name] for name in _PUBLIC if name in members}
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Pushed certificates: PKCS#12 without a password, PEM with its key, or DER. They are imported if the leaf differs.
+
+
+_PEM = b"-----BEGIN"
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedCertificate:
+    """A certificate that is ready to be imported."""
+
+    leaf: bytes
+    """In DER."""
+    content: bytes = field(repr=False)
+    is_pem: bool = False
+
+    def equals(self, present: bytes) -> bool:
+        """Return whether the vault has this certificate."""
+        return self.leaf == present
+
+    async def write(self, vault: Vault, name: str, tags: Mapping[str, str], settings: Settings) -> str:
+        """Import the certificate, whose expiry is its own; return its version."""
+        del settings
+        kind = CertificateContentType.pem if self.is_pem else CertificateContentType.pkcs12
+        policy = CertificatePolicy(issuer_name=WellKnownIssuerNames.unknown, content_type=kind)
+        made = await vault.certificates.import_certificate(
+            name, self.content, enabled=True, tags=dict(tags), policy=policy
+        )
+        version = made.properties.version if made.properties is not None else ""
+        return version or ""
+
+
+def prepared_certificate(raw: bytes, key: str) -> PreparedCertificate:
+    """Read a certificate; errors name the remote key."""
+    try:
+        return _of_pem(raw) if _PEM in raw else _of_binary(raw)
+    except (ValueError, TypeError, UnsupportedAlgorithm, IndexError):
+        raise invalid_request(
+            f'the value for "{key}" is not a certificate: write PKCS#12 without a password, PEM with a private key, or'
+            " DER"
+        ) from None
+
+
+def _of_pem(raw: bytes) -> PreparedCertificate:
+    """Return certificate and key in the one form of PEM that Key Vault reads: the key as PKCS#8."""
+    chain = x509.load_pem_x509_certificates(raw)
+    key = load_pem_private_key(_key_block(raw), None)
+    parts = [key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())]
+    parts += [each.public_bytes(Encoding.PEM) for each in chain]
+    return PreparedCertificate(chain[0].public_bytes(Encoding.DER), b"".join(parts), is_pem=True)
+
+
+def _key_block(raw: bytes) -> bytes:
+    """Return the private key of a PEM file that also holds certificates."""
+    blocks = raw.split(_PEM)[1:]
+    return _PEM + next((block for block in blocks if b"PRIVATE KEY-----" in block.partition(b"\n")[0]), b"")
+
+
+def _of_binary(raw: bytes) -> PreparedCertificate:
+    try:
+        return PreparedCertificate(x509.load_der_x509_certificate(raw).public_bytes(Encoding.DER), raw)
+    except ValueError:
+        bundle = pkcs12.load_pkcs12(raw, None)
+    if bundle.cert is None:
+        raise ValueError("no certificate")
+    return PreparedCertificate(bundle.cert.certificate.public_bytes(Encoding.DER), raw)
+
+
+# --- Writing objects -------------------------------------------------------------------------------------------------
+
 
 RECOVER_SECONDS: Final = 20.0
 """Seconds for a recovery; Key Vault mostly needs a few."""
@@ -145,8 +372,8 @@ class Writer:
         if present is not None:
             self._check_ours(name, present, owner)
         tags = {**settings.tags, MARK: owner}
-        imports = keys if name.kind is Kind.KEY else certificates
-        prepared = imports.prepared(raw, item.remote.key)
+        prepare = prepared_key if name.kind is Kind.KEY else prepared_certificate
+        prepared = prepare(raw, item.remote.key)
         if present is not None and prepared.equals(present.value):
             return Pushed(PushOutcome.UNCHANGED, present.version)
         subject = self._api.subject(f"Import{_TITLES[name.kind]}", name)

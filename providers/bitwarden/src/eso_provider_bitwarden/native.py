@@ -8,26 +8,90 @@ one login, which the SDK renews, and send one request at a time.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any, Final
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, Protocol
 
 import msgspec
 from yarl import URL
 
 from eso_api.stores.bitwarden import BitwardenProvider
 from eso_api.values import SecretBytes
-from eso_provider_bitwarden import channels
-from eso_provider_bitwarden.client import Draft, Entry, Listed
-from eso_provider_bitwarden.failures import MISSING, failure_of, meaning
+from eso_provider_bitwarden.client import MISSING, Draft, Entry, Listed, failure_of, meaning
 from eso_provider_bitwarden.worker import MISSING_PACKAGE
-from eso_sdk.authorization import digest, header_text
 from eso_sdk.backend import Backend
-from eso_sdk.errors import invalid_config, not_found, unsupported
-from eso_sdk.logins import REFUSED
+from eso_sdk.errors import invalid_config, not_found, timed_out, unavailable, unsupported
+from eso_sdk.logins import REFUSALS, REFUSED, Refusals, digest, header_text
 from eso_sdk.processwide import shared_table
-from eso_sdk.refusals import REFUSALS, Refusals
 from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.clock import Clock
+from kubebase.deadline import Deadline
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The connection to a worker process (`worker.py`): one request at a time; a missed deadline ends the process.
+
+
+SECONDS = 30.0
+MAX_LINE: Final = 16 * 1024 * 1024
+COMMAND: Final = (sys.executable, "-m", "eso_provider_bitwarden.worker")
+
+
+class Channel(Protocol):
+    """Sends requests to one session of the SDK."""
+
+    async def send(self, request: Mapping[str, Any]) -> dict[str, Any]: ...
+
+    async def close(self) -> None: ...
+
+
+class Process:
+    """A worker process, started with the first request. It receives credentials on its standard input only."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._seconds = SECONDS
+        self._running: asyncio.subprocess.Process | None = None
+
+    async def send(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            async with Deadline(self._clock, self._seconds):
+                return await self._exchange(request)
+        except TimeoutError:
+            await self.close()
+            raise timed_out(f"Bitwarden did not respond within {self._seconds:g} s") from None
+        except (OSError, ValueError):
+            await self.close()
+            raise unavailable("the process of Bitwarden's SDK ended; the next call starts it again") from None
+        except asyncio.CancelledError:
+            # The response of an abandoned request must not be taken for that of the next one.
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        running, self._running = self._running, None
+        if running is not None:
+            with suppress(ProcessLookupError):
+                running.kill()
+            await running.wait()
+
+    async def _exchange(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        if self._running is None:
+            self._running = await asyncio.create_subprocess_exec(
+                *COMMAND, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=MAX_LINE
+            )
+        reader, writer = self._running.stdout, self._running.stdin
+        if reader is None or writer is None:
+            raise OSError("no pipes")
+        writer.write(json.dumps(request).encode() + b"\n")
+        await writer.drain()
+        response: dict[str, Any] = json.loads(await reader.readline())
+        return response
+
+
+# --- Bitwarden without a companion server ----------------------------------------------------------------------------
+
 
 SUBJECT: Final = "Bitwarden"
 API: Final = "https://api.bitwarden.com"
@@ -48,7 +112,7 @@ class Client:
         self._key = key
         self._clock = clock
         self._lock = asyncio.Lock()
-        self._channel: channels.Channel | None = None
+        self._channel: Channel | None = None
 
     async def send(self, login: dict[str, str], call: str, *arguments: Any) -> Any:
         """Make one call, after a login if there is none."""
@@ -72,7 +136,7 @@ class Client:
             await channel.close()
 
     async def _log_in(self, login: dict[str, str]) -> None:
-        self._channel = channels.Process(self._clock)
+        self._channel = Process(self._clock)
         await self._exchange({"login": login}, login=True)
 
     async def _exchange(self, request: dict[str, Any], *, login: bool = False) -> Any:

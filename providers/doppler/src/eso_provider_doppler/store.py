@@ -12,20 +12,33 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 
+import msgspec
 from yarl import URL
 
-from eso_api.stores.doppler import DopplerProvider
+from eso_api.stores.doppler import DopplerAuth, DopplerOidc, DopplerProvider
 from eso_api.values import SecretBytes
-from eso_provider_doppler.authorization import OidcLogin, check_auth, fixed_authorization
 from eso_provider_doppler.kinds import KINDS
-from eso_sdk.drafts import Draft, payload_of, text_of
+from eso_sdk.backend import Backend
+from eso_sdk.credentials import require_namespaces
 from eso_sdk.errors import backend_error, invalid_config, not_found
 from eso_sdk.extract import property_in
+from eso_sdk.logins import (
+    Authorization,
+    FixedHeaders,
+    Grant,
+    Login,
+    LoginHeaders,
+    basic,
+    digest,
+    header_text,
+    join_login,
+)
 from eso_sdk.matching import Matcher
-from eso_sdk.namespaces import require_namespaces
 from eso_sdk.provider import Check, Store, finds, pushes, reads, store_kind
+from eso_sdk.push import Draft, payload_of, text_of
 from eso_sdk.rest import Rest, RestRequest, RestResponse, RestSettings
 from eso_wire.errors import ProviderError
 from eso_wire.values import (
@@ -40,6 +53,66 @@ from eso_wire.values import (
     Validation,
     ValidationState,
 )
+
+# ---------------------------------------------------------------------------------------------------------------------
+# How a store authorizes its requests: a token of a Secret, or one that Doppler issues for a service account.
+
+
+TOKEN_FIELD: Final = "/auth/secretRef/dopplerToken"  # noqa: S105 - a field's name
+
+
+class _Issued(msgspec.Struct):
+    """The response to a login."""
+
+    token: str
+    expires_at: datetime
+
+
+def check_auth(auth: DopplerAuth) -> None:
+    """Refuse credentials that no call could work with."""
+    if (auth.secret_ref is None) == (auth.oidc_config is None):
+        raise invalid_config("/auth", "needs exactly one of secretRef and oidcConfig")
+
+
+def token_headers(token: SecretBytes) -> dict[str, str]:
+    """Return the header for a token: Doppler takes it as the user of basic authorization."""
+    header_text(token, TOKEN_FIELD)
+    return basic(token, SecretBytes(b""))
+
+
+class OidcLogin:
+    """Exchanges tokens of a service account for tokens of Doppler."""
+
+    def __init__(self, backend: Backend[Any], settings: RestSettings, oidc: DopplerOidc) -> None:
+        self._backend = backend
+        self._oidc = oidc
+        self._rest = Rest(backend, settings)
+        account = backend.token(oidc.service_account_ref)
+        who = (account.namespace, account.name, account.uid, *account.audiences)
+        self._proof = digest("doppler", str(settings.base), oidc.identity, *who)
+        self._login: Login = join_login(self._proof, backend.clock, self._log_in)
+
+    def authorization(self) -> Authorization:
+        return LoginHeaders(self._login, self._proof, token_headers)
+
+    async def close(self) -> None:
+        self._login.leave(self._log_in)
+        await self._rest.close()
+
+    async def _log_in(self) -> Grant:
+        token = self._backend.token(self._oidc.service_account_ref).token.reveal().decode()
+        body = {"identity": self._oidc.identity, "token": token}
+        issued = (await self._rest.post("v3/auth/oidc", body, call="OidcLogin")).read(_Issued)
+        seconds = (issued.expires_at - self._backend.clock.now()).total_seconds()
+        return Grant(SecretBytes(issued.token.encode()), seconds)
+
+
+def fixed_authorization(token: SecretBytes) -> Authorization:
+    return FixedHeaders(token_headers(token))
+
+
+# --- An opened store -------------------------------------------------------------------------------------------------
+
 
 DEFAULT_URL: Final = "https://api.doppler.com"
 WHOLE_FILE: Final = "DOPPLER_SECRETS_FILE"

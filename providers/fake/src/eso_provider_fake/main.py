@@ -8,9 +8,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from eso_provider_fake.faults import FaultFile
+from eso_provider_fake.faults import FaultFile, Script, ScriptError
 from eso_provider_fake.provider import fake_provider
-from eso_provider_fake.script import Script, ScriptError
 from eso_provider_fake.store import World
 from eso_sdk.main import run
 from eso_wire.versions import SUPPORTED

@@ -15,7 +15,7 @@ from typing import Final
 from eso_api.generators.gcp import GCR_ACCESS_TOKEN as V1_GCR_ACCESS_TOKEN
 from eso_api.generators.gcp import GCRAccessTokenSpec
 from eso_api.values import SecretBytes
-from eso_provider_gcp.auth.choice import check_auth, source_of
+from eso_provider_gcp.auth import check_auth, source_of
 from eso_provider_gcp.identities import Joined, runtime_of
 from eso_provider_gcp.kinds import ACCESS_TOKEN
 from eso_sdk.provider import Generator, generator_kind

@@ -8,13 +8,11 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 from eso_provider_gcp.api import Api
-from eso_provider_gcp.auth.choice import check_auth, project_of, source_of
-from eso_provider_gcp.changes.subscription import FIELD
-from eso_provider_gcp.changes.watcher import Watcher
-from eso_provider_gcp.finding import Finder
+from eso_provider_gcp.auth import check_auth, project_of, source_of
+from eso_provider_gcp.changes import FIELD, Watcher
 from eso_provider_gcp.identities import Joined, runtime_of
 from eso_provider_gcp.kinds import STORES, SUBSCRIPTION, SecretManagerConfig
-from eso_provider_gcp.reading import FETCH, Reader
+from eso_provider_gcp.reading import FETCH, Finder, Reader
 from eso_provider_gcp.writing import Writer
 from eso_sdk.errors import invalid_config, unsupported
 from eso_sdk.provider import Check, Pushed, Store, Value, finds, pushes, reads, store_kind

@@ -24,10 +24,9 @@ import msgspec
 
 from eso_provider_gcp.api import Api
 from eso_provider_gcp.reading import UNREADABLE, Reader, SecretValue, number_of
-from eso_sdk.drafts import Draft, payload_of, removed
 from eso_sdk.errors import invalid_request
 from eso_sdk.provider import Pushed
-from eso_sdk.pushmetadata import MetadataSpec, decoded
+from eso_sdk.push import Draft, MetadataSpec, decode_metadata, payload_of, removed
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import DeleteItem, PushItem, PushOutcome, PushPrecondition
 
@@ -71,7 +70,7 @@ def metadata_of(items: Sequence[PushItem]) -> SecretMetadata | None:
                 f'metadata of "{item.remote.key}" cannot be set by an entry with remoteRef.property; set it by an entry'
                 " that pushes the whole value"
             )
-        found = decoded(item.provider_metadata, SecretMetadata, item.remote.key)
+        found = decode_metadata(item.provider_metadata, SecretMetadata, item.remote.key)
     return found
 
 

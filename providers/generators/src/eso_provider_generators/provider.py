@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from eso_provider_generators.fake import FakeGenerator
-from eso_provider_generators.mfa import MFAGenerator
-from eso_provider_generators.password import PasswordGenerator
-from eso_provider_generators.sshkey import SSHKeyGenerator
-from eso_provider_generators.uuid import UUIDGenerator
+from eso_provider_generators.generators import (
+    FakeGenerator,
+    MFAGenerator,
+    PasswordGenerator,
+    SSHKeyGenerator,
+    UUIDGenerator,
+)
 from eso_sdk.main import run
 from eso_sdk.provider import Maturity, Provider
 

@@ -7,25 +7,112 @@ before it writes an unchanged value again, so a value that another client replac
 from __future__ import annotations
 
 import base64
+import binascii
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
+from nacl.exceptions import CryptoError
+from nacl.public import PublicKey, SealedBox
 
 from eso_api.stores.github import GithubProvider
 from eso_api.values import SecretBytes
-from eso_provider_github.app import App, issue
-from eso_provider_github.connection import settings_of, store_base
+from eso_provider_github.app import App, issue, settings_of, store_base
 from eso_provider_github.kinds import STORES
-from eso_provider_github.scopes import Scope, name_of
-from eso_provider_github.sealing import PublishedKey
-from eso_sdk.authorization import LoginHeaders, bearer, digest
-from eso_sdk.errors import invalid_config, unavailable
-from eso_sdk.logins import Grant, join_login
+from eso_sdk.errors import backend_error, invalid_config, invalid_request, unavailable
+from eso_sdk.logins import Grant, LoginHeaders, bearer, digest, join_login
 from eso_sdk.provider import Check, Pushed, Store, pushes, store_kind
-from eso_sdk.rest import Rest, RestRequest, RestResponse, next_link
+from eso_sdk.rest import Rest, RestRequest, RestResponse, next_link, segments
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import DeleteItem, PushItem, PushOutcome, RemoteRef, SourceSecret, Validation, ValidationState
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Where secrets are: an organization, a repository, or an environment of a repository; and what names they may have.
+
+
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
+_RESERVED: Final = "GITHUB_"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """A place with secrets."""
+
+    organization: str
+    repository: str = ""
+    environment: str = ""
+
+    @staticmethod
+    def of(config: GithubProvider) -> Scope:
+        if not config.organization:
+            raise invalid_config("/organization", "must be set")
+        if config.environment and not config.repository:
+            raise invalid_config("/environment", "needs a repository; set repository too")
+        return Scope(config.organization, config.repository, config.environment)
+
+    def __str__(self) -> str:
+        if not self.repository:
+            return f'organization "{self.organization}"'
+        place = f'repository "{self.organization}/{self.repository}"'
+        return f'environment "{self.environment}" of {place}' if self.environment else place
+
+    @property
+    def is_organization(self) -> bool:
+        return not self.repository
+
+    @property
+    def permission(self) -> str:
+        """Return the permission that the App needs, as GitHub's pages name it."""
+        if self.is_organization:
+            return 'the organization permission "Secrets: write"'
+        return f'the repository permission "{"Environments" if self.environment else "Secrets"}: write"'
+
+    def path(self, *more: str) -> str:
+        if self.is_organization:
+            return segments("orgs", self.organization, "actions", "secrets", *more)
+        place = ("repos", self.organization, self.repository)
+        if self.environment:
+            return segments(*place, "environments", self.environment, "secrets", *more)
+        return segments(*place, "actions", "secrets", *more)
+
+
+def name_of(remote: RemoteRef) -> str:
+    """Return the name of a secret. Secrets of GitHub have no properties, and their values cannot be read to add one."""
+    if remote.property:
+        raise invalid_request(
+            f'"{remote.key}": GitHub never returns a secret, so a property cannot be added to it; remove property'
+        )
+    if not _NAME.fullmatch(remote.key) or remote.key.upper().startswith(_RESERVED):
+        raise invalid_request(
+            f'"{remote.key}" cannot be the name of a secret of GitHub; use letters, digits and underscores, no digit at'
+            f" the beginning, and not the prefix {_RESERVED}"
+        )
+    return remote.key
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Encrypts values for GitHub: sealed boxes of libsodium, which only the holder of the private key can open.
+
+
+class PublishedKey(msgspec.Struct, frozen=True, gc=False):
+    """The public key of an organization, a repository or an environment."""
+
+    key_id: str
+    key: str
+
+    def seal(self, value: bytes) -> str:
+        """Return the encrypted value, as GitHub expects it."""
+        try:
+            box = SealedBox(PublicKey(base64.b64decode(self.key, validate=True)))
+        except (CryptoError, TypeError, ValueError, binascii.Error):
+            raise backend_error("GitHub published a key that is not a public key of libsodium") from None
+        return base64.b64encode(box.encrypt(value)).decode()
+
+
+# --- An opened store -------------------------------------------------------------------------------------------------
+
 
 KEY_FIELD: Final = "/auth/privateKey"
 MAX_VALUE: Final = 48 * 1024

@@ -19,10 +19,10 @@ import msgspec
 from eso_api.generators.gitlab import GITLAB_DEPLOY_TOKEN as V1_GITLAB_DEPLOY_TOKEN
 from eso_api.generators.gitlab import GitlabDeployTokenSpec
 from eso_api.values import SecretBytes
-from eso_provider_gitlab.connection import REFUSED, Place, base_of, connect, group, project, refusal
 from eso_provider_gitlab.kinds import DEPLOY_TOKEN
+from eso_provider_gitlab.variables import REFUSED, Place, base_of, connect, group, project, refusal
 from eso_sdk.errors import backend_error, invalid_config, invalid_request
-from eso_sdk.generations import generations_of
+from eso_sdk.processwide import generations_of
 from eso_sdk.provider import Generator, generator_kind
 from eso_sdk.rest import RestRequest
 from eso_wire.values import Generated, GenerateRequest, Validation, ValidationState, ValueMetadata

@@ -6,14 +6,26 @@ from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequen
 from typing import ClassVar, Final
 
 from eso_api.stores.gitlab import GitlabProvider
-from eso_provider_gitlab.catalog import Catalog
-from eso_provider_gitlab.connection import Place, base_of, connect, group, project
 from eso_provider_gitlab.kinds import STORES
-from eso_provider_gitlab.variables import ANY, Variable, chosen, is_possible, key_of, merged, value_in
+from eso_provider_gitlab.variables import (
+    ANY,
+    Catalog,
+    Place,
+    Variable,
+    base_of,
+    chosen,
+    connect,
+    group,
+    is_possible,
+    key_of,
+    merged,
+    project,
+    value_in,
+)
+from eso_sdk.credentials import require_namespaces
 from eso_sdk.errors import invalid_config, invalid_request, not_found
 from eso_sdk.http import ca_bundle
 from eso_sdk.matching import Matcher
-from eso_sdk.namespaces import require_namespaces
 from eso_sdk.provider import Store, Value, finds, reads, store_kind
 from eso_wire.errors import ProviderError
 from eso_wire.values import FindQuery, Found, RemoteRef, Validation, ValidationState

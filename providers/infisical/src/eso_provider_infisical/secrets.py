@@ -21,7 +21,6 @@ import msgspec
 from yarl import URL
 
 from eso_api.stores.infisical import InfisicalScope
-from eso_sdk.authorization import digest
 from eso_sdk.errors import (
     backend_error,
     denied,
@@ -31,6 +30,7 @@ from eso_sdk.errors import (
     not_found,
     version_not_found,
 )
+from eso_sdk.logins import digest
 from eso_sdk.processwide import shared_table
 from eso_sdk.rest import Rest, RestRequest, RestResponse, segments
 from eso_wire.errors import ErrorReason, ProviderError

@@ -7,37 +7,128 @@ cluster-scoped store    NAMESPACE/NAME   or NAME, if the kind is cluster-scoped
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
+import re2
 
-from eso_api.stores.kubernetes import CrdProvider
+from eso_api.stores.kubernetes import CrdProvider, CrdResource, CrdRule, CrdWhitelist
 from eso_api.values import SecretBytes
-from eso_provider_kubernetes.access import review_access
 from eso_provider_kubernetes.changes import Changes
-from eso_provider_kubernetes.clusterstore import PAGE_SIZE, ClusterStore
-from eso_provider_kubernetes.discovery import check_resource, discover
-from eso_provider_kubernetes.failures import Request
-from eso_provider_kubernetes.names import checked_name
-from eso_provider_kubernetes.whitelist import Whitelist
-from eso_sdk.errors import invalid_request, property_not_found
+from eso_provider_kubernetes.clusterstore import (
+    PAGE_SIZE,
+    AnyClusterStore,
+    ClusterStore,
+    Request,
+    checked_name,
+    review_access,
+)
+from eso_sdk.errors import invalid_config, invalid_request, property_not_found
 from eso_sdk.extract import property_names, property_of
 from eso_sdk.matching import Matcher
 from eso_sdk.provider import Check, Value, finds, reads, store_kind
 from eso_wire.errors import ErrorReason, ProviderError
-from eso_wire.values import (
-    ChangeEvent,
-    FindQuery,
-    Found,
-    Heartbeat,
-    RemoteRef,
-    Validation,
-    ValueMetadata,
-    WatchItem,
-)
+from eso_wire.values import ChangeEvent, FindQuery, Found, Heartbeat, RemoteRef, Validation, ValueMetadata, WatchItem
 from kubebase.meta import JsonObject, Kind, Malformed, ObjectKey, Resource, key_of, metadata_of, raw, version_of
+from kubebase.patterns import problem_in
+from kuberun.errors import ApiError, NotFound
 from kuberun.requests import Selection
+
+# --- The whitelist of a store `crd`: the reads that it permits. Pure -------------------------------------------------
+
+
+_OPTIONS: Final = re2.Options()
+_OPTIONS.max_mem = 8 * 1024 * 1024
+_OPTIONS.log_errors = False
+
+
+class Whitelist:
+    """The rules of a store. Without rules every read is permitted; otherwise one rule has to match."""
+
+    def __init__(self, config: CrdWhitelist) -> None:
+        self._rules = [_Rule(rule, f"/whitelist/rules/{at}") for at, rule in enumerate(config.rules)]
+
+    def allows(self, key: ObjectKey, prop: str) -> bool:
+        return not self._rules or any(rule.matches(key, prop) for rule in self._rules)
+
+    def check(self, key: ObjectKey, prop: str) -> None:
+        if not self.allows(key, prop):
+            what = f'property "{prop}" of "{key}"' if prop else f'"{key}" as a whole'
+            raise ProviderError(
+                ErrorReason.PERMISSION_DENIED,
+                f"no rule of the store's whitelist allows to read {what}; add one, or name an allowed property",
+            )
+
+
+class _Rule:
+    def __init__(self, rule: CrdRule, pointer: str) -> None:
+        self._name = _compiled(rule.name, f"{pointer}/name")
+        self._namespace = _compiled(rule.namespace, f"{pointer}/namespace")
+        self._properties = [_compiled(each, f"{pointer}/properties/{at}") for at, each in enumerate(rule.properties)]
+
+    def matches(self, key: ObjectKey, prop: str) -> bool:
+        if self._name.search(key.name) is None or self._namespace.search(key.namespace) is None:
+            return False
+        return not self._properties or (bool(prop) and any(each.search(prop) for each in self._properties))
+
+
+def _compiled(pattern: str, pointer: str) -> Any:
+    try:
+        return re2.compile(pattern, _OPTIONS)
+    except re2.error as failed:
+        raise invalid_config(pointer, f"must be a regular expression (RE2): {problem_in(failed)}") from None
+
+
+# --- Discovery of the resource of a kind: its plural and scope, from the API server ----------------------------------
+
+
+_GROUP: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+_VERSION: Final = re.compile(r"[a-z][a-z0-9]*")
+_NOTHING_READABLE: Final = "does not serve this kind for reading; check group, version and kind"
+
+
+class _Served(msgspec.Struct):
+    name: str
+    kind: str = ""
+    namespaced: bool = True
+    verbs: list[str] = []
+
+
+class _ResourceList(msgspec.Struct):
+    resources: list[_Served] = []
+
+
+def check_resource(resource: CrdResource) -> None:
+    """Reject an invalid kind, and Secrets, which have a store of their own."""
+    if resource.group and not _GROUP.fullmatch(resource.group):
+        raise invalid_config("/resource/group", "must be an API group, or empty for the core group")
+    if not _VERSION.fullmatch(resource.version):
+        raise invalid_config("/resource/version", "must be an API version like v1")
+    if not resource.kind:
+        raise invalid_config("/resource/kind", "must be set")
+    if not resource.group and resource.kind.lower() == "secret":
+        raise invalid_config("/resource/kind", "must not be Secret; read Secrets with the provider kubernetes")
+
+
+async def discover(store: AnyClusterStore, wanted: CrdResource) -> Resource:
+    """Return the resource of this kind."""
+    unknown = Resource(wanted.group, wanted.version, wanted.kind.lower(), wanted.kind)
+    try:
+        with store.observe("Discovery"):
+            listed = await store.client.read(unknown.root, _ResourceList)
+    except NotFound:
+        raise invalid_config("/resource", f"the API server {_NOTHING_READABLE}") from None
+    except ApiError as error:
+        raise store.failure(error, Request("discover", unknown)) from None
+    for served in listed.resources:
+        if served.kind == wanted.kind and "/" not in served.name and "get" in served.verbs:
+            return Resource(wanted.group, wanted.version, served.name, wanted.kind, served.namespaced)
+    raise invalid_config("/resource", f"the API server {_NOTHING_READABLE}")
+
+
+# --- Objects of one kind as a store, read only -----------------------------------------------------------------------
 
 
 @store_kind(

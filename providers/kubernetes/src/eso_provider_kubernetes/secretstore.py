@@ -8,15 +8,19 @@ from typing import Final, TypeVar
 
 from eso_api.stores.kubernetes import ANY_NAMESPACE, KubernetesProvider
 from eso_api.values import SecretBytes
-from eso_provider_kubernetes.access import review_access
 from eso_provider_kubernetes.changes import Changes
-from eso_provider_kubernetes.clusterstore import PAGE_SIZE, ClusterStore
-from eso_provider_kubernetes.failures import Request
-from eso_provider_kubernetes.names import checked_name
-from eso_provider_kubernetes.pushmetadata import read_metadata
-from eso_provider_kubernetes.secretobject import SECRET_KIND, SECRETS, Secret, json_text, map_of, value_of
-from eso_provider_kubernetes.secretwriter import SecretWriter
-from eso_provider_kubernetes.secretwrites import Pushing
+from eso_provider_kubernetes.clusterstore import PAGE_SIZE, ClusterStore, Request, checked_name, review_access
+from eso_provider_kubernetes.secretwrites import (
+    SECRET_KIND,
+    SECRETS,
+    Pushing,
+    Secret,
+    SecretWriter,
+    json_text,
+    map_of,
+    read_metadata,
+    value_of,
+)
 from eso_sdk.errors import invalid_request
 from eso_sdk.matching import Matcher
 from eso_sdk.provider import Check, Pushed, Value, finds, pushes, reads, store_kind

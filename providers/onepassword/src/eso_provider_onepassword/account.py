@@ -30,12 +30,10 @@ import msgspec
 
 from eso_api.stores.onepassword import OnePasswordIntegration
 from eso_api.values import SecretBytes
-from eso_sdk.authorization import digest
 from eso_sdk.errors import invalid_config, timed_out
-from eso_sdk.logins import REFUSED
+from eso_sdk.logins import REFUSED, Refusals, digest
 from eso_sdk.processwide import shared_table
-from eso_sdk.refusals import Refusals
-from eso_sdk.throttle import Throttle
+from eso_sdk.rest import Throttle
 from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.clock import Clock
 from kubebase.deadline import Deadline

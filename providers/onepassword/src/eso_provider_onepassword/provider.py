@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from eso_provider_onepassword.connectstore import ConnectStore
-from eso_provider_onepassword.sdkstore import SDKStore
+from eso_provider_onepassword.connect import ConnectStore
+from eso_provider_onepassword.sdk import SDKStore
 from eso_sdk.main import run
 from eso_sdk.provider import Maturity, Provider
 

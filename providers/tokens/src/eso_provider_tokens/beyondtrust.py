@@ -21,9 +21,9 @@ from eso_api.generators.tokens import BEYONDTRUST_WORKLOAD_CREDENTIALS_DYNAMIC_S
 from eso_api.generators.tokens import BeyondtrustProvider, BeyondtrustWorkloadCredentialsDynamicSecretSpec
 from eso_api.values import SecretBytes
 from eso_provider_tokens.kinds import BEYONDTRUST
-from eso_sdk.authorization import FixedHeaders, bearer
 from eso_sdk.errors import backend_error, invalid_config, invalid_request
 from eso_sdk.http import ca_bundle
+from eso_sdk.logins import FixedHeaders, bearer
 from eso_sdk.provider import Generator, generator_kind
 from eso_sdk.rest import Rest, RestRequest, RestSettings, segments
 from eso_wire.values import Generated, GenerateRequest, ValueMetadata

@@ -22,8 +22,8 @@ from eso_api.generators.tokens import GRAFANA as V1_GRAFANA
 from eso_api.generators.tokens import GrafanaAuth, GrafanaSpec
 from eso_api.values import SecretBytes
 from eso_provider_tokens.kinds import GRAFANA
-from eso_sdk.authorization import FixedHeaders, basic, bearer
 from eso_sdk.errors import invalid_config, invalid_request
+from eso_sdk.logins import FixedHeaders, basic, bearer
 from eso_sdk.provider import Generator, generator_kind
 from eso_sdk.rest import Rest, RestRequest, RestSettings, segments
 from eso_wire.values import Generated, GenerateRequest, ValueMetadata

@@ -1,20 +1,24 @@
-"""The differences between two scans of an engine, and the watches that they concern. `watching.py` scans."""
+"""Changes of keys: watches, and which of them an event or the difference of two scans concerns."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Final, Literal
 
-from eso_provider_vault.documents import Members, at, integer, members, text
-from eso_provider_vault.finding import Tree
-from eso_provider_vault.paths import Location, locate
-from eso_provider_vault.settings import Settings
+from eso_provider_vault.api import Api
+from eso_provider_vault.reading import Finder, Tree
+from eso_provider_vault.replies import Members, NotJsonError, at, integer, members, parse, text
+from eso_provider_vault.settings import Location, Settings, locate
+from eso_sdk.errors import unsupported
+from eso_sdk.http import HttpStatusError, url_of
 from eso_sdk.matching import Matcher
-from eso_wire.errors import ProviderError
-from eso_wire.values import ChangeEvent, ChangeType, FindQuery, WatchItem
+from eso_wire.errors import ErrorReason, ProviderError
+from eso_wire.values import ChangeEvent, ChangeType, FindQuery, Heartbeat, WatchItem
+
+# --- The differences between two scans of an engine, and the watches that they concern. ----------
 
 SKEW_SECONDS: Final = 5.0
 """The maximum clock difference of server and provider, for changes that happen while a subscription opens."""
@@ -178,3 +182,179 @@ def _common(paths: Sequence[list[str]]) -> list[str]:
         if any(path[depth] != folder for path in paths):
             return shortest[:depth]
     return shortest
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Change notification: from Vault Enterprise's event stream, or from a cheap scan of all versions every few seconds.
+#
+#     events   websocket `sys/events/subscribe/kv-v2/*`; a break means a reconnect, and that everything is read again
+#     scan     one SCAN of detailed metadata a round (OpenBao): 1,000 unchanged keys cost one request, not 1,000
+#
+# A server with neither (Vault without Enterprise), a token that may use neither, and version 1 engines offer no
+# subscription. The working source is detected once for each session.
+
+
+POLL_SECONDS: Final = 10.0
+"""The interval between scans. A subscription costs six requests a minute, however many keys it watches."""
+RECONNECT_SECONDS: Final = (1.0, 2.0, 5.0, 15.0, 30.0)
+MAX_FAILURES: Final = 5
+"""The number of failed scans or connections in a row after which the stream ends with the error."""
+
+_EVENTS: Final = "sys/events/subscribe/kv-v2/*"
+_PROBE: Final = "external-secrets-looks-whether-it-may-scan"
+_DELETIONS: Final = frozenset({"kv-v2/data-delete", "kv-v2/metadata-delete"})
+_TOKEN: Final = "scan "  # noqa: S105 - a position in a stream
+
+ChangeSource = Literal["events", "scan", "none"]
+_PASSING: Final = frozenset(
+    {ErrorReason.BACKEND_UNAVAILABLE, ErrorReason.BACKEND_TIMEOUT, ErrorReason.RATE_LIMITED, ErrorReason.BACKEND_ERROR}
+)
+
+
+class Watcher:
+    """Reports the changes of one engine."""
+
+    def __init__(self, api: Api, finder: Finder) -> None:
+        self._api = api
+        self._finder = finder
+        self._change_source: ChangeSource | None = None
+
+    async def change_source(self) -> ChangeSource:
+        """Return how this server reports changes; detected once."""
+        if self._change_source is None:
+            self._change_source = await self._detect()
+        return self._change_source
+
+    async def subscribe(self, items: Sequence[WatchItem], resume_token: str) -> AsyncIterator[ChangeEvent | Heartbeat]:
+        """Yield changes of the watched keys, without end."""
+        topics = Topics(items, self._api.settings)
+        match await self.change_source():
+            case "events":
+                stream = self._listen(topics, resume_token)
+            case "scan":
+                stream = self._poll(topics, resume_token)
+            case "none":
+                raise unsupported(
+                    "this server has neither an event stream nor SCAN that the token may use; grant scan on"
+                    " detailed-metadata, or rely on refreshInterval"
+                )
+        async for event in stream:
+            yield event
+
+    async def _detect(self) -> ChangeSource:
+        if self._api.settings.version == "v1":
+            return "none"
+        # A server with events responds to a plain request with "upgrade required", other servers with 404.
+        reply = await self._api.probe("GET", _EVENTS, call="SubscribeEvents")
+        if reply.status in (400, 426) and not reply.mentions("unsupported path"):
+            return "events"
+        if reply.status == 429 or reply.status >= 500:
+            raise await self._api.refused(reply, _EVENTS)
+        mount = self._api.settings.mount
+        scanned = await self._finder.scan(Location(mount, _PROBE), detailed=True) if mount else None
+        return "none" if scanned is None else "scan"
+
+    # --- scan --------------------------------------------------------------------------------------------------------
+
+    async def _poll(self, topics: Topics, resume_token: str) -> AsyncIterator[ChangeEvent | Heartbeat]:
+        begun = self._api.clock.monotonic()
+        before = await self._overview(topics)
+        if resume_token and not resume_token.startswith(_TOKEN):
+            yield ChangeEvent(ChangeType.RESYNC, resume_token=_token(before))
+        since = resume_token.removeprefix(_TOKEN) if resume_token.startswith(_TOKEN) else ""
+        elapsed = self._api.clock.monotonic() - begun
+        for event in topics.missed(before, since=since, elapsed=elapsed, now=self._api.clock.now()):
+            yield event
+        yield Heartbeat(self._api.clock.now(), _token(before))
+        failures = 0
+        while True:
+            await self._api.clock.sleep(POLL_SECONDS if not failures else _pause(failures))
+            try:
+                after = await self._overview(topics)
+            except ProviderError as failed:
+                failures += 1
+                if failures >= MAX_FAILURES or failed.reason not in _PASSING:
+                    raise
+                continue
+            failures = 0
+            for event in topics.changes(before, after, now=self._api.clock.now()):
+                yield replace(event, resume_token=_token(after))
+            before = after
+
+    async def _overview(self, topics: Topics) -> Overview:
+        overviews = []
+        for root in topics.roots():
+            tree = await self._finder.scan(root, detailed=True)
+            if tree is None:
+                raise unsupported(f"the token may no longer scan {self._api.endpoint(root.folder)}; grant scan again")
+            overviews.append(overview_of(root, tree, now=self._api.clock.now()))
+        return merged(overviews)
+
+    # --- events ------------------------------------------------------------------------------------------------------
+
+    async def _listen(self, topics: Topics, resume_token: str) -> AsyncIterator[ChangeEvent | Heartbeat]:
+        failures = 0
+        resync = bool(resume_token)
+        while True:
+            try:
+                async for event in self._connected(topics, resync=resync):
+                    failures = 0
+                    yield event
+            except ProviderError as failed:
+                failures += 1
+                if failures >= MAX_FAILURES or failed.reason not in _PASSING:
+                    raise
+            # The server does not store events for us, so everything that changed while we were disconnected must be
+            # read again.
+            resync = True
+            await self._api.clock.sleep(_pause(failures))
+
+    async def _connected(self, topics: Topics, *, resync: bool) -> AsyncIterator[ChangeEvent | Heartbeat]:
+        connection = self._api.connection
+        scheme, _, rest = connection.url(_EVENTS, {"json": "true"}).partition(":")
+        url = url_of(f"{'wss' if scheme == 'https' else 'ws'}:{rest}")
+        headers = connection.headers(await self._api.token(), self._api.settings.namespace)
+        try:
+            async with connection.http.websocket(url, headers) as socket:
+                yield Heartbeat(self._api.clock.now())
+                if resync:
+                    yield ChangeEvent(ChangeType.RESYNC)
+                async for message in socket:
+                    if (event := self._event(message.data, topics)) is not None:
+                        yield event
+        except HttpStatusError as refused:
+            if refused.status == 403:
+                await self._api.renew()
+            raise
+
+    def _event(self, message: object, topics: Topics) -> ChangeEvent | None:
+        """Return the event of one message for our watches; None if it concerns none."""
+        try:
+            event = parse(message.encode() if isinstance(message, str) else b"")
+        except NotJsonError:
+            return None
+        kind = text(event, "data", "event_type")
+        about = at(event, "data", "event", "metadata")
+        mount = text(event, "data", "plugin_info", "mount_path").strip("/")
+        key = _key_in(text(about, "data_path") or text(about, "path"), mount)
+        if not key or text(about, "modified") == "false":
+            return None
+        ids = topics.watching(mount, key, None)
+        if not ids:
+            return None
+        change = ChangeType.DELETED if kind in _DELETIONS else ChangeType.UPDATED
+        return ChangeEvent(change, ids, text(about, "current_version"), self._api.clock.now())
+
+
+def _key_in(path: str, mount: str) -> str:
+    """Return the key of an event's path `MOUNT/data/KEY`; the path may name any part of the engine."""
+    _, found, inside = f"/{path}".partition(f"/{mount}/")
+    return inside.partition("/")[2] if found and mount else ""
+
+
+def _token(overview: Overview) -> str:
+    return f"{_TOKEN}{overview.latest}"
+
+
+def _pause(failures: int) -> float:
+    return RECONNECT_SECONDS[min(max(failures - 1, 0), len(RECONNECT_SECONDS) - 1)]

@@ -28,14 +28,11 @@ import msgspec
 from eso_api.generators.vault import VAULT_DYNAMIC_SECRET as V1_VAULT_DYNAMIC_SECRET
 from eso_api.generators.vault import VaultDynamicSecretSpec
 from eso_api.values import SecretBytes
-from eso_provider_vault.api import Api
-from eso_provider_vault.auth.choice import check_auth, open_tokens
-from eso_provider_vault.connection import connect
-from eso_provider_vault.documents import Json, Members, Number, at, integer, members, text, text_of
-from eso_provider_vault.errors import refusal
+from eso_provider_vault.api import Api, connect
+from eso_provider_vault.auth.login import check_auth, open_tokens
 from eso_provider_vault.identities import Held, SharedToken, TokenSource
 from eso_provider_vault.kinds import DYNAMIC_SECRET
-from eso_provider_vault.replies import Reply
+from eso_provider_vault.replies import Json, Members, Number, Reply, at, integer, members, refusal, text, text_of
 from eso_provider_vault.settings import settings_of
 from eso_sdk.errors import backend_error, invalid_config, invalid_request
 from eso_sdk.provider import Generator, generator_kind

@@ -20,7 +20,7 @@ from typing import Any, Final, Protocol
 from weakref import WeakKeyDictionary
 
 from eso_api.values import SecretBytes
-from eso_sdk.refusals import REFUSALS, Pauses, Refusals
+from eso_sdk.logins import REFUSALS, Pauses, Refusals
 from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.clock import Clock
 

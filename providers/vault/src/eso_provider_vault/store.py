@@ -11,19 +11,16 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Final, TypeVar
 
 from eso_api.stores.vault import OpenBaoProvider, VaultProvider
-from eso_provider_vault.api import Api
-from eso_provider_vault.auth.choice import check_auth, open_tokens
-from eso_provider_vault.connection import Connection, connect
-from eso_provider_vault.errors import accepts_token, dead_token, refusal
-from eso_provider_vault.finding import Finder
+from eso_provider_vault.api import Api, Connection, Mounts, connect
+from eso_provider_vault.auth.login import check_auth, open_tokens
+from eso_provider_vault.changes import Watcher
 from eso_provider_vault.identities import TokenSource
 from eso_provider_vault.kinds import OPEN_BAO, VAULT
-from eso_provider_vault.mounts import Mounts
-from eso_provider_vault.reading import Reader, ReadRequest, Secret, value_in
+from eso_provider_vault.reading import Finder, Reader, ReadRequest, Secret, value_in
+from eso_provider_vault.replies import accepts_token, dead_token, refusal
 from eso_provider_vault.settings import settings_of
-from eso_provider_vault.watching import Watcher
 from eso_provider_vault.writing import Writer
-from eso_sdk.batches import side_by_side
+from eso_sdk.operations import side_by_side
 from eso_sdk.provider import Check, Pushed, Store, Value, finds, pushes, reads, store_kind
 from eso_wire.errors import ProviderError
 from eso_wire.values import (

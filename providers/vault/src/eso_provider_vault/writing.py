@@ -19,15 +19,13 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from eso_api.values import SecretBytes
-from eso_provider_vault.api import Api
-from eso_provider_vault.documents import Json, Members, NotJsonError, Number, at, integer, members, parse, same
-from eso_provider_vault.mounts import Mounts
-from eso_provider_vault.paths import Location, locate
+from eso_provider_vault.api import Api, Mounts
 from eso_provider_vault.reading import READ, is_deleted
-from eso_provider_vault.replies import Reply
-from eso_sdk.drafts import payload_of
+from eso_provider_vault.replies import Json, Members, NotJsonError, Number, Reply, at, integer, members, parse, same
+from eso_provider_vault.settings import Location, locate
 from eso_sdk.errors import invalid_request, unsupported, version_differs
 from eso_sdk.provider import Pushed
+from eso_sdk.push import payload_of
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import DeleteItem, PushItem, PushOutcome, PushPrecondition
 

@@ -11,13 +11,10 @@ from functools import partial
 
 from eso_api.generators.webhook import WEBHOOK as V1_WEBHOOK
 from eso_api.generators.webhook import WebhookSpec
-from eso_provider_webhook import jsonanswer
-from eso_provider_webhook.endpoint import SUBJECT, Endpoint, check_call
-from eso_provider_webhook.filling import members
+from eso_provider_webhook.endpoint import SUBJECT, Endpoint, Variables, check_call, computed, request_of
 from eso_provider_webhook.jsonpath import Path
 from eso_provider_webhook.kinds import GENERATOR
-from eso_provider_webhook.offloop import computed
-from eso_provider_webhook.templates import Variables, request_of
+from eso_provider_webhook.responses import PATH_FIELD, members, path_of
 from eso_sdk.errors import invalid_config
 from eso_sdk.http import status_error
 from eso_sdk.provider import Generator, generator_kind
@@ -51,11 +48,11 @@ class WebhookGenerator(Generator[WebhookSpec]):
         if problem := status_error(answer, SUBJECT, self.clock):
             raise problem
         work = partial(members, answer.body, config.result.json_path)
-        return await computed(work, namespace, field=jsonanswer.PATH_FIELD)
+        return await computed(work, namespace, field=PATH_FIELD)
 
 
 def _path(config: WebhookSpec) -> Path:
-    path = jsonanswer.path_of(config.result.json_path)
+    path = path_of(config.result.json_path)
     if not path.is_single:
-        raise invalid_config(jsonanswer.PATH_FIELD, "may find several values, and must lead to one object")
+        raise invalid_config(PATH_FIELD, "may find several values, and must lead to one object")
     return path

@@ -22,17 +22,25 @@ import msgspec
 
 from eso_api.stores.webhook import WebhookProvider
 from eso_api.values import SecretBytes
-from eso_provider_webhook import jsonanswer
-from eso_provider_webhook.endpoint import SUBJECT, Endpoint, check_call
-from eso_provider_webhook.filling import members, single
+from eso_provider_webhook.endpoint import (
+    REMOTE_REF,
+    SUBJECT,
+    Endpoint,
+    Variables,
+    check_call,
+    computed,
+    is_template,
+    rendered,
+    request_of,
+    url_in,
+)
 from eso_provider_webhook.kinds import STORES
-from eso_provider_webhook.offloop import computed
-from eso_provider_webhook.templates import REMOTE_REF, Variables, is_template, rendered, request_of, url_in
+from eso_provider_webhook.responses import PATH_FIELD, members, path_of, single
+from eso_sdk.credentials import NamespacedReference, require_namespaces
 from eso_sdk.errors import backend_error, invalid_config, invalid_request, not_found
-from eso_sdk.etags import ETagCache, conditional, fingerprint
 from eso_sdk.http import HttpRequest, HttpResponse, status_error
-from eso_sdk.namespaces import Reference, require_namespaces
 from eso_sdk.provider import ALWAYS, Check, Store, Value, pushes, reads, store_kind
+from eso_sdk.rest import ETagCache, conditional, fingerprint
 from eso_wire.errors import ProviderError
 from eso_wire.values import (
     DeleteItem,
@@ -72,7 +80,7 @@ class WebhookStore(Store[WebhookProvider]):
         if any(secret.name == REMOTE_REF for secret in config.secrets):
             raise invalid_config("/secrets", f"{REMOTE_REF} is the name of the reference in templates")
         if not is_template(config.result.json_path):
-            jsonanswer.path_of(config.result.json_path)
+            path_of(config.result.json_path)
         return ()
 
     async def open(self) -> None:
@@ -145,16 +153,16 @@ class WebhookStore(Store[WebhookProvider]):
         return fingerprint(asked, etag, self.config.result.json_path).hex() if etag else ""
 
     async def _found(self, work: Callable[..., T]) -> T:
-        return await computed(work, self.call.caller.namespace, field=jsonanswer.PATH_FIELD)
+        return await computed(work, self.call.caller.namespace, field=PATH_FIELD)
 
     async def _path(self, variables: Variables) -> str:
         text = self.config.result.json_path
         if is_template(text):
             namespace = self.call.caller.namespace
             try:
-                text = (await rendered(jsonanswer.PATH_FIELD, text, variables.plain, namespace)).decode()
+                text = (await rendered(PATH_FIELD, text, variables.plain, namespace)).decode()
             except UnicodeDecodeError:
-                raise invalid_config(jsonanswer.PATH_FIELD, "is not UTF-8 text once it is filled in") from None
+                raise invalid_config(PATH_FIELD, "is not UTF-8 text once it is filled in") from None
         return text.strip()
 
     # --- writing -----------------------------------------------------------------------------------------------------
@@ -198,7 +206,7 @@ class WebhookStore(Store[WebhookProvider]):
 
     def _check_namespaces(self) -> None:
         """Require the namespace of each Secret in a cluster-scoped store: no caller's Secret is sent to its address."""
-        named: dict[str, Reference | None] = {
+        named: dict[str, NamespacedReference | None] = {
             f"/secrets/{position}/secretRef": secret.secret_ref for position, secret in enumerate(self.config.secrets)
         }
         if self.config.auth is not None and self.config.auth.ntlm is not None:

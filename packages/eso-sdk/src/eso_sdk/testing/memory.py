@@ -7,26 +7,87 @@ async with InMemory(PROVIDER) as provider:
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Final, NoReturn, Self
 
+import msgspec
 from grpc import aio
 
+from eso_api.values import SecretBytes
 from eso_sdk.addresses import ORDINARY, AddressPolicy
+from eso_sdk.backend import Backend
 from eso_sdk.errors import unsupported
-from eso_sdk.frame import Frame
-from eso_sdk.methods import FIND_PATH, UNARY
+from eso_sdk.frame import FIND_PATH, UNARY, Frame
 from eso_sdk.metrics import Metrics
 from eso_sdk.processidentity import STRICT, ProcessIdentityPolicy
-from eso_sdk.provider import Provider
+from eso_sdk.provider import Provider, served_kind
 from eso_sdk.service import Service
 from eso_sdk.session import Sessions
-from eso_sdk.testing.client import Client
+from eso_sdk.testing.server import Client
 from eso_wire.status import error_of
-from eso_wire.versions import SUPPORTED, ProtocolVersion
+from eso_wire.values import Config, Context, Credential, ObjectRef, SecretMap, Token
+from eso_wire.versions import CURRENT, SUPPORTED, ProtocolVersion
 from kubebase.clock import Clock, SystemClock
+
+# --- The envelope of a call, for tests: a test states only the fields it is about ------------------------------------
+
+
+def call_context(
+    backend: type[Backend[Any]],
+    spec: Mapping[str, Any] | bytes | None = None,
+    credentials: Mapping[str, str | bytes | Token | SecretMap] | None = None,
+    *,
+    namespace: str = "team",
+    cluster_scoped: bool = False,
+    **changes: Any,
+) -> Context:
+    """Build a call to one kind with this configuration; `credentials` by pointer. `changes` go to the `Context`.
+
+    A cluster-scoped store has no namespace; its caller has one.
+    """
+    kind = served_kind(backend).infos[0].kind
+    config_namespace = "" if cluster_scoped else namespace
+    ref = ObjectRef(kind.api_version, kind.kind, config_namespace, "config", uid="uid-1", generation=1)
+    caller = ObjectRef("external-secrets.io/v1", "ExternalSecret", namespace, "caller", uid="uid-2", generation=1)
+    store = ObjectRef(
+        "secretstore.external-secrets.io/v2alpha1",
+        "ClusterSecretStore" if cluster_scoped else "SecretStore",
+        config_namespace,
+        "store",
+        uid="uid-3",
+        generation=1,
+    )
+    sent = tuple(Credential(pointer, _value(value)) for pointer, value in (credentials or {}).items())
+    fields: dict[str, Any] = {
+        "request_id": uuid.uuid4().hex,
+        "protocol": CURRENT,
+        "caller": caller,
+        "store": store,
+        "config": Config(ref, kind, _spec(spec), sent),
+        "auth_namespace": namespace,
+    }
+    return Context(**(fields | changes))
+
+
+def _spec(spec: Mapping[str, Any] | bytes | None) -> SecretBytes:
+    return SecretBytes(spec if isinstance(spec, bytes) else msgspec.json.encode(spec or {}))
+
+
+def _value(value: str | bytes | Token | SecretMap) -> SecretBytes | Token | SecretMap:
+    match value:
+        case str():
+            return SecretBytes(value.encode())
+        case bytes():
+            return SecretBytes(value)
+        case _:
+            return value
+
+
+# --- A provider without sockets --------------------------------------------------------------------------------------
+
 
 IDENTITY: Final = "spiffe://test/ns/eso/sa/external-secrets"
 

@@ -14,8 +14,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self
 
-from eso_sdk.testing.apart import apart
-from kubebase.testing.servers import Child, free_ports
+from kubebase.testing.servers import Child, ServerFailedError, free_ports
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Servers for tests that cannot be installed beside everything else; `requirements/README.md` says why.
+
+
+def apart(name: str) -> Path:
+    """Return the folder that `make test` installed a server into."""
+    folder = Path(sys.prefix) / "apart" / name
+    if not folder.is_dir():
+        raise ServerFailedError(f"{name} is not installed; run `make test`, or `make .venv/.stamp/apart-{name}`")
+    return folder
+
+
+# --- AWS for tests ---------------------------------------------------------------------------------------------------
+
 
 READY_SECONDS: Final = 60.0
 

@@ -17,13 +17,10 @@ from eso_api.shapes import Fragment
 from eso_api.values import SecretBytes
 from eso_sdk.errors import not_found
 from eso_sdk.extract import property_in
-from eso_sdk.generator import Generator
-from eso_sdk.kinds import generator_kind, store_kind
 from eso_sdk.matching import Matcher
-from eso_sdk.provider import Provider
-from eso_sdk.reading import closing
-from eso_sdk.results import Check, Pushed
-from eso_sdk.store import GetReturn, Store, finds, pushes, reads
+from eso_sdk.operations import closing
+from eso_sdk.provider import Provider, generator_kind, store_kind
+from eso_sdk.store import Check, Generator, GetReturn, Pushed, Store, finds, pushes, reads
 from eso_wire.values import (
     ChangeEvent,
     DeleteItem,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from eso_api.references import GENERATORS_GROUP
 from eso_api.v2.owned import AnyKind
 from eso_sdk.installed import ProviderNameError, installed, load
-from eso_sdk.kinds import ServedKind, served_kind
+from eso_sdk.provider import ServedKind, served_kind
 from eso_wire.pointers import stands_for
 from eso_wire.values import CredentialPath
 from kubebase.meta import JsonObject

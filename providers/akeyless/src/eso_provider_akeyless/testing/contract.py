@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from eso_sdk.testing.apicontract import ApiContract, Operation
+from eso_sdk.testing.standin import ApiContract, Operation
 
 Text = str | UnsetType
 

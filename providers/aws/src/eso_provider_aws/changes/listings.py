@@ -22,9 +22,18 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from eso_provider_aws.api import Api
-from eso_provider_aws.changes.events import parameter_names, secret_names
-from eso_provider_aws.changes.topics import CURRENT, Listing, Naming, Scope, State, Topics, scope_of
-from eso_provider_aws.endpoints import PARAMETER_STORE, SECRETS_MANAGER
+from eso_provider_aws.changes.events import (
+    CURRENT,
+    Listing,
+    Naming,
+    Scope,
+    State,
+    Topics,
+    parameter_names,
+    scope_of,
+    secret_names,
+)
+from eso_provider_aws.clients import PARAMETER_STORE, SECRETS_MANAGER
 from eso_sdk.errors import unsupported
 from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.bounded import BoundedDict

@@ -11,7 +11,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final, TypeVar
@@ -19,14 +20,14 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from eso_api.values import SecretBytes
-from eso_provider_aws.api import Api, Batching
-from eso_provider_aws.ownership import MARK
-from eso_sdk.batches import side_by_side
-from eso_sdk.errors import backend_error
+from eso_provider_aws.api import MARK, Api, Batching
+from eso_sdk.errors import backend_error, invalid_request
 from eso_sdk.extract import part_of
+from eso_sdk.matching import Matcher
+from eso_sdk.operations import side_by_side
 from eso_sdk.provider import Check, Value
 from eso_wire.errors import ErrorReason, ProviderError
-from eso_wire.values import MetadataPolicy, RemoteRef, ValueMetadata
+from eso_wire.values import FindQuery, Found, MetadataPolicy, RemoteRef, ValueMetadata
 
 BATCH: Final = 20
 CURRENT: Final = "AWSCURRENT"
@@ -311,3 +312,70 @@ def _described(response: dict[str, Any]) -> SecretState:
         version=current_version(response),
         marked_for_deletion=bool(response.get("DeletedDate")),
     )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Finding secrets: ListSecrets returns names and tags, then the values of matching secrets are read in batches.
+#
+# The service filters where it can. Its filters match prefixes, and match keys and values of tags separately, so the
+# comparison here decides. Keys of the result are full names.
+
+
+PAGE: Final = 100
+MAX_SECRETS: Final = 20_000
+READ_AT_ONCE: Final = 200
+
+_PLAIN: Final = re.compile(r"[A-Za-z0-9/_+=.@:-]+")
+"""The characters allowed in a filter; an exclamation mark would negate it."""
+_NO_VALUE: Final = frozenset({ErrorReason.SECRET_NOT_FOUND, ErrorReason.VERSION_NOT_FOUND})
+
+
+class SecretFinder:
+    """Finds the secrets of one session."""
+
+    def __init__(self, api: Api, reader: SecretReader) -> None:
+        self._api = api
+        self._reader = reader
+
+    async def find(self, query: FindQuery) -> AsyncIterator[Found]:
+        """Yield all matching secrets with their values.
+
+        Secrets without a value, or deleted since the listing, are left out.
+        """
+        names = await self.names(query)
+        for start in range(0, len(names), READ_AT_ONCE):
+            requests = [SecretRequest(name) for name in names[start : start + READ_AT_ONCE]]
+            results = await self._reader.results(requests)
+            for request in requests:
+                result = results[request]
+                if isinstance(result, Secret):
+                    yield _found(request.secret_id, result)
+                elif result.reason not in _NO_VALUE:
+                    raise result
+
+    async def names(self, query: FindQuery) -> list[str]:
+        """Return the names of all matching secrets, sorted."""
+        matcher = Matcher(query)
+        names: list[str] = []
+        async for page in self._api.pages("ListSecrets", MaxResults=PAGE, **_narrowed(query)):
+            for secret in page.get("SecretList", ()):
+                tags = {tag["Key"]: tag.get("Value", "") for tag in secret.get("Tags", ())}
+                if not secret.get("DeletedDate") and await matcher.accepts(secret["Name"], tags):
+                    names.append(secret["Name"])
+            if len(names) > MAX_SECRETS:
+                raise invalid_request(
+                    f"more than {MAX_SECRETS} secrets match; narrow find.name, find.path or find.tags"
+                )
+        return sorted(names)
+
+
+def _narrowed(query: FindQuery) -> dict[str, Any]:
+    """Return list filters that narrow the search as far as the service can."""
+    criteria = (("name", query.path), ("tag-key", min(query.tags, default="")))
+    filters = [{"Key": key, "Values": [text]} for key, text in criteria if _PLAIN.fullmatch(text)]
+    return {"Filters": filters} if filters else {}
+
+
+def _found(name: str, secret: Secret) -> Found:
+    metadata = ValueMetadata(provider_version=secret.version_id, updated_at=secret.created)
+    return Found(name, SecretBytes(secret.value), metadata)

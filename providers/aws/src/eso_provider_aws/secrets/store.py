@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import ClassVar, Final
 
 from eso_provider_aws.changes.listings import SECRETS
-from eso_provider_aws.endpoints import SECRETS_MANAGER
+from eso_provider_aws.clients import SECRETS_MANAGER
 from eso_provider_aws.kinds import SecretsManagerConfig
-from eso_provider_aws.secrets.finding import SecretFinder
-from eso_provider_aws.secrets.reading import SecretReader
+from eso_provider_aws.secrets.reading import SecretFinder, SecretReader
 from eso_provider_aws.secrets.writing import SecretWriter
-from eso_provider_aws.valuestore import ValueFinder, ValueReader, ValueStore, ValueWriter
+from eso_provider_aws.store import ValueFinder, ValueReader, ValueStore, ValueWriter
 from eso_sdk.errors import invalid_config
 
 MIN_DAYS: Final = 7

@@ -17,23 +17,278 @@ last writer wins. Only the creation of a secret is atomic: the loser of that rac
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
-from typing import Any, Final, TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal, TypeVar
 from weakref import WeakValueDictionary
 
+import msgspec
+
+from eso_api.references import ObjectKeySelector
 from eso_api.stores.aws import SecretsManagerDeletion
-from eso_provider_aws.api import Api
-from eso_provider_aws.ownership import MARK, OWNER
-from eso_provider_aws.secrets.alignment import Alignment, policy_mark, replica_list, tag_list
-from eso_provider_aws.secrets.metadata import Settings, merged, settings_of
+from eso_api.values import SecretBytes
+from eso_provider_aws.api import MARK, OWNER, Api, decoded
 from eso_provider_aws.secrets.reading import SecretReader, SecretState, about, read_state, with_value
-from eso_sdk.drafts import Draft, payload_of, removed
-from eso_sdk.errors import backend_error, invalid_request
+from eso_sdk.errors import backend_error, credentials_not_found, invalid_request
 from eso_sdk.provider import Pushed
+from eso_sdk.push import Draft, Envelope, MetadataSpec, payload_of, removed
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import DeleteItem, PushItem, PushOutcome, PushPrecondition
+
+# --- The `metadata` of a PushSecret entry for a secret ---------------------------------------------------------------
+#
+# Fields that the metadata does not name stay unchanged at an existing secret.
+
+
+POLICY_MARK: Final = "external-secrets-resource-policy"
+"""Tag of a secret whose resource policy we set; `alignment.PolicyMark` is its value."""
+
+_POLICY: Final = "/spec/resourcePolicy/policySourceRef"
+_REFERENCE: Final = frozenset({"kind", "name", "key", "namespace"})
+
+
+class ResourcePolicy(MetadataSpec, frozen=True, kw_only=True):
+    """The resource policy of the secret."""
+
+    block_public_policy: bool | None = None
+    """Let the service refuse a policy that grants broad access."""
+    policy_source_ref: ObjectKeySelector
+    """Key of a ConfigMap or Secret that holds the policy."""
+
+
+class SecretMetadata(MetadataSpec, frozen=True, kw_only=True):
+    """`spec` of the metadata."""
+
+    tags: dict[str, str] | None = None
+    """All tags of the secret, besides the marks of External Secrets; absent leaves tags alone."""
+    description: str | None = None
+    """Set at creation."""
+    secret_push_format: Literal["binary", "string"] | None = None
+    """The format of the value; absent keeps the format of an existing secret, and is binary for a new one."""
+    kms_key_id: str | None = None
+    """Key that encrypts the value; set at creation."""
+    resource_policy: ResourcePolicy | None = None
+    """Who else may use the secret."""
+    replication_locations: list[str] | None = None
+    """All regions with a replica; absent leaves replicas alone."""
+
+
+PushMetadata = Envelope[SecretMetadata]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The settings of a secret from all items of one push."""
+
+    metadata: SecretMetadata = field(default_factory=SecretMetadata)
+    policy: bytes | None = field(default=None, repr=False)
+    """The resource policy, as its source has it."""
+    policy_property: str = ""
+    """The property of the item that names the policy."""
+    properties: frozenset[str] = frozenset()
+    """The properties of all items; the empty one is the whole value."""
+    has_metadata: bool = False
+    """True if the push has metadata."""
+
+
+def settings_of(item: PushItem) -> Settings:
+    """Decode the metadata of one item, with the policy that it refers to."""
+    key = item.remote.key
+    properties = frozenset({item.remote.property})
+    if not item.provider_metadata:
+        return Settings(properties=properties)
+    metadata = decoded(item.provider_metadata, SecretMetadata, key)
+    if POLICY_MARK in (metadata.tags or ()):
+        raise invalid_request(f'metadata of "{key}": tag {POLICY_MARK} is set by External Secrets; remove it')
+    policy = _policy(item, item.provider_metadata) if metadata.resource_policy else None
+    return Settings(metadata, policy, item.remote.property, properties, has_metadata=True)
+
+
+def merged(settings: Iterable[Settings]) -> Settings:
+    """Merge the settings of several items of one secret; for each field, the last item that sets it wins."""
+    result = Settings()
+    for each in settings:
+        names = SecretMetadata.__struct_fields__
+        named = {name: value for name in names if (value := getattr(each.metadata, name)) is not None}
+        result = Settings(
+            metadata=msgspec.structs.replace(result.metadata, **named),
+            policy=result.policy if each.policy is None else each.policy,
+            policy_property=result.policy_property if each.policy is None else each.policy_property,
+            properties=result.properties | each.properties,
+            has_metadata=result.has_metadata or each.has_metadata,
+        )
+    return result
+
+
+def _policy(item: PushItem, plain: Mapping[str, Any]) -> bytes:
+    """Return the policy that the metadata refers to; the operator has read it."""
+    key = item.remote.key
+    reference = plain["spec"]["resourcePolicy"]["policySourceRef"]
+    if unknown := sorted(set(reference) - _REFERENCE):
+        raise invalid_request(f'metadata of "{key}": policySourceRef has no field {unknown[0]}')
+    source = f'key "{reference["key"]}" of {reference["kind"]} "{reference["name"]}"'
+    sent = [credential.value for credential in item.resolved if credential.pointer == _POLICY]
+    if not sent or not isinstance(sent[0], SecretBytes):
+        raise credentials_not_found(f'resource policy of "{key}": the operator did not send {source}; upgrade it')
+    raw = sent[0].reveal()
+    try:
+        msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+        raw.decode()
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise invalid_request(f'resource policy of "{key}": {source} is not a JSON object') from None
+    return raw
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Updates tags, resource policy and replicas of an existing secret to match the metadata of its pushes.
+#
+# A policy counts as ours while the tag `external-secrets-resource-policy` holds its digest. Any other policy stays
+# unchanged, unless the metadata names one. The tag is written before the policy: a failure in between leaves a tag
+# without a matching policy, never a policy that later pushes do not recognise as ours.
+#
+# Our policy is revoked when the entry that set it no longer names it. The tag holds the property of that entry, so that
+# entries without metadata for other properties of the secret leave the policy alone.
+
+
+_OF_AWS: Final = "aws:"
+"""Tags that only AWS may write."""
+_BETWEEN: Final = "/"
+
+
+class Alignment:
+    """The update of one secret."""
+
+    def __init__(self, api: Api, secret_id: str, arn: str) -> None:
+        self._api = api
+        self._about = about(secret_id)
+        self._arn = arn
+        self._changed = False
+
+    async def align(self, state: SecretState, settings: Settings) -> bool:
+        """Update everything that differs; return whether anything changed."""
+        await self._tags(state, settings)
+        mark = PolicyMark.of(state)
+        if settings.policy is not None:
+            await self._set_policy(settings, mark)
+        elif mark is not None and (settings.has_metadata or mark.is_of(settings.properties)):
+            await self._revoke_policy(mark)
+        await self._replicas(state, settings)
+        return self._changed
+
+    async def release_policy(self, state: SecretState, properties: frozenset[str]) -> None:
+        """Revoke our policy if the entry that set it is being deleted."""
+        mark = PolicyMark.of(state)
+        if mark is not None and mark.is_of(properties):
+            await self._revoke_policy(mark)
+
+    async def put_policy(self, settings: Settings) -> None:
+        """Set the policy that the metadata names."""
+        source = settings.metadata.resource_policy
+        block = source.block_public_policy if source else None
+        options = {} if block is None else {"BlockPublicPolicy": block}
+        await self._write("PutResourcePolicy", ResourcePolicy=(settings.policy or b"").decode(), **options)
+
+    async def _set_policy(self, settings: Settings, mark: PolicyMark | None) -> None:
+        """Set the policy that the metadata names, unless it is in place."""
+        desired = policy_mark(settings)
+        present = await self._policy()
+        if present is not None and _digest(present) == _digest(settings.policy or b""):
+            return
+        if str(mark) != desired[POLICY_MARK]:
+            await self._write("TagResource", Tags=tag_list(desired))
+        await self.put_policy(settings)
+
+    async def _revoke_policy(self, mark: PolicyMark) -> None:
+        present = await self._policy()
+        if present is not None and _digest(present) == mark.policy:
+            await self._write("DeleteResourcePolicy")
+        await self._write("UntagResource", TagKeys=[POLICY_MARK])
+
+    async def _policy(self) -> bytes | None:
+        response = await self._api.call("GetResourcePolicy", about=self._about, SecretId=self._arn)
+        found = response.get("ResourcePolicy")
+        return found.encode() if isinstance(found, str) and found else None
+
+    async def _tags(self, state: SecretState, settings: Settings) -> None:
+        desired = settings.metadata.tags
+        if desired is None:
+            return
+        if missing := {name: value for name, value in desired.items() if state.tags.get(name) != value}:
+            await self._write("TagResource", Tags=tag_list(missing))
+        extra = sorted(set(state.tags) - set(desired) - {MARK, POLICY_MARK})
+        if removable := [name for name in extra if not name.startswith(_OF_AWS)]:
+            await self._write("UntagResource", TagKeys=removable)
+
+    async def _replicas(self, state: SecretState, settings: Settings) -> None:
+        locations = settings.metadata.replication_locations
+        if locations is None:
+            return
+        if missing := [region for region in dict.fromkeys(locations) if region not in state.replicas]:
+            await self._write("ReplicateSecretToRegions", AddReplicaRegions=replica_list(missing, settings))
+        if extra := sorted(state.replicas - set(locations)):
+            await self._write("RemoveRegionsFromReplication", RemoveReplicaRegions=extra)
+
+    async def _write(self, operation: str, **parameters: Any) -> None:
+        await self._api.call(operation, about=self._about, SecretId=self._arn, **parameters)
+        self._changed = True
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyMark:
+    """The value of our tag: the digest of the policy, and that of the property whose entry set it."""
+
+    policy: str
+    property: str = ""
+    """Empty in tags that hold the digest of the policy alone: earlier versions wrote them."""
+
+    @staticmethod
+    def of(state: SecretState) -> PolicyMark | None:
+        tag = state.tags.get(POLICY_MARK)
+        return None if tag is None else PolicyMark(*tag.split(_BETWEEN, 1))
+
+    def is_of(self, properties: frozenset[str]) -> bool:
+        """Return whether an entry of one of these properties set the policy."""
+        if not self.property:
+            return "" in properties
+        return self.property in {_short_digest(name) for name in properties}
+
+    def __str__(self) -> str:
+        return f"{self.policy}{_BETWEEN}{self.property}" if self.property else self.policy
+
+
+def policy_mark(settings: Settings) -> dict[str, str]:
+    """Return the tag of the policy that we set."""
+    if settings.policy is None:
+        return {}
+    return {POLICY_MARK: str(PolicyMark(_digest(settings.policy), _short_digest(settings.policy_property)))}
+
+
+def tag_list(tags: dict[str, str]) -> list[dict[str, str]]:
+    return [{"Key": name, "Value": value} for name, value in sorted(tags.items())]
+
+
+def replica_list(regions: list[str], settings: Settings) -> list[dict[str, str]]:
+    """Return the replicas. They are encrypted with the key of the metadata, if it names one."""
+    key = settings.metadata.kms_key_id
+    return [{"Region": region, **({"KmsKeyId": key} if key else {})} for region in regions]
+
+
+def _short_digest(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()[:16]
+
+
+def _digest(policy: bytes) -> str:
+    """Return a digest that does not depend on the formatting of the policy."""
+    with suppress(msgspec.DecodeError):
+        policy = msgspec.json.encode(msgspec.json.decode(policy), order="sorted")
+    return hashlib.sha256(policy).hexdigest()
+
+
+# --- Writing secrets -------------------------------------------------------------------------------------------------
+
 
 MAX_BYTES: Final = 65_536
 

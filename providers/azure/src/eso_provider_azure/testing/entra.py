@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
+from urllib.parse import parse_qsl
 
 import jwt
 import msgspec
@@ -14,8 +16,44 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-from eso_provider_azure.testing.messages import Call, Reply
 from kubebase.clock import SystemClock
+
+# --- Requests and responses of the test server -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request, as a test reads it."""
+
+    host: str
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes = field(default=b"", repr=False)
+
+    def json(self) -> dict[str, Any]:
+        found: dict[str, Any] = msgspec.json.decode(self.body)
+        return found
+
+    def form(self) -> dict[str, str]:
+        return dict(parse_qsl(self.body.decode()))
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One response. `body` is JSON, unless it is bytes."""
+
+    status: int
+    body: Any = field(repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def raw(self) -> bytes:
+        return self.body if isinstance(self.body, bytes) else msgspec.json.encode(self.body)
+
+
+# --- Entra ID and the instance metadata of a node --------------------------------------------------------------------
+
 
 JWT_BEARER: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 AUDIENCE: Final = "api://AzureADTokenExchange"
@@ -148,3 +186,46 @@ def _refused(status: int, error: str, description: str, form: dict[str, str]) ->
     proof = form.get("client_secret") or form.get("client_assertion") or ""
     body = f"{description} for app {form.get('client_id')} {proof}. Trace ID: 00000000"
     return Reply(status, {"error": error, "error_description": body, "error_codes": [], "timestamp": ""})
+
+
+# --- A container registry that exchanges tokens of Entra ID (`azure/container-registry`, "AAD OAuth") ----------------
+
+
+_KEY = "a key that only this registry has, 32 bytes"
+
+
+@dataclass(slots=True)
+class Registry:
+    """One registry. `pullers` are the clients with a role on it."""
+
+    host: str
+    entra: Entra
+    management: str = "https://management.core.windows.net/"
+    pullers: set[str] = field(default_factory=set)
+    life: int = 10_800
+
+    def respond(self, call: Call) -> Reply:
+        form = call.form()
+        if call.method != "POST" or form.get("service") != self.host:
+            return Reply(404, {"errors": [{"code": "NAME_UNKNOWN"}]})
+        if call.path == "/oauth2/exchange" and form.get("grant_type") == "access_token":
+            grant = self.entra.grants.get(form.get("access_token", ""))
+            if grant is None or grant.resource != self.management or grant.client not in self.pullers:
+                return _unauthorized(form.get("access_token", ""))
+            return Reply(200, {"refresh_token": self._token("refresh", grant.client)})
+        if call.path == "/oauth2/token" and form.get("grant_type") == "refresh_token":
+            try:
+                jwt.decode(form["refresh_token"], _KEY, ["HS256"])
+            except jwt.PyJWTError:
+                return _unauthorized(form["refresh_token"])
+            return Reply(200, {"access_token": self._token("access", form["scope"])})
+        return Reply(400, {"errors": [{"code": "UNSUPPORTED"}]})
+
+    def _token(self, kind: str, subject: str) -> str:
+        return jwt.encode(
+            {"kind": kind, "sub": subject, "exp": int(SystemClock().now().timestamp()) + self.life}, _KEY, "HS256"
+        )
+
+
+def _unauthorized(token: str) -> Reply:
+    return Reply(401, {"errors": [{"code": "UNAUTHORIZED", "message": f"not this token: {token}"}]})

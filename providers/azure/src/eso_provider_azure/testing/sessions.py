@@ -9,9 +9,9 @@ from typing import Any, Final
 import jwt
 
 from eso_api.values import SecretBytes
-from eso_provider_azure.objects import MARK, OWNER
 from eso_provider_azure.store import KeyVaultStore
 from eso_provider_azure.testing.server import CLIENT, SECRET, TENANT
+from eso_provider_azure.vault import MARK, OWNER
 from eso_sdk.testing import InMemory, call_context
 from eso_wire.errors import ProviderError
 from eso_wire.values import (

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from eso_provider_bitwarden.store import BitwardenStore
+from eso_sdk.testing import call_context
 from eso_sdk.testing.standin import StandIn, StandinRequest, StandinResponse
+from eso_wire.values import Context
 
 TOKEN: Final = "0.4bdb2ab9-5d0f-4d2a-9d0c-0b1a8b1fa8d9.token-canary:c2lnbmVk"  # noqa: S105 - of a test server
 ORGANIZATION: Final = "7c0d21ec-10d9-4972-bdf8-ec52df99cc86"
@@ -113,3 +117,22 @@ class CompanionServer(StandIn):
             return {"id": at, "error": "access denied"}
         del self.entries[at]
         return {"id": at}
+
+
+# --- Calls to the kinds of this provider, as an operator makes them --------------------------------------------------
+
+
+AUTH: Final = {"secretRef": {"credentials": {"name": "bitwarden", "key": "token"}}}
+CREDENTIAL: Final = "/auth/secretRef/credentials"
+
+
+def spec_of(server: CompanionServer | None, **more: Any) -> dict[str, Any]:
+    """Return the block of a store; without a server, one that uses Bitwarden's SDK."""
+    address = {} if server is None else {"bitwardenServerSDKURL": server.url}
+    return {"organizationID": ORGANIZATION, "projectID": PROJECT, "auth": AUTH, **address, **more}
+
+
+def store(server: CompanionServer | None, *, token: str = TOKEN, namespace: str = "team", **more: Any) -> Context:
+    """Return the context of a call to a store."""
+    sent: Mapping[str, str] = {CREDENTIAL: token}
+    return call_context(BitwardenStore, spec_of(server, **more), sent, namespace=namespace)

@@ -16,7 +16,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from eso_sdk.testing.apicontract import ApiContract, Operation
+from eso_sdk.testing.standin import ApiContract, Operation
 
 _ID: Final = "[0-9a-z]{26}"
 Id = Annotated[str, Meta(pattern=f"^{_ID}$")]

@@ -8,11 +8,11 @@ from collections.abc import Coroutine, Mapping
 from typing import Any, Final, TypeVar
 
 from eso_api.values import SecretBytes
-from eso_provider_onepassword.connectstore import ConnectStore
-from eso_provider_onepassword.sdkstore import SDKStore
+from eso_provider_onepassword.connect import ConnectStore
+from eso_provider_onepassword.sdk import SDKStore
 from eso_provider_onepassword.testing.connect import TOKEN, ConnectServer
 from eso_provider_onepassword.testing.core import TOKEN as ACCOUNT_TOKEN
-from eso_sdk.pushmetadata import API_VERSION, KIND
+from eso_sdk.push import API_VERSION, KIND
 from eso_sdk.testing import InMemory, call_context
 from eso_wire.errors import ProviderError
 from eso_wire.values import (

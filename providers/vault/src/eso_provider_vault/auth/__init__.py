@@ -1,1 +1,1 @@
-"""Logins of a session: one module for each family of methods; `choice.py` selects the method of a configuration."""
+"""Logins of a session: `methods.py` has the methods; `login.py` selects the one of a configuration."""

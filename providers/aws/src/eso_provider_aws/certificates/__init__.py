@@ -1,1 +1,0 @@
-"""AWS Certificate Manager: certificates that are exported, and certificates that are imported."""

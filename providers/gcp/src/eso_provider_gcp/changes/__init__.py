@@ -1,1 +1,0 @@
-"""Change events of Secret Manager, from a subscription of Pub/Sub."""

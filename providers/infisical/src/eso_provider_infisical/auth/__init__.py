@@ -1,1 +1,0 @@
-"""The forms of `auth`: how each logs in as a machine identity."""
