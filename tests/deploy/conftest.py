@@ -19,8 +19,8 @@ import yaml
 from eso_provider_vault.testing.openbao import OpenBao
 from eso_render.functions import functions
 from eso_render.functions.yaml import from_yaml
+from gotmpl.functions import ANY, STRING, Func
 from gotmpl.run import MissingKey
-from gotmpl.signatures import ANY, STRING, Func
 from gotmpl.template import Engine
 from kubebase.meta import JsonObject
 from kubebase.testing.servers import ApiServer, ServerFailedError

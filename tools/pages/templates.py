@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from eso_render.functions import functions
-from gotmpl.signatures import Func, GoType
+from gotmpl.functions import Func, GoType
 from pages.markdown import DocsError, code, escaped, table
 
 HEADER = """\

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from gotmpl.families import LazyFunctions, family
+from gotmpl.functions import LazyFunctions, family
 from gotmpl.sprig import CERTIFICATES, DATES, NAMES, families
 
 NANOS = 1_700_000_000 * 10**9

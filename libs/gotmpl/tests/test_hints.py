@@ -6,7 +6,7 @@ import pytest
 
 from gotmpl.builtins import FUNCTIONS
 from gotmpl.errors import TemplateError
-from gotmpl.families import LazyFunctions
+from gotmpl.functions import LazyFunctions
 from gotmpl.run import TemplateLimits
 from gotmpl.sprig import families
 from gotmpl.template import Engine

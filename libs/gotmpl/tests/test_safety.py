@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from gotmpl.builtins import FUNCTIONS
 from gotmpl.errors import LimitError, TemplateError
-from gotmpl.families import LazyFunctions
+from gotmpl.functions import STRING, Func, LazyFunctions
 from gotmpl.run import TemplateLimits
-from gotmpl.signatures import STRING, Func
 from gotmpl.sprig import families
 from gotmpl.template import Engine
 from gotmpl.values import StrMap

@@ -13,7 +13,7 @@ import pytest
 
 from gotmpl.builtins import FUNCTIONS as BUILTINS
 from gotmpl.errors import ExecError, ParseError, TemplateError
-from gotmpl.families import LazyFunctions
+from gotmpl.functions import LazyFunctions
 from gotmpl.sprig import families
 from gotmpl.template import Engine
 from gotmpl.values import StrMap, to_bytes

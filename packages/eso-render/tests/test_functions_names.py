@@ -9,7 +9,7 @@ import pytest
 
 from eso_render import RenderError, render_text
 from eso_render.functions import NAMES, functions
-from gotmpl.families import family
+from gotmpl.functions import family
 
 
 @pytest.mark.parametrize(("module", "names"), NAMES.items(), ids=NAMES)
@@ -38,4 +38,4 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
 
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
 
-    assert not {"cryptography", "yaml", "re2", "bcrypt", "msgspec", "inspect", "gotmpl.parser"} & set(loaded)
+    assert not {"cryptography", "yaml", "re2", "bcrypt", "msgspec", "inspect", "gotmpl.template"} & set(loaded)

@@ -11,17 +11,126 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Protocol
 
-from gotmpl.bounds import MAX_TEXT, bounded
-from gotmpl.constants import CONSTANTS, typed
-from gotmpl.errors import Authored, FuncError, Quoted, TemplateError
+from gotmpl.errors import MAX_TEXT, Authored, FuncError, Quoted, TemplateError, bounded
 from gotmpl.formatting import Spec, format_value, spelled_out
-from gotmpl.operands import Chain, Field, Operand, as_command
+from gotmpl.functions import Func, GoType
+from gotmpl.operands import (
+    LITERALS,
+    PATHS,
+    Bool,
+    CallMethod,
+    Chain,
+    Field,
+    Nil,
+    Number,
+    Operand,
+    String,
+    Variable,
+    as_command,
+)
 from gotmpl.quoting import unquote
 from gotmpl.run import Node, Run
-from gotmpl.signatures import Func, GoType
 from gotmpl.values import Value, go_type, truth
+
+# --- Literals as arguments: converted to the type of the parameter when the template is parsed ------------------------
+# As in Go, an unsuitable literal still fails only when it is executed.
+
+
+class _Literal:
+    """A node that stands for a literal of the template."""
+
+    __slots__ = ("literal",)
+
+    def __init__(self, literal: Operand) -> None:
+        self.literal = literal
+
+    @property
+    def pos(self) -> int:
+        return self.literal.pos
+
+    def __str__(self) -> str:
+        return str(self.literal)
+
+
+class Typed(_Literal):
+    """A literal, converted for its parameter."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, literal: Operand, value: Value) -> None:
+        super().__init__(literal)
+        self.value = value
+
+    def eval(self, run: Run, _dot: Value) -> Value:
+        run.node = self
+        return self.value
+
+
+class Refused(_Literal):
+    """A literal that its parameter does not accept."""
+
+    __slots__ = ("message",)
+
+    def __init__(self, literal: Operand, message: str) -> None:
+        super().__init__(literal)
+        self.message = message
+
+    def eval(self, run: Run, _dot: Value) -> Value:
+        run.node = self
+        raise run.error(self.message)
+
+
+Constant = Bool | String | Typed
+CONSTANTS = (Bool, String, Typed)
+"""Nodes whose `value` is known before the template runs."""
+
+
+def typed(node: Operand, kind: GoType) -> Operand:
+    """Return the node for an argument of that type: unchanged unless it is a literal that needs converting."""
+    match node:
+        case String():
+            return node if kind.constant in _TAKE_STRINGS else _refused(node, kind)
+        case Bool():
+            return node if kind.constant in _TAKE_BOOLS else _refused(node, kind)
+        case Number():
+            value = _converted(node, kind)
+            if value is not None:
+                return Typed(node, value)
+            return Refused(node, f"{node} overflows int") if kind.constant == "any" else _refused(node, kind)
+        case Nil():
+            return Typed(node, None) if kind.nilable else Refused(node, f"cannot assign nil to {kind.name}")
+        case _:
+            return node
+
+
+_TAKE_STRINGS = ("string", "any")
+_TAKE_BOOLS = ("bool", "any")
+
+
+def _refused(node: Operand, kind: GoType) -> Refused:
+    if kind.constant == "none":
+        return Refused(node, f"can't handle {node} for arg of type {kind.name}")
+    expected = {"unsigned": "unsigned integer"}.get(kind.constant, kind.constant)
+    return Refused(node, f"expected {expected}; found {node}")
+
+
+def _converted(number: Number, kind: GoType) -> Value:
+    """Convert the number to a type; None if it does not fit."""
+    match kind.constant:
+        case "any":
+            return number.ideal
+        case "integer":
+            value: Value = number.int_value
+        case "unsigned":
+            value = number.uint_value
+        case "float":
+            value = number.float_value
+        case _:
+            return None
+    return kind.box(value) if kind.box is not None and value is not None else value
+
 
 _LITERAL: Final = re.compile(r'"(?:[^"\\\n]|\\.)*+"|`[^`]*+`')
 _VERB: Final = re.compile(r"%[-+# 0]*+[0-9*]*+(?:\.[0-9*]*+)?[A-Za-z]")
@@ -296,3 +405,99 @@ def _matches(text: str, parts: list[str]) -> bool:
 
 def _letters(shown: str) -> int:
     return sum(map(str.isalnum, shown.replace(_REDACTED, "")))
+
+
+# --- Pipelines, and the commands in them that do not call a function by name ------------------------------------------
+
+
+class Command(Operand, Protocol):
+    """An operand that takes the piped value."""
+
+    def eval(self, run: Run, dot: Value, final: Value | Missing = MISSING, /) -> Value: ...
+
+
+class Application:
+    """`.when.Format "2006"`, `x | $y.Method`: a term with arguments. Only methods can take them."""
+
+    __slots__ = ("args", "term")
+
+    def __init__(self, term: Operand, args: list[Operand]) -> None:
+        self.term = term
+        self.args = args
+
+    @property
+    def pos(self) -> int:
+        return self.term.pos
+
+    def __str__(self) -> str:
+        return " ".join(map(str, [self.term, *self.args]))
+
+    def eval(self, run: Run, dot: Value, final: Value | Missing = MISSING) -> Value:
+        term = self.term
+        if isinstance(term, Variable) and len(term.names) == 1:
+            term.eval(run, dot)
+        elif isinstance(term, PATHS):
+            return term.read(run, dot, self._call(dot, final))
+        elif isinstance(term, LITERALS):
+            run.node = term
+        raise run.error(f"can't give argument to non-function {as_command(term)}")
+
+    def _call(self, dot: Value, final: Value | Missing) -> CallMethod:
+        def call(run: Run, receiver: Value, method: Func) -> Value:
+            problem = arity_error(method, len(self.args), 0 if final is MISSING else 1)
+            if problem:
+                raise run.error(problem)
+            values = [
+                check(run, typed(arg, kind).eval(run, dot), kind)
+                for arg, kind in zip(self.args, method.params, strict=False)
+            ]
+            if final is not MISSING:
+                values.append(check(run, final, method.params[-1]))
+            return invoke(run, method, [receiver, *values], self.term)
+
+        return call
+
+
+class Pipe:
+    """`a | b | c`, with the variables it declares. The loop sets the variables of a {{range}}."""
+
+    __slots__ = ("first", "later", "pos", "written")
+
+    def __init__(self, pos: int, first: Operand, later: list[Command], written: str = "") -> None:
+        self.pos = pos
+        self.first = first
+        self.later = later
+        self.written = written
+        """The declaration before the first command, `$x := `."""
+
+    def __str__(self) -> str:
+        return self.written + " | ".join(map(str, [self.first, *self.later]))
+
+    def eval(self, run: Run, dot: Value) -> Value:
+        run.node = self
+        value = self.first.eval(run, dot)
+        for command in self.later:
+            value = command.eval(run, dot, value)
+        return value
+
+
+class Declaration(Pipe):
+    """`$x := …` and `$x = …`. As an action it shows nothing."""
+
+    __slots__ = ("name", "slot")
+
+    def __init__(self, pipe: Pipe, name: str, slot: int | None) -> None:
+        super().__init__(pipe.pos, pipe.first, pipe.later, pipe.written)
+        self.name = name
+        self.slot = slot
+        """None if the name is not bound here; as in Go, that fails on execution."""
+
+    def eval(self, run: Run, dot: Value) -> Value:
+        value = Pipe.eval(self, run, dot)
+        if self.slot is None:
+            raise run.error(f"undefined variable: {self.name}")
+        run.vars[self.slot] = value
+        return value
+
+    def execute(self, run: Run, dot: Value) -> None:
+        self.eval(run, dot)

@@ -1,6 +1,6 @@
 """Tokens to pipelines: commands, terms, and the variables they declare.
 
-Function names and variable slots are resolved on the way. Statements are in parser.py.
+Function names and variable slots are resolved on the way. Statements are in template.py.
 """
 
 from __future__ import annotations
@@ -8,16 +8,76 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NoReturn
 
-from gotmpl import hints
-from gotmpl.calls import Call, Identifier, call
+from gotmpl import operands
+from gotmpl.calls import Application, Call, Command, Declaration, Identifier, Pipe, call
 from gotmpl.errors import ParseError
+from gotmpl.functions import Func
 from gotmpl.lexer import Kind, Token, shown, tokens
 from gotmpl.numbers import parse_number
 from gotmpl.operands import LITERALS, Bool, Chain, Dot, Field, Group, Nil, Number, Operand, String, Variable
-from gotmpl.pipelines import Application, Command, Declaration, Pipe
 from gotmpl.quoting import quote, unquote
-from gotmpl.scope import Scope
-from gotmpl.signatures import Func
+
+# --- Variables, resolved to slots when a template is parsed -----------------------------------------------------------
+# Go keeps a stack of names at run time; scoping is lexical, so the slot of every use is known in advance. Go's parser
+# is more lenient than its execution: in {{else}} it still accepts variables of the body before. So there are two lists.
+
+
+class Binding:
+    __slots__ = ("loop", "name", "slot")
+
+    def __init__(self, name: str, slot: int, loop: int | None = None) -> None:
+        self.name = name
+        self.slot = slot
+        self.loop = loop
+        """The slot that says whether the loop that binds this name has elements of type interface {}."""
+
+
+_ROOT = Binding("$", 0)
+
+
+class Scope:
+    """The variables of one template body while it is parsed."""
+
+    __slots__ = ("bindings", "dot_loop", "names", "size")
+
+    def __init__(self) -> None:
+        self.bindings = [_ROOT]
+        self.names = ["$"]
+        """The names that the parser accepts as variables, bound or not."""
+        self.size = 1
+        self.dot_loop: int | None = None
+        """Like Binding.loop, for the dot."""
+
+    def slot(self) -> int:
+        self.size += 1
+        return self.size - 1
+
+    def mention(self, name: str) -> None:
+        self.names.append(name)
+
+    def declare(self, name: str, loop: int | None = None) -> Binding:
+        binding = Binding(name, self.slot(), loop)
+        self.bindings.append(binding)
+        return binding
+
+    def find(self, name: str) -> Binding | None:
+        for binding in reversed(self.bindings):
+            if binding.name == name:
+                return binding
+        return None
+
+    def mark(self) -> tuple[int, int]:
+        return len(self.bindings), len(self.names)
+
+    def unbind(self, mark: tuple[int, int]) -> None:
+        """End a body: unbind its variables."""
+        del self.bindings[mark[0] :]
+
+    def forget(self, mark: tuple[int, int]) -> None:
+        """End a statement: forget its variables."""
+        del self.bindings[mark[0] :]
+        del self.names[mark[1] :]
+
 
 MAX_NESTING = 60
 """Deeper trees are refused: Python's stack is smaller than Go's."""
@@ -229,7 +289,7 @@ class Expressions:
     def identifier(self, token: Token) -> Identifier:
         _, pos, name, _ = token
         if name not in self._functions:
-            self.fail(f"function {quote(name)} not defined", hint=hints.of_function(name, self._functions))
+            self.fail(f"function {quote(name)} not defined", hint=operands.of_function(name, self._functions))
         return Identifier(pos, name, self._functions[name])
 
     def variable(self, token: Token) -> Variable:

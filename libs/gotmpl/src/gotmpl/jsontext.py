@@ -14,8 +14,7 @@ import sys
 from json.encoder import encode_basestring
 from typing import NoReturn
 
-from gotmpl.bounds import bounded_value
-from gotmpl.errors import Quoted
+from gotmpl.errors import Quoted, bounded_value
 from gotmpl.floats import format_json
 from gotmpl.quoting import quote
 from gotmpl.values import NIL_SLICES, ByteSlice, GoObject, StrMap, Value, go_type, sorted_keys

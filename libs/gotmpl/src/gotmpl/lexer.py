@@ -229,7 +229,7 @@ class _Lexer:
         append = out.append
         depth = 0
         for spaces, word in one(text, pos, found.end(1)):
-            kind = _WORDS.get(word) or _STARTS.get(word[0], _NAME)
+            kind = _KIND_OF_TEXT.get(word) or _STARTS.get(word[0], _NAME)
             if kind == _LEFT_PAREN:
                 depth += 1
             elif kind == _RIGHT_PAREN:
@@ -341,19 +341,19 @@ class _Lexer:
             end += 1
         if not self._ends_well(end):
             raise _Broken(pos, f"bad character {unicode_name(text[end])}")
-        word = text[pos:end]
-        group = {".": "field", "$": "variable"}.get(word[0], "word")
-        return Kind.DOT if word == "." else _kind(group, word), end
+        found = text[pos:end]
+        group = {".": "field", "$": "variable"}.get(found[0], "word")
+        return Kind.DOT if found == "." else _kind(group, found), end
 
 
-def _kind(group: str, word: str) -> int:
-    return _KINDS.get(group) or _WORDS.get(word, _NAME)
+def _kind(group: str, text: str) -> int:
+    return _KINDS.get(group) or _KIND_OF_TEXT.get(text, _NAME)
 
 
 _TEXT, _NAME, _LEFT_PAREN, _RIGHT_PAREN = Kind.TEXT, Kind.IDENTIFIER, Kind.LEFT_PAREN, Kind.RIGHT_PAREN
 _CLOSING = ("trim", "close")
 _DEPTHS = {"(": 1, ")": -1, "|": 0, "=": 0}
-_WORDS = {**KEYWORDS, **_SYMBOLS, ".": Kind.DOT, ",": Kind.CHAR, ":=": Kind.DECLARE}
+_KIND_OF_TEXT = {**KEYWORDS, **_SYMBOLS, ".": Kind.DOT, ",": Kind.CHAR, ":=": Kind.DECLARE}
 _STARTS = {
     ".": Kind.FIELD,
     "$": Kind.VARIABLE,

@@ -9,11 +9,136 @@ All node modules use plain classes: a tree is built for every text, and plain cl
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Protocol
 
-from gotmpl.fields import CallMethod, read_chain
-from gotmpl.run import Node, Run
-from gotmpl.values import StrMap, Value
+from gotmpl.errors import FuncError
+from gotmpl.functions import Func
+from gotmpl.run import MissingKey, Node, Run
+from gotmpl.values import GoObject, StrMap, Value, go_type, has_interface_elements
+from kubebase.hints import LONGEST_NAME, did_you_mean, hint, similar
+
+# --- What the author of a template may have meant: hints that follow Go's own error messages --------------------------
+# A hint names functions and keys of the data that the template was given. It never goes into the data: the keys of a
+# decoded value are part of the value.
+
+
+_SHOWN_KEYS: Final = 10
+_OTHER_LANGUAGES: Final = {
+    "base64": "b64enc",
+    "base64decode": "b64dec",
+    "base64encode": "b64enc",
+    "b64decode": "b64dec",
+    "b64encode": "b64enc",
+    "base64_decode": "b64dec",
+    "base64_encode": "b64enc",
+    "json": "toJson",
+    "jsondecode": "fromJson",
+    "jsonencode": "toJson",
+    "parsejson": "fromJson",
+    "yamldecode": "fromYaml",
+    "yamlencode": "toYaml",
+    "length": "len",
+    "lowercase": "lower",
+    "uppercase": "upper",
+    "strip": "trim",
+    "sha1": "sha1sum",
+    "sha256": "sha256sum",
+    "sha512": "sha512sum",
+    "startswith": "hasPrefix",
+    "endswith": "hasSuffix",
+    "urlencode": "urlquery",
+    "uuid": "uuidv4",
+    "random": "randAlphaNum",
+}
+"""Functions as other template languages call them."""
+
+
+def of_function(name: str, known: Iterable[str]) -> str:
+    """Return a hint about a function that does not exist, or an empty string."""
+    functions = {each.lower(): each for each in known}
+    translated = functions.get(_OTHER_LANGUAGES.get(name.lower(), "").lower())
+    return did_you_mean([translated] if translated else similar(name, functions.values()))
+
+
+def of_key(name: str, keys: Iterable[object]) -> str:
+    """Return a hint about a key that the data does not have."""
+    known = sorted(key for key in keys if isinstance(key, str))
+    if not known:
+        return "there are no keys"
+    if meant := hint(name, known):
+        return meant
+    shown = [key if len(key) <= LONGEST_NAME else f"{key[:LONGEST_NAME]}…" for key in known[:_SHOWN_KEYS]]
+    more = f" and {len(known) - _SHOWN_KEYS} more" if len(known) > _SHOWN_KEYS else ""
+    return f"the keys are {', '.join(shown)}{more}"
+
+
+# --- Fields and methods of values: evaluation of `.a.b` ---------------------------------------------------------------
+# Only maps and the tables of Go objects are accessed, never a Python attribute.
+
+
+CallMethod = Callable[[Run, Value, Func], Value]
+"""Calls a method of the last receiver with the arguments of the command."""
+
+
+def read_chain(
+    run: Run, receiver: Value, names: Sequence[str], *, in_interface: bool, call: CallMethod | None
+) -> Value:
+    """Evaluate every step of a field chain; only the last one may take arguments."""
+    for name in names[:-1]:
+        value = read_field(run, receiver, name, in_interface=in_interface, call=None)
+        if value is None and isinstance(receiver, dict) and name not in receiver:
+            return None  # a field of nothing is nothing, if that is not an error
+        in_interface = has_interface_elements(receiver)
+        receiver = value
+    return read_field(run, receiver, names[-1], in_interface=in_interface, call=call)
+
+
+def read_field(run: Run, receiver: Value, name: str, *, in_interface: bool, call: CallMethod | None) -> Value:
+    """Evaluate one step of a field chain. `call` is set if the name may be a method with arguments."""
+    if receiver is None:
+        if in_interface:
+            raise run.error(f"nil pointer evaluating interface {{}}.{name}")
+        raise run.error(f'nil data; no entry for key "{name}"')
+    if isinstance(receiver, dict):
+        return _read_entry(run, receiver, name, call)
+    if isinstance(receiver, GoObject):
+        method = receiver.methods.get(name)
+        if method is not None:
+            return (call or _call_bare)(run, receiver, method)
+        if name in receiver.refusals:
+            if call is not None:
+                call(run, receiver, Func(name, _call_bare))
+            raise run.error(receiver.refusals[name])
+        if name in receiver.unexported:
+            raise run.error(f"{name} is an unexported field of struct type {receiver.go_type}")
+        read = receiver.fields.get(name)
+        if read is not None:
+            if call is not None and call is not _call_bare:
+                raise run.error(f"{name} has arguments but cannot be invoked as function")
+            return read(receiver)
+    shown = "interface {}" if in_interface else go_type(receiver)
+    raise run.error(f"can't evaluate field {name} in type {shown}")
+
+
+def _read_entry(run: Run, receiver: dict[str, Value], name: str, call: CallMethod | None) -> Value:
+    if call is not None:
+        raise run.error(f"{name} is not a method but has arguments")
+    if name in receiver:
+        return receiver[name]
+    if run.missing is MissingKey.NOTHING:
+        return None
+    hint = of_key(name, receiver) if receiver is run.data else ""
+    raise run.error(f'map has no entry for key "{name}"', hint)
+
+
+def _call_bare(run: Run, receiver: Value, method: Func) -> Value:
+    if method.params:
+        raise run.error(f"wrong number of args for {method.name}: want {len(method.params)} got 0")
+    try:
+        return method.call(receiver)
+    except FuncError as exc:
+        raise run.error(f"error calling {method.name}: {exc}") from None
 
 
 class Operand(Node, Protocol):
@@ -122,7 +247,7 @@ class Dot:
 
 
 class Field:
-    """`.a.b`: fields of the dot. `loop` is the slot that says how the dot's type reads in messages (see scope.py)."""
+    """`.a.b`: fields of the dot. `loop` is the slot that says how the dot's type reads in messages (see expressions.py)."""
 
     __slots__ = ("loop", "names", "pos")
 

@@ -46,10 +46,8 @@ class Node(Protocol):
         """Return the start position: an index into the text."""
 
 
-class Executable(Protocol):
-    """A template that can be executed."""
-
-    def execute(self, run: Run, dot: Value, /) -> None: ...
+Execute = Callable[["Run", Value], None]
+"""Executes a template with a value as the dot."""
 
 
 class Run:
@@ -60,7 +58,7 @@ class Run:
         *("template", "text", "vars"),
     )
 
-    def __init__(self, name: str, text: str, limits: TemplateLimits, data: Value, root: Executable) -> None:
+    def __init__(self, name: str, text: str, limits: TemplateLimits, data: Value, root: Execute) -> None:
         self.name = name
         self.root = root
         """The template of that name; including it starts over."""

@@ -12,7 +12,7 @@ from gotmpl.errors import FuncError
 from gotmpl.formatting import display, spelled_out
 from gotmpl.operands import Field, Operand
 from gotmpl.quoting import quote
-from gotmpl.run import Run
+from gotmpl.run import Execute, Run
 from gotmpl.values import StrMap, Value, has_interface_elements, sorted_keys, truth
 
 Signal = int | None
@@ -250,14 +250,17 @@ class Include:
 
     def execute(self, run: Run, dot: Value) -> Signal:
         run.node = self
-        target = run.root if self.name == run.name else self.templates.get(self.name)
-        if target is None:
+        if self.name == run.name:
+            execute: Execute = run.root
+        elif target := self.templates.get(self.name):
+            execute = target.execute
+        else:
             raise run.error(f"template {quote(self.name)} not defined")
         run.enter()
         inner = self.pipe.eval(run, dot) if self.pipe is not None else None
         outer_template, outer_vars = run.template, run.vars
         run.template = self.name
-        target.execute(run, inner)
+        execute(run, inner)
         run.template, run.vars = outer_template, outer_vars
         run.depth -= 1
         return None

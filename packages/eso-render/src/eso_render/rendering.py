@@ -19,8 +19,8 @@ from eso_render.functions import functions
 from eso_render.jobs import Job
 from eso_render.metering import QUICK_SECONDS, Meter, Metered, Seconds
 from eso_render.workers import Workers
+from gotmpl.functions import Func
 from gotmpl.run import MissingKey, TemplateLimits
-from gotmpl.signatures import Func
 from gotmpl.statements import Parsed
 from gotmpl.template import Engine
 from gotmpl.values import Value

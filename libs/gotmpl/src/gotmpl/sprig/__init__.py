@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from gotmpl.families import Load, family
-from gotmpl.signatures import Func
+from gotmpl.functions import Func, Load, family
 
 NAMES = {
     "strings": (
@@ -37,8 +36,7 @@ NAMES = {
         "mustRegexFind mustRegexFindAll mustRegexMatch mustRegexReplaceAll mustRegexReplaceAllLiteral mustRegexSplit "
         "regexFind regexFindAll regexMatch regexQuoteMeta regexReplaceAll regexReplaceAllLiteral regexSplit"
     ),
-    "semver": "semver",
-    "constraints": "semverCompare",
+    "semver": "semver semverCompare",
     "urls": "urlJoin urlParse",
     "crypto": "bcrypt decryptAES derivePassword encryptAES genPrivateKey htpasswd randBytes",
 }

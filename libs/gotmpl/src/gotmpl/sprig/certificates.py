@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 
 from gotmpl import keys, pem, x509
 from gotmpl.errors import FuncError, Quoted
+from gotmpl.functions import INT, LIST, STRING, Functions, GoType
 from gotmpl.keys import KeyFormatError
 from gotmpl.quoting import quote
-from gotmpl.signatures import INT, LIST, STRING, Functions, GoType
 from gotmpl.sprig.crypto import new_rsa_key
 from gotmpl.sprig.encoding import b64_error
 from gotmpl.values import GoObject, Value, to_bytes, to_text

@@ -14,9 +14,8 @@ from collections.abc import Callable
 from typing import Any
 
 from gotmpl import keys
-from gotmpl.bounds import bounded
-from gotmpl.errors import FuncError
-from gotmpl.signatures import INT, STRING, UINT32, Functions, GoType
+from gotmpl.errors import FuncError, bounded
+from gotmpl.functions import INT, STRING, UINT32, Functions, GoType
 from gotmpl.sprig.encoding import b64_error
 from gotmpl.values import to_bytes, to_text
 

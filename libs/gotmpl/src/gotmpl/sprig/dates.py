@@ -9,12 +9,10 @@ from datetime import UTC
 from typing import ClassVar
 
 from gotmpl import gotime
-from gotmpl.durations import SECOND, duration_problem, format_duration, parse_duration
 from gotmpl.errors import FuncError, Quoted
-from gotmpl.gotime import Moment
+from gotmpl.functions import ANY, INT, STRING, Func, Functions, GoType
+from gotmpl.gotime import SECOND, Moment, TimeError, duration_problem, format_duration, parse_duration, parse_moment
 from gotmpl.quoting import quote
-from gotmpl.signatures import ANY, INT, STRING, Func, Functions, GoType
-from gotmpl.timeparse import TimeError, parse_moment
 from gotmpl.values import GoObject, Int32, Int64, Value, to_bytes, wrap64
 
 FUNCTIONS = Functions()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gotmpl.errors import Authored, FuncError
-from gotmpl.signatures import ANY, BOOL, STRING, Functions
+from gotmpl.functions import ANY, BOOL, STRING, Functions
 from gotmpl.sprig.conversion import is_empty
 from gotmpl.values import Value
 

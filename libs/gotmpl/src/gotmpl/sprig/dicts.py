@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from gotmpl.bounds import bounded_value
-from gotmpl.errors import FuncError
-from gotmpl.signatures import ANY, DICT, STRING, Functions
+from gotmpl.errors import FuncError, bounded_value
+from gotmpl.functions import ANY, DICT, STRING, Functions
 from gotmpl.sprig.conversion import is_empty, text_of
 from gotmpl.values import GoObject, StrMap, StrSlice, Value, go_type, to_bytes
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 
+from gotmpl.functions import STRING, Functions
 from gotmpl.quoting import unicode_name
-from gotmpl.signatures import STRING, Functions
 from gotmpl.values import to_bytes, to_text
 
 FUNCTIONS = Functions()

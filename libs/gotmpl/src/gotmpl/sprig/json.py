@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gotmpl.errors import FuncError
+from gotmpl.functions import ANY, STRING, Functions
 from gotmpl.jsontext import JsonError, decode, encode, encode_indented
-from gotmpl.signatures import ANY, STRING, Functions
 from gotmpl.values import Value
 
 FUNCTIONS = Functions()

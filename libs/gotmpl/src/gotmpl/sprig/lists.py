@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from gotmpl.bounds import bounded_items, bounded_value
-from gotmpl.errors import FuncError
-from gotmpl.signatures import ANY, INT, Functions
+from gotmpl.errors import FuncError, bounded_items, bounded_value
+from gotmpl.functions import ANY, INT, Functions
 from gotmpl.sprig.conversion import is_empty, to_int
 from gotmpl.values import IntSlice, ListSlice, NilSlice, Value, go_kind, wrap64
 

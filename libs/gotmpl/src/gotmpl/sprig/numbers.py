@@ -10,8 +10,8 @@ from decimal import ROUND_HALF_UP, Context, Decimal, DivisionByZero, InvalidOper
 
 from gotmpl.errors import FuncError
 from gotmpl.floats import format_float
+from gotmpl.functions import ANY, FLOAT64, INT, STRING, Functions
 from gotmpl.numbers import MAX_DIGITS
-from gotmpl.signatures import ANY, FLOAT64, INT, STRING, Functions
 from gotmpl.sprig.conversion import decimal_text, text_of, to_float, to_int
 from gotmpl.values import Int64, Value, wrap64
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gotmpl.signatures import STRING, Functions
+from gotmpl.functions import STRING, Functions
 
 FUNCTIONS = Functions()
 

@@ -6,8 +6,8 @@ import secrets
 import string
 import uuid
 
-from gotmpl.bounds import bounded
-from gotmpl.signatures import INT, STRING, Functions
+from gotmpl.errors import bounded
+from gotmpl.functions import INT, STRING, Functions
 
 FUNCTIONS = Functions()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gotmpl.signatures import ANY, STRING, Functions
+from gotmpl.functions import ANY, STRING, Functions
 from gotmpl.sprig.lists import same
 from gotmpl.values import Value, go_kind, go_type
 

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
-from gotmpl.bounds import bounded, bounded_items
-from gotmpl.errors import FuncError, Quoted
+from gotmpl.errors import FuncError, Quoted, bounded, bounded_items
+from gotmpl.functions import INT, STRING, Functions
 from gotmpl.quoting import can_backquote, quote
-from gotmpl.signatures import INT, STRING, Functions
 from gotmpl.values import NilStrSlice, StrSlice, to_bytes, to_text
 from kubebase.patterns import re2_message
 

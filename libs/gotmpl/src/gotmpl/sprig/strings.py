@@ -7,10 +7,9 @@ import re
 import unicodedata
 import zlib
 
-from gotmpl.bounds import bounded, bounded_items
-from gotmpl.errors import FuncError
+from gotmpl.errors import FuncError, bounded, bounded_items
+from gotmpl.functions import ANY, INT, STRING, Functions
 from gotmpl.quoting import quote as go_quote
-from gotmpl.signatures import ANY, INT, STRING, Functions
 from gotmpl.sprig.conversion import text_of, texts_of
 from gotmpl.values import StrMap, StrSlice, Value, byte_length, byte_slice, to_bytes
 

@@ -10,7 +10,7 @@ from ipaddress import AddressValueError, IPv6Address
 from urllib.parse import quote, unquote_to_bytes
 
 from gotmpl.errors import FuncError, Quoted
-from gotmpl.signatures import DICT, STRING, Functions
+from gotmpl.functions import DICT, STRING, Functions
 from gotmpl.values import Value, go_kind, to_bytes, to_text
 
 FUNCTIONS = Functions()

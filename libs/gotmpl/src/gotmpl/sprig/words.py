@@ -5,8 +5,8 @@ from __future__ import annotations
 import unicodedata
 from enum import Enum
 
-from gotmpl.bounds import bounded
-from gotmpl.signatures import INT, STRING, Functions
+from gotmpl.errors import bounded
+from gotmpl.functions import INT, STRING, Functions
 from gotmpl.sprig.strings import INVALID, SPACE, simple_case
 from gotmpl.values import byte_length, byte_slice, to_bytes, to_text
 
@@ -72,16 +72,16 @@ def _abbreviated(text: str, offset: int, width: int) -> str:
 
 @FUNCTIONS.add("wrap", params=(INT, STRING))
 def wrap(width: int, text: str) -> str:
-    return _wrapped(text, width, "\n", long_words=False)
+    return _wrapped(text, width, "\n", cut_long=False)
 
 
 @FUNCTIONS.add("wrapWith", params=(INT, STRING, STRING))
 def wrap_with(width: int, separator: str, text: str) -> str:
-    return _wrapped(text, width, separator or "\n", long_words=True)
+    return _wrapped(text, width, separator or "\n", cut_long=True)
 
 
-def _wrapped(text: str, width: int, separator: str, *, long_words: bool) -> str:
-    """Break lines at spaces to fit the width; a longer word stays whole, or is cut if `long_words`."""
+def _wrapped(text: str, width: int, separator: str, *, cut_long: bool) -> str:
+    """Break lines at spaces to fit the width; a longer word stays whole, or is cut if `cut_long`."""
     width = max(width, 1)
     raw = to_bytes(text)
     bounded(len(raw) + (len(raw) // width + 1) * len(separator))
@@ -95,7 +95,7 @@ def _wrapped(text: str, width: int, separator: str, *, long_words: bool) -> str:
         if space >= offset:
             out += [raw[offset:space], mark]
             offset = space + 1
-        elif long_words:
+        elif cut_long:
             out += [raw[offset : offset + width], mark]
             offset += width
         else:
@@ -179,9 +179,9 @@ def _is_ideograph(char: str) -> bool:
     return "\u3400" <= char <= "\u4d85" or "\u4e00" <= char <= "\u9fcc" or "\U00020000" <= char <= "\U0002b81d"
 
 
-def _words(text: str) -> list[tuple[_Kind, str]]:
+def _runs(text: str) -> list[tuple[_Kind, str]]:
     """Split into runs of one kind; the last capital of a run belongs to the lower-case letters that follow it."""
-    words: list[tuple[_Kind, str]] = []
+    runs: list[tuple[_Kind, str]] = []
     at = 0
     while at < len(text):
         kind, end = _kind(text[at]), at + 1
@@ -193,9 +193,9 @@ def _words(text: str) -> list[tuple[_Kind, str]]:
             else:
                 while end < len(text) and _kind(text[end]) is _Kind.LOWER:
                     end += 1
-        words.append((kind, text[at:end]))
+        runs.append((kind, text[at:end]))
         at = end
-    return words
+    return runs
 
 
 def _goes_on(kind: _Kind, char: str) -> bool:
@@ -213,39 +213,39 @@ def _delimited(text: str, mark: str) -> str:
     Digits stay with the capitals before them, unless lower-case letters follow: then a new word starts at the digits
     and continues to the next capital.
     """
-    words = _words(text)
+    runs = _runs(text)
     out: list[str] = []
     at = 0
 
     def run_on(position: int) -> int:
-        while position < len(words) and words[position][0] in _ALONG:
-            out.append(_lowered(words[position], mark))
+        while position < len(runs) and runs[position][0] in _ALONG:
+            out.append(_lowered(runs[position], mark))
             position += 1
         return position
 
-    while at < len(words):
-        kind = words[at][0]
-        out.append(_lowered(words[at], mark))
+    while at < len(runs):
+        kind = runs[at][0]
+        out.append(_lowered(runs[at], mark))
         at += 1
-        following = words[at][0] if at < len(words) else None
+        following = runs[at][0] if at < len(runs) else None
         if kind in _JOINED or following is None:
             continue
         if kind is _Kind.NUMBER:
             at = run_on(at)
         elif following is _Kind.NUMBER:
-            if at + 1 < len(words) and words[at + 1][0] is _Kind.LOWER:
+            if at + 1 < len(runs) and runs[at + 1][0] is _Kind.LOWER:
                 out.append(mark)
                 at = run_on(at)
             else:
-                out.append(words[at][1])
+                out.append(runs[at][1])
                 at += 1
-        if at < len(words) and words[at][0] not in _JOINED:
+        if at < len(runs) and runs[at][0] not in _JOINED:
             out.append(mark)
     return "".join(out)
 
 
-def _lowered(word: tuple[_Kind, str], mark: str) -> str:
-    kind, text = word
+def _lowered(run: tuple[_Kind, str], mark: str) -> str:
+    kind, text = run
     if kind is _Kind.CONNECTOR:
         return mark * len(text)
     if kind is not _Kind.UPPER:

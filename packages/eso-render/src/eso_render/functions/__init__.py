@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gotmpl.builtins import FUNCTIONS as BUILTINS
-from gotmpl.families import LazyFunctions, family
+from gotmpl.functions import LazyFunctions, family
 from gotmpl.sprig import families
 
 NAMES = {

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from gotmpl import der, keys, pem
 from gotmpl.errors import FuncError, Quoted
+from gotmpl.functions import STRING, Functions
 from gotmpl.jsontext import JsonError, decode_first, kind_of
-from gotmpl.signatures import STRING, Functions
 from gotmpl.values import Value, to_bytes
 
 FUNCTIONS = Functions()

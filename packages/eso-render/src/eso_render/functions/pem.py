@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gotmpl import pem, x509
 from gotmpl.errors import FuncError
-from gotmpl.signatures import STRING, Functions
+from gotmpl.functions import STRING, Functions
 from gotmpl.values import StrSlice, to_bytes
 from gotmpl.x509 import Certificate, CertificateError
 

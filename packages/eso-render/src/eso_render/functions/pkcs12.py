@@ -12,8 +12,8 @@ from eso_render.functions.pem import as_pem, ordered
 from gotmpl import der, keys, pem, x509
 from gotmpl.der import BMP_STRING, DerError, element, identifier, octets, sequence
 from gotmpl.errors import FuncError
+from gotmpl.functions import STRING, Functions
 from gotmpl.keys import KeyFormatError
-from gotmpl.signatures import STRING, Functions
 from gotmpl.values import to_bytes
 from gotmpl.x509 import Certificate, CertificateError
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from gotmpl import keys, pem
 from gotmpl.errors import FuncError, Quoted
+from gotmpl.functions import STRING, Functions
 from gotmpl.keys import KeyFormatError
-from gotmpl.signatures import STRING, Functions
 from gotmpl.values import to_bytes, to_text
 
 FUNCTIONS = Functions()

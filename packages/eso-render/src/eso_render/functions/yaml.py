@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from gotmpl.functions import ANY, STRING, Functions
 from gotmpl.jsontext import kind_of
-from gotmpl.signatures import ANY, STRING, Functions
 from gotmpl.values import Value
 
 FUNCTIONS = Functions()

@@ -6,7 +6,7 @@ import re
 from functools import cmp_to_key
 from typing import Any
 
-from gotmpl.bounds import bounded_value
+from gotmpl.errors import bounded_value
 from gotmpl.floats import format_float, format_json
 from gotmpl.jsontext import MAX_DEPTH
 from gotmpl.values import ByteSlice, GoObject, NilSlice, NilStrSlice, Value, to_bytes

@@ -30,9 +30,9 @@ from eso_render.clock import wall_nanos
 from eso_tools.preflight.findings import Detail, Finding, Findings, Level, counted
 from eso_tools.preflight.snapshot import Role, Snapshot, Stored
 from gotmpl.expressions import Unparsable
-from gotmpl.families import LazyFunctions
-from gotmpl.parser import parse
+from gotmpl.functions import LazyFunctions
 from gotmpl.sprig.regexes import BadPatternError, compiled
+from gotmpl.template import parse
 from kubebase.meta import JsonObject
 from kuberun.redaction import field_without_echo, without_echo, without_values
 from localkube.schema.crd import served_kinds

@@ -23,9 +23,8 @@ from eso_tools.preflight.helmrecords import CHART
 from eso_tools.preflight.snapshot import Definition, Owner, Release, Role, Snapshot, Unread, Workload
 from eso_tools.providers import wanted_by
 from gotmpl.builtins import FUNCTIONS as BUILTINS
-from gotmpl.families import LazyFunctions, family
+from gotmpl.functions import ANY, STRING, Func, LazyFunctions, family
 from gotmpl.run import MissingKey
-from gotmpl.signatures import ANY, STRING, Func
 from gotmpl.sprig import families
 from gotmpl.template import Engine
 from kubebase.meta import JsonObject, ObjectKey
