@@ -247,7 +247,7 @@ class Dot:
 
 
 class Field:
-    """`.a.b`: fields of the dot. `loop` is the slot that says how the dot's type reads in messages (see expressions.py)."""
+    """`.a.b`: fields of the dot. `loop` is the slot with the type of the dot for messages (see expressions.py)."""
 
     __slots__ = ("loop", "names", "pos")
 
