@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from eso_operator.changes.followers import Followers
-from eso_operator.changes.watchedkeys import WatchedKey, topic_of
+from eso_operator.changes.followers import Followers, WatchedKey, topic_of
 from eso_operator.controllers.externalsecret.record import ExternalSecretRecord
 from eso_operator.controllers.pushsecret.ownership import Pushes
 from eso_operator.controllers.pushsecret.record import Known, Place, PushSecretRecord

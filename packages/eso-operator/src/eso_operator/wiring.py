@@ -40,10 +40,9 @@ from eso_operator.providers.reachability import ServiceCheck
 from eso_operator.settings import Settings, issuer_settings, resolver_settings, runtime_settings, workers
 from eso_operator.stores.inputs import CLASS, CLUSTER_CLASS, NAMESPACE, SERVICE
 from eso_operator.stores.resolver import ResolutionCache, Resolver
-from eso_operator.telemetry.access import Gatekeeper
 from eso_operator.telemetry.metrics import Metrics
 from eso_operator.telemetry.subsystems import Subsystem
-from eso_operator.telemetry.webserver import MetricsServer, anybody
+from eso_operator.telemetry.webserver import MetricsServer, PathAuthorizer, allow_all
 from eso_operator.watches import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, Informers, WatchedKinds, informers_of, kind_id
 from eso_operator.wiring_controllers import (
     Controllers,
@@ -270,8 +269,8 @@ def _metrics(settings: Settings, clock: Clock, tally: RequestTally) -> Metrics:
 
 
 def _metrics_server(settings: Settings, metrics: Metrics, client: Client, clock: Clock) -> MetricsServer:
-    admits = Gatekeeper(client, clock).admission if settings.metrics.authenticated else anybody
-    return MetricsServer(settings.metrics, metrics.pages, clock=clock, admits=admits)
+    authorize = PathAuthorizer(client, clock).authorize if settings.metrics.authenticated else allow_all
+    return MetricsServer(settings.metrics, metrics.pages, clock=clock, authorize=authorize)
 
 
 def feeds_of(informers: Informers, wakes: Wakes, gateway: Gateway) -> Feeds:

@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping
 
-from eso_operator.changes.followers import FollowerLimits, Followers
+from eso_operator.changes.followers import FollowerLimits, Followers, ReadState, Topic, WatchedKey, topic_of
 from eso_operator.changes.subscriptions import StreamKey, stream_key
-from eso_operator.changes.watchedkeys import ReadState, Topic, WatchedKey, topic_of
 from eso_operator.controllers.externalsecret.record import ExternalSecretRecord
 from eso_operator.memory import Memory
 from eso_operator.wiring_controllers import Memories

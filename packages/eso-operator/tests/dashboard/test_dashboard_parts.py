@@ -22,7 +22,7 @@ from eso_operator.insight.overview import Gap, Health, Missing, ObjectId, Overvi
 from eso_operator.providers.limits import InFlight
 from eso_operator.providers.metrics import ProviderMetrics
 from eso_operator.settings import SettingsError
-from eso_operator.telemetry.access import User
+from eso_operator.telemetry.webserver import User
 from kubebase.meta import ObjectKey, Resource
 from kubebase.testing.clock import START as NOW
 from kubebase.testing.clock import VirtualClock

@@ -11,9 +11,8 @@ import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
-from eso_operator.telemetry.access import Admission, Gatekeeper
 from eso_operator.telemetry.settings import Listener, MetricsSettings
-from eso_operator.telemetry.webserver import MetricsServer
+from eso_operator.telemetry.webserver import Access, MetricsServer, PathAuthorizer
 from kubebase.clock import SystemClock
 from kubebase.testing.cancelling import leaks
 from kubebase.testing.clock import VirtualClock
@@ -143,14 +142,14 @@ async def test_files_that_appear_later_replace_the_self_signed_certificate(tmp_p
 @pytest.mark.live
 async def test_only_whom_the_api_server_lets_in_may_read(api_server: ApiServer, api: RawApi, namespace: str) -> None:
     client = Client(AiohttpTransport(config.load(api_server.kubeconfig)))
-    keeper = Gatekeeper(client, SystemClock())
+    authorizer = PathAuthorizer(client, SystemClock())
     await api.post(f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": "scraper"}})
     asked = await api.post(
         f"/api/v1/namespaces/{namespace}/serviceaccounts/scraper/token",
         {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": []}},
     )
     settings = MetricsSettings(listen=LOOPBACK, secure=True, authenticated=True)
-    server = MetricsServer(settings, hello, clock=SystemClock(), admits=keeper.admission)
+    server = MetricsServer(settings, hello, clock=SystemClock(), authorize=authorizer.authorize)
 
     async with serving(server) as port:
         url = f"https://127.0.0.1:{port}/metrics"
@@ -159,8 +158,8 @@ async def test_only_whom_the_api_server_lets_in_may_read(api_server: ApiServer, 
     await client.close()
 
     assert [status for status, _ in answers] == [
-        Admission.UNKNOWN.value,
-        Admission.UNKNOWN.value,
-        Admission.FORBIDDEN.value,
-        Admission.ALLOWED.value,
+        Access.UNKNOWN.value,
+        Access.UNKNOWN.value,
+        Access.FORBIDDEN.value,
+        Access.ALLOWED.value,
     ]

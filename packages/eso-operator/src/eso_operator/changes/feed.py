@@ -17,7 +17,7 @@ from typing import Final
 
 import structlog
 
-from eso_operator.changes.followers import Followers, WatchSet
+from eso_operator.changes.followers import Followers, ReadState, WatchedKey, WatchSet
 from eso_operator.changes.pace import Pace
 from eso_operator.changes.resumetokens import Checkpoints, NoTokens, ResumeTokens
 from eso_operator.changes.subscriptions import (
@@ -28,7 +28,6 @@ from eso_operator.changes.subscriptions import (
     Subscriptions,
     stream_name,
 )
-from eso_operator.changes.watchedkeys import ReadState, WatchedKey
 from eso_operator.dependencies.dependencies import OnObject, on_object
 from eso_operator.providers.errors import cause_of
 from eso_wire.values import ChangeType
@@ -73,7 +72,7 @@ class ChangeFeed:
         self._listeners: list[StoreListener] = []
         self._changed = asyncio.Event()
         self._requested = asyncio.Event()
-        followers.memory.on_forget(lambda key, _: self._forgotten(key))
+        followers.memory.on_forget(lambda key, _: self._forget(key))
         subscriptions.listen(self._stream_state_changed)
         subscriptions.listen_to_rejections(self._renew_by_reading)
 
@@ -102,7 +101,7 @@ class ChangeFeed:
         self._checkpoints.left(key)
         self._changed.set()
 
-    def _forgotten(self, key: ObjectKey) -> None:
+    def _forget(self, key: ObjectKey) -> None:
         """Undo what points to a forgotten object, besides the index of followers."""
         self._checkpoints.left(key)
         self._pace.forget(key)
@@ -138,7 +137,7 @@ class ChangeFeed:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._subscriptions.run())
-                group.create_task(self._fulfil())
+                group.create_task(self._watch_touched())
                 group.create_task(self._listen())
                 group.create_task(self._release_due())
                 group.create_task(self._save_positions())
@@ -148,7 +147,7 @@ class ChangeFeed:
 
     # --- streams as their followers want them -------------------------------------------------------------------------
 
-    async def _fulfil(self) -> None:
+    async def _watch_touched(self) -> None:
         while True:
             await self._changed.wait()
             self._changed.clear()
@@ -158,13 +157,13 @@ class ChangeFeed:
                 await self._clock.sleep(DEBOUNCE_SECONDS)
 
     def _watch(self, touched: set[StreamKey]) -> None:
-        wishes = {stream: self._followers.watch_set(stream) for stream in touched}
-        for stream, watch_set in wishes.items():  # drop streams first, to make room for new ones
+        watch_sets = {stream: self._followers.watch_set(stream) for stream in touched}
+        for stream, watch_set in watch_sets.items():  # drop streams first, to make room for new ones
             if watch_set is None:
                 self._subscriptions.drop(stream)
                 self._checkpoints.forget(stream)
                 self._clear_trouble(stream)
-        for stream, watch_set in wishes.items():
+        for stream, watch_set in watch_sets.items():
             if watch_set is not None:
                 self._watch_stream(stream, watch_set)
 
@@ -186,7 +185,7 @@ class ChangeFeed:
     async def _listen(self) -> None:
         while True:
             changed = await self._subscriptions.events.get()
-            keys = self._concerned(changed)
+            keys = self._followers_of(changed)
             for start in range(0, len(keys), _AT_A_TIME):
                 self._request_reads(keys[start : start + _AT_A_TIME], changed.key)
                 await self._clock.sleep(0)
@@ -198,7 +197,7 @@ class ChangeFeed:
             self._pace.request(key, stream, now)
         self._requested.set()
 
-    def _concerned(self, changed: Changed) -> list[ObjectKey]:
+    def _followers_of(self, changed: Changed) -> list[ObjectKey]:
         match changed.event.type:
             case ChangeType.UPDATED | ChangeType.DELETED:
                 return self._followers.followers_of(changed.key, changed.event.watch_ids)
@@ -214,7 +213,7 @@ class ChangeFeed:
             for key in self._pace.due(now):
                 if self._followers.notify(key, now):
                     for queue in self._queues:
-                        queue.add(ReconcileRequest(key, "its provider says that its backend changed"))
+                        queue.add(ReconcileRequest(key, "its provider announced a change"))
             then = self._pace.next_at()
             if then is None:
                 await self._requested.wait()

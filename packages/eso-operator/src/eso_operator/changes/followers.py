@@ -11,17 +11,51 @@ Reads beyond the limits are not followed: they are refreshed at their interval o
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from enum import Enum
+from typing import NamedTuple
 
 from eso_operator.changes.subscriptions import StreamKey, stream_key
-from eso_operator.changes.watchedkeys import ReadState, Topic, WatchedKey
-from eso_operator.memory import Memory
+from eso_operator.memory import Memory, Record
 from eso_operator.stores.resolved import BoundStore
 from eso_wire.bounds import MAX_WATCHES
-from eso_wire.values import WatchItem
+from eso_wire.values import FindQuery, RemoteRef, WatchItem
 from kubebase.meta import ObjectKey
+
+
+class Topic(NamedTuple):
+    """Something that can change: a remote key, or all keys that match a search."""
+
+    ref: RemoteRef | None
+    name_regexp: str = ""
+    tags: tuple[tuple[str, str], ...] = ()
+
+
+def topic_of(ref: RemoteRef) -> Topic:
+    """Return the topic of a remote ref, without its property: backends change whole keys."""
+    return Topic(RemoteRef(ref.key, ref.version))
+
+
+def topic_of_search(query: FindQuery) -> Topic | None:
+    """Return the topic of a search; None for a search below a path, because streams cannot filter by path."""
+    return None if query.path else Topic(None, query.name_regexp, tuple(sorted(query.tags.items())))
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedKey:
+    """The topics read through one store, each with its version; empty if the provider gives none."""
+
+    bound: BoundStore
+    versions: Mapping[Topic, str]
+
+
+class ReadState(Enum):
+    """How much of what a follower depends on it has read and can follow."""
+
+    WHOLE = "this process has read everything, and all of it can be watched"
+    PART = "this process has read everything, and some of it cannot be watched"
+    UNREAD = "a former process has read"
 
 
 class WatchSet(NamedTuple):
@@ -38,14 +72,14 @@ class StreamTopic(NamedTuple):
     topic: Topic
 
 
-class Follower(Protocol):
-    """The fields of a record that are used here."""
+@dataclass(slots=True, eq=False)
+class FollowerRecord(Record):
+    """What is remembered of one follower, as part of the record of its object."""
 
-    uid: str
-    follows: frozenset[StreamTopic]
-    watches_all: bool
+    follows: frozenset[StreamTopic] = frozenset()
+    watches_all: bool = False
     """True if the object has read everything that it depends on and follows all of it."""
-    notified_at: float | None
+    notified_at: float | None = None
     """When (monotonic) a change was announced to the object, if it has not read since."""
 
 
@@ -62,10 +96,10 @@ class FollowerLimits:
 class Followers:
     """The index of followers by stream and topic. The record of a follower lists its topics."""
 
-    def __init__(self, memory: Memory[Follower], limits: FollowerLimits = FollowerLimits()) -> None:  # noqa: B008 - a frozen value
+    def __init__(self, memory: Memory[FollowerRecord], limits: FollowerLimits = FollowerLimits()) -> None:  # noqa: B008 - a frozen value
         self.memory = memory
         self._limits = limits
-        self._streams: dict[StreamKey, _Stream] = {}
+        self._streams: dict[StreamKey, _FollowedStream] = {}
         self._unread: dict[StreamKey, set[ObjectKey]] = {}
         self._touched: set[StreamKey] = set()
         self._count = 0
@@ -87,7 +121,7 @@ class Followers:
                 wanted |= {StreamTopic(stream, topic) for topic in watched.versions}
         for stream_topic in before - now:
             self._leave(key, stream_topic)
-        self._note(key, now - before, read_state)
+        self._track_unread(key, now - before, read_state)
         record.watches_all = bool(now) and now == wanted and read_state is ReadState.WHOLE
         if now != before:
             record.follows = frozenset(now)
@@ -177,14 +211,14 @@ class Followers:
         found = self.memory.find(key)
         return frozenset() if found is None else found.follows
 
-    def _stop(self, key: ObjectKey, record: Follower) -> None:
+    def _stop(self, key: ObjectKey, record: FollowerRecord) -> None:
         for stream_topic in record.follows:
             self._leave(key, stream_topic)
-        self._note(key, set(), ReadState.PART)
+        self._track_unread(key, set(), ReadState.PART)
         self._count -= bool(record.follows)
         record.follows, record.watches_all, record.notified_at = frozenset(), False, None
 
-    def _note(self, key: ObjectKey, joined: set[StreamTopic], read_state: ReadState) -> None:
+    def _track_unread(self, key: ObjectKey, joined: set[StreamTopic], read_state: ReadState) -> None:
         """Record an unread follower under its new streams; remove a follower that has read from all streams."""
         if read_state is ReadState.UNREAD:
             for stream_topic in joined:
@@ -199,7 +233,7 @@ class Followers:
         if stream is None:
             if len(self._streams) >= self._limits.streams or not watched.versions:
                 return set()
-            stream = self._streams[name] = _Stream(name, watched.bound)
+            stream = self._streams[name] = _FollowedStream(name, watched.bound)
         stream.bound = watched.bound
         joined = set()
         for topic, version in watched.versions.items():
@@ -242,7 +276,7 @@ class _Watch:
 
 
 @dataclass(slots=True, eq=False)
-class _Stream:
+class _FollowedStream:
     key: StreamKey
     bound: BoundStore
     watches: dict[Topic, _Watch] = field(default_factory=dict)

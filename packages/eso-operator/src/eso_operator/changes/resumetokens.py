@@ -30,7 +30,7 @@ from kuberun.leader import LEASES, Leases
 
 
 @dataclass(frozen=True, slots=True)
-class _Mark:
+class _Checkpoint:
     token: str
     owed: dict[ObjectKey, float]
     """The followers that must still read; each with the time (monotonic) of its event."""
@@ -40,13 +40,13 @@ class Checkpoints:
     """The marks of streams, at most one for each stream."""
 
     def __init__(self) -> None:
-        self._marks: dict[StreamKey, _Mark] = {}
+        self._marks: dict[StreamKey, _Checkpoint] = {}
 
     def marked(self) -> KeysView[StreamKey]:
         return self._marks.keys()
 
     def mark(self, stream: StreamKey, token: str, owed: Mapping[ObjectKey, float]) -> None:
-        self._marks[stream] = _Mark(token, dict(owed))
+        self._marks[stream] = _Checkpoint(token, dict(owed))
 
     def read(self, key: ObjectKey, notified_at: float) -> None:
         """Record that a follower has read the change of that time."""
@@ -112,7 +112,7 @@ class ResumeTokens:
         """Return the token of a former process. Later calls return an empty token: this process has a newer one."""
         token = self._found.get(name, "")
         if token:
-            self._found[name] = ""  # `was_heard` stays true
+            self._found[name] = ""  # `was_open` stays true
         return token
 
     async def save(self, tokens: Mapping[str, str]) -> None:

@@ -2,14 +2,14 @@
 
     want(bound, items) -> stream --change--> events queue --> the change feed
                              |  other items are wanted: an update is sent on the open stream
-                             |  acknowledge(places): an acknowledgement is sent on the open stream
+                             |  acknowledge(positions): an acknowledgement is sent on the open stream
                              |  silent for three heartbeats: degraded and reopened
                              |  channel drains, provider ends it, error: reopened with the last resume token
                              +- no token, or the provider refuses it: RESYNC, so that no change is missed
 
 Events carry no values. The queue is bounded: while it is full no stream is read, and gRPC flow control makes the
-provider wait. A short interruption is not reported: listeners are notified of a stream that was silent for `patience`,
-and again after it has been open for `proven_after`.
+provider wait. A short interruption is not reported: listeners are notified of a stream that was silent for
+`degraded_after`, and again after it has been open for `proven_after`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 
-from eso_operator.providers.gateway import Subscription
+from eso_operator.providers.gateway import Gateway, Subscription
 from eso_operator.providers.metrics import ProviderMetrics
 from eso_operator.providers.settings import SubscriptionSettings
 from eso_operator.stores.resolved import BoundStore, Connection
@@ -94,14 +93,6 @@ class StreamState:
     error: ProviderError | None
 
 
-class Subscribes(Protocol):
-    """The part of the gateway that is used here."""
-
-    def subscribe(
-        self, bound: BoundStore, items: Sequence[WatchItem], *, resume_token: str = ""
-    ) -> AbstractAsyncContextManager[Subscription]: ...
-
-
 StateListener = Callable[[StreamKey, StreamState], None]
 
 
@@ -148,7 +139,7 @@ class Subscriptions:
 
     def __init__(
         self,
-        gateway: Subscribes,
+        gateway: Gateway,
         clock: Clock,
         *,
         settings: SubscriptionSettings,
@@ -166,9 +157,9 @@ class Subscriptions:
         self._on_rejected: list[Callable[[StreamKey], None]] = []
         self.events: asyncio.Queue[Changed] = asyncio.Queue(settings.max_events)
         self.moved = asyncio.Event()
-        """Set when `places` changes in a way worth saving: by a new stream or an event, not by heartbeats."""
+        """Set when `positions` changes in a way worth saving: by a new stream or an event, not by heartbeats."""
         self.advanced = asyncio.Event()
-        """Set when `places` changes in any way, heartbeats included."""
+        """Set when `positions` changes in any way, heartbeats included."""
 
     def listen(self, listener: StateListener) -> None:
         """Call the listener at each failure of a degraded stream, and when the stream works again."""
@@ -255,9 +246,9 @@ class Subscriptions:
         async with asyncio.TaskGroup() as group:
             while True:
                 stream = await self._new.get()
-                group.create_task(self._keep(stream))
+                group.create_task(self._keep_open(stream))
 
-    async def _keep(self, stream: _Stream) -> None:
+    async def _keep_open(self, stream: _Stream) -> None:
         while not stream.dropped.is_set():
             try:
                 await self._follow(stream)
@@ -282,33 +273,35 @@ class Subscriptions:
             stream.since = stream.received_at = self._clock.monotonic()
             stream.was_sent(sent)
             try:
-                await self._until_interrupted(stream, subscription, sent)
+                await self._run_until_interrupted(stream, subscription, sent)
             finally:
                 stream.established = False
 
-    async def _until_interrupted(self, stream: _Stream, subscription: Subscription, sent: dict[str, WatchItem]) -> None:
+    async def _run_until_interrupted(
+        self, stream: _Stream, subscription: Subscription, sent: dict[str, WatchItem]
+    ) -> None:
         """Read and send until the stream is dropped, its channel drains, or it breaks. Raises the failure."""
         async with asyncio.TaskGroup() as group:
-            talks = [
+            tasks = [
                 group.create_task(self._read(stream, subscription)),
-                group.create_task(self._talk(stream, subscription, sent)),
+                group.create_task(self._send_changes(stream, subscription, sent)),
             ]
             draining = group.create_task(subscription.draining.wait())
-            done, _ = await asyncio.wait([*talks, draining], return_when=asyncio.FIRST_COMPLETED)
-            for task in (*talks, draining):
+            done, _ = await asyncio.wait([*tasks, draining], return_when=asyncio.FIRST_COMPLETED)
+            for task in (*tasks, draining):
                 task.cancel()
-        for talk in talks:
-            if talk in done and (failure := talk.result()) is not None:
+        for task in tasks:
+            if task in done and (failure := task.result()) is not None:
                 raise failure
 
-    async def _talk(
+    async def _send_changes(
         self, stream: _Stream, subscription: Subscription, sent: dict[str, WatchItem]
     ) -> ProviderError | None:
         """Send updates and acknowledgements until the stream is dropped. Returns an error, as `_read` does."""
         try:
             while not stream.dropped.is_set():
                 stream.changed.clear()
-                sent = await self._amend(stream, subscription, sent)
+                sent = await self._send_update(stream, subscription, sent)
                 if token := stream.to_acknowledge:
                     await subscription.changes.send(SubscribeAck(token))
                     if stream.to_acknowledge == token:
@@ -318,7 +311,7 @@ class Subscriptions:
             return error
         return None
 
-    async def _amend(
+    async def _send_update(
         self, stream: _Stream, subscription: Subscription, sent: dict[str, WatchItem]
     ) -> dict[str, WatchItem]:
         """Send the difference between wanted and sent items; return the items sent so far."""
@@ -359,10 +352,10 @@ class Subscriptions:
         return event
 
     def _move(self, stream: _Stream, event: ChangeEvent | Heartbeat) -> None:
-        worth_keeping = isinstance(event, ChangeEvent) or not stream.resume_token
-        if worth_keeping:
+        worth_saving = isinstance(event, ChangeEvent) or not stream.resume_token
+        if worth_saving:
             self.moved.set()
-        if worth_keeping or event.resume_token != stream.resume_token:
+        if worth_saving or event.resume_token != stream.resume_token:
             self.advanced.set()
         stream.resume_token = event.resume_token
 

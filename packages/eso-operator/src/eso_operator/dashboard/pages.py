@@ -27,7 +27,7 @@ from eso_operator.insight.explanation import explanation_of
 from eso_operator.insight.findings import RecordedEvent
 from eso_operator.insight.inputs import gather
 from eso_operator.insight.overview import OVERVIEW_KINDS, ObjectId, Overview, Row
-from eso_operator.telemetry.access import bearer_token
+from eso_operator.telemetry.webserver import bearer_token
 from kubebase.clock import Clock
 from kubebase.deadline import Deadline
 from kubebase.meta import Malformed, ObjectKey, Resource, raw

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, Final, Protocol, TypeVar
 
 from eso_operator.insight.overview import AnyKind, Gap, Missing, Overview
-from eso_operator.telemetry.access import MAX_TOKEN_CHARS, Reviews, User
+from eso_operator.telemetry.webserver import MAX_TOKEN_CHARS, AccessReviews, User
 from kubebase.bounded import ExpiringDict
 from kubebase.clock import Clock
 from kubebase.meta import Kind, ObjectKey, Page, Resource
@@ -56,7 +56,7 @@ class AnonymousViewer:
 class Authorizer:
     """Knows viewers by their token. Bounded; the oldest responses are evicted."""
 
-    def __init__(self, reviews: Reviews, clock: Clock) -> None:
+    def __init__(self, reviews: AccessReviews, clock: Clock) -> None:
         self._reviews = reviews
         self._users: ExpiringDict[bytes, User | None] = ExpiringDict(_MAX_CACHED, clock)
         self._rights: ExpiringDict[tuple[bytes, _Attributes], bool] = ExpiringDict(_MAX_CACHED, clock)

@@ -11,8 +11,8 @@ from eso_api.generators.generatorstate import GENERATOR_STATE
 from eso_api.pushsecret import CLUSTER_PUSH_SECRET, PUSH_SECRET
 from eso_api.v2.providerclass import CLUSTER_PROVIDER_CLASS, PROVIDER_CLASS
 from eso_operator.stores.inputs import CLASS, CLUSTER_CLASS
-from eso_operator.telemetry.access import Reviews
 from eso_operator.telemetry.subsystems import Subsystem
+from eso_operator.telemetry.webserver import AccessReviews
 from eso_operator.watches import Informers
 from eso_operator.wiring_controllers import Memories, Parts
 from kuberun.informer import Informer
@@ -42,7 +42,7 @@ def dashboard_of(parts: Parts) -> DashboardServer | None:
         checked=lambda identity: _checked(parts.memories, identity),
         stale=snapshots.stale,
     )
-    authorizer = Authorizer(Reviews(parts.client), parts.clock) if settings.authenticated else None
+    authorizer = Authorizer(AccessReviews(parts.client), parts.clock) if settings.authenticated else None
     return DashboardServer(settings, Pages(sources, authorizer), parts.clock)
 
 

@@ -18,7 +18,7 @@ from typing import Any, Final, assert_never
 from eso_api.externalsecret import ExternalSecret, Find, RemoteRef
 from eso_api.references import StoreRef
 from eso_api.values import SecretBytes
-from eso_operator.changes.watchedkeys import ReadState, Topic, WatchedKey, topic_of, topic_of_search
+from eso_operator.changes.followers import ReadState, Topic, WatchedKey, topic_of, topic_of_search
 from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependency, OnLabel, OnObject, on_connection, on_object
 from eso_operator.generators.ledger import GeneratedValues
 from eso_operator.generators.source import GeneratorSource

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from eso_api.values import SecretBytes
-from eso_operator.changes.watchedkeys import ReadState, WatchedKey
+from eso_operator.changes.followers import ReadState, WatchedKey
 from eso_operator.dependencies.dependencies import Dependency
 from eso_operator.generators.ledger import GeneratedValues
 from eso_operator.sources.entries import ReadEntry

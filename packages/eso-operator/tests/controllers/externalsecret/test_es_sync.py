@@ -12,7 +12,7 @@ import pytest
 
 from eso_api.externalsecret import ExternalSecret
 from eso_api.values import SecretBytes
-from eso_operator.changes.watchedkeys import ReadState, WatchedKey
+from eso_operator.changes.followers import ReadState, WatchedKey
 from eso_operator.controllers.base import Channels, EventPublisher, Reporter
 from eso_operator.controllers.externalsecret.controller import ExternalSecretReconciler, target_of
 from eso_operator.controllers.externalsecret.loops import Loops

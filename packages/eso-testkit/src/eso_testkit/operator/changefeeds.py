@@ -8,11 +8,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from eso_operator.changes.feed import ChangeFeed
-from eso_operator.changes.followers import Followers
+from eso_operator.changes.followers import Followers, ReadState, WatchedKey, topic_of
 from eso_operator.changes.pace import Pace, PaceSettings
 from eso_operator.changes.resumetokens import ResumeTokens
 from eso_operator.changes.subscriptions import Subscriptions
-from eso_operator.changes.watchedkeys import ReadState, WatchedKey, topic_of
 from eso_operator.dependencies.dependencies import OnObject
 from eso_operator.providers.settings import SubscriptionSettings
 from eso_operator.wiring_controllers import Memories

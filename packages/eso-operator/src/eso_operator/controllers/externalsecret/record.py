@@ -27,11 +27,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from eso_operator.changes.followers import StreamTopic
+from eso_operator.changes.followers import FollowerRecord
 from eso_operator.controllers.contention import Bucket, Contended, PushedKey
 from eso_operator.controllers.refresh import LastSync
 from eso_operator.generators.ledger import NO_INTENTS, Intent
-from eso_operator.memory import Record
 from eso_operator.sources.templates import TemplateVersion
 from eso_operator.targets.metadata import GeneratedMark
 from eso_operator.targets.observed import ObservedTarget, Share
@@ -83,8 +82,8 @@ class Generation:
 
 
 @dataclass(slots=True, eq=False)
-class ExternalSecretRecord(Record):
-    """The record of one ExternalSecret. The table above lists the fields; the Protocol of each user defines them."""
+class ExternalSecretRecord(FollowerRecord):
+    """The record of one ExternalSecret. The table above lists the fields."""
 
     reconciled: bool = False
     restart_slot: datetime | None = None
@@ -97,9 +96,6 @@ class ExternalSecretRecord(Record):
     rounds: LoopRounds | None = None
     loop: Loop | None = None
     held_until: datetime | None = None
-    follows: frozenset[StreamTopic] = frozenset()
-    watches_all: bool = False
-    notified_at: float | None = None
     target: ObservedTarget | None = None
     share: Share | None = None
     intents: Mapping[str, Intent] = field(default_factory=lambda: NO_INTENTS)

@@ -26,7 +26,7 @@ import msgspec
 
 from eso_api.externalsecret import EXTERNAL_SECRET, ExternalSecret, ExternalSecretStatus, MadeManifest
 from eso_api.values import SecretBytes
-from eso_operator.changes.watchedkeys import ReadState, WatchedKey
+from eso_operator.changes.followers import ReadState, WatchedKey
 from eso_operator.controllers.base import Event, Reporter
 from eso_operator.controllers.contention import Allowance
 from eso_operator.controllers.externalsecret.checks import first_stop, repairs_drift
