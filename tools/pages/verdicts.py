@@ -24,7 +24,7 @@ from eso_operator.controllers.fanout.kinds import FanOut, Parent
 from eso_operator.controllers.fanout.snapshot import Gaps
 from eso_operator.controllers.fanout.status import Unready
 from eso_operator.controllers.malformed import MALFORMED
-from eso_operator.controllers.outcomes import DELETED, MISSING, SYNCED, Step
+from eso_operator.controllers.outcomes import DELETED, MISSING, SYNCED, Conflicted, Ignored, Step
 from eso_operator.controllers.providerclass import status as of_class
 from eso_operator.controllers.pushsecret import status as of_push_secret
 from eso_operator.controllers.pushsecret.ownership import Clash
@@ -82,10 +82,7 @@ def _external_secret() -> Facts:
         of_external_secret.Waiting((_STARTING,)),
         of_external_secret.Failed(Step.WRITE),
         of_external_secret.Stalled(Step.WRITE),
-        *(
-            left(CAUSE)
-            for left in (of_external_secret.Conflicted, of_external_secret.TargetUnread, of_external_secret.Ignored)
-        ),
+        *(left(CAUSE) for left in (Conflicted, of_external_secret.TargetUnread, Ignored)),
         NotDue(CAUSE, None),
         of_external_secret.Intact(),
     ]
@@ -113,8 +110,8 @@ def _push_secret() -> Facts:
         NotDue(CAUSE, None),
         of_push_secret.Failed(Step.PUSH, (Failure("path", CAUSE, "message"),)),
         of_push_secret.Failed(Step.PUSH, (_STARTING,)),
-        of_push_secret.Conflicted(CAUSE),
-        of_push_secret.Ignored(CAUSE),
+        Conflicted(CAUSE),
+        Ignored(CAUSE),
     ]
     _complete(of_push_secret.Outcome, outcomes)
     push = push_secret()

@@ -15,9 +15,9 @@ from eso_operator.controllers.externalsecret import controller as external_secre
 from eso_operator.controllers.externalsecret.controller import ExternalSecretReconciler, makers_of
 from eso_operator.controllers.externalsecret.loops import Loops
 from eso_operator.controllers.externalsecret.record import ExternalSecretRecord
-from eso_operator.controllers.externalsecret.snapshot import Gatherer, Rules, controller_classes
+from eso_operator.controllers.externalsecret.snapshot import Rules, SnapshotGatherer, controller_classes
 from eso_operator.controllers.externalsecret.status import SUBJECT as EXTERNAL_SECRET_SUBJECT
-from eso_operator.controllers.externalsecret.sync import Cleanup, ExternalSecretDeps, TargetWriter, repair_allowance
+from eso_operator.controllers.externalsecret.sync import ExternalSecretDeps, repair_allowance
 from eso_operator.controllers.fanout import controller as fan_out_changes
 from eso_operator.controllers.fanout.controller import Caches, FanOutDeps, FanOutReconciler, ParentRecord
 from eso_operator.controllers.fanout.kinds import FanOut
@@ -268,10 +268,8 @@ def _external_secret_reconciler(parts: Parts) -> ExternalSecretReconciler:
         v2_stores=settings.v2_stores,
         shortest_interval=sync.shortest_interval,
     )
-    leftovers = FormerTargets(parts.client, parts.informers.secrets.cache, generic_targets=sync.generic_targets)
-    cleanup = Cleanup(parts.client, rules, leftovers)
     ledger = parts.ledger(memory)
-    gatherer = Gatherer(
+    gatherer = SnapshotGatherer(
         parts.informers.external_secrets.cache,
         controller_classes(parts.resolver.view),
         memory,
@@ -281,7 +279,7 @@ def _external_secret_reconciler(parts: Parts) -> ExternalSecretReconciler:
         interval_factor=lambda key: sync.push_refresh_multiplier if changes.is_covered(key) else 1.0,
     )
     deps = ExternalSecretDeps(
-        clock=parts.clock,
+        client=parts.client,
         gatherer=gatherer,
         fetcher=Fetcher(
             parts.resolver,
@@ -292,8 +290,8 @@ def _external_secret_reconciler(parts: Parts) -> ExternalSecretReconciler:
             rendering=rendering_of_keys(parts.workers),
         ),
         ledger=ledger,
-        writer=TargetWriter(parts.templates, cleanup),
-        cleanup=cleanup,
+        templates=parts.templates,
+        former=FormerTargets(parts.client, parts.informers.secrets.cache, generic_targets=sync.generic_targets),
         memory=memory,
         repairs=repair_allowance(parts.clock),
         loops=parts.loops,

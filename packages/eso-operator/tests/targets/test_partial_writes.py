@@ -7,9 +7,9 @@ from contextlib import AbstractAsyncContextManager
 import pytest
 
 from eso_api.values import SecretBytes
-from eso_operator.controllers.externalsecret.snapshot import Rules
-from eso_operator.controllers.externalsecret.status import Conflicted, Failed
-from eso_operator.controllers.externalsecret.sync import Cleanup, TargetWriter
+from eso_operator.controllers.externalsecret.status import Failed
+from eso_operator.controllers.externalsecret.sync import SyncError, write_target
+from eso_operator.controllers.outcomes import Conflicted
 from eso_operator.sources.results import Fetched
 from eso_operator.sources.templates import TemplateReader
 from eso_operator.targets.former import FormerTargets
@@ -69,11 +69,12 @@ async def test_who_writes_in_two_steps_knows_what_the_first_has_left(
     target = SecretTarget(client, secrets, Rendering(Workers()), Memories().external_secrets)
     fetched = Fetched(values={"password": SecretBytes(b"v1")})
 
-    leftovers = FormerTargets(client, secrets, generic_targets=False)
-    settlement = TargetWriter(TemplateReader(client, lambda _kind, _key: ""), Cleanup(client, Rules(), leftovers))
+    templates = TemplateReader(client, lambda _kind, _key: "")
+    former = FormerTargets(client, secrets, generic_targets=False)
 
-    outcome = await settlement.write(external_secret(), target, fetched)
+    with pytest.raises(SyncError) as failed:
+        await write_target(external_secret(), target, fetched, templates=templates, former=former)
 
-    assert isinstance(outcome, expected)
-    assert outcome.target_written is written
+    assert isinstance(failed.value.outcome, expected)
+    assert (failed.value.written is not None) is written
     assert ("password" in server.secret["data"]) is written

@@ -1,4 +1,4 @@
-"""The reasons of conditions, and the steps of a reconcile that can fail with the texts for each.
+"""What outcomes of ExternalSecrets and PushSecrets share: reasons of conditions, and the steps that can fail.
 
 `code` is `status.outcomes[].step`, for programs. `summary` begins the message of `Ready`, and alerts of users compare
 that message, so neither may change. Rules compare the step itself.
@@ -6,6 +6,7 @@ that message, so neither may change. Rules compare the step itself.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum, unique
 from typing import Final
 
@@ -43,3 +44,17 @@ class Step(Enum):
         self.path = path
         self.generic_summary = generic_summary or summary
         """The words for a target that is not a Secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conflicted:
+    """Another writer changed an object at the same time."""
+
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """Another operator handles the object."""
+
+    why: str

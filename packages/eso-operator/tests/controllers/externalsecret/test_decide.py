@@ -22,8 +22,8 @@ from eso_operator.controllers.externalsecret.checks import (
     target_taken,
 )
 from eso_operator.controllers.externalsecret.snapshot import Rules, Snapshot
-from eso_operator.controllers.externalsecret.status import Ignored, Intact, Outcome, Stalled, refused_target
-from eso_operator.controllers.outcomes import Step
+from eso_operator.controllers.externalsecret.status import Intact, Outcome, Stalled, refused_target
+from eso_operator.controllers.outcomes import Ignored, Step
 from eso_operator.controllers.refresh import LastSync, NotDue, current_version
 from eso_operator.targets.change import Refusal, Refuse
 from eso_operator.targets.metadata import GeneratedMark, controller_reference_of
@@ -63,7 +63,7 @@ def test_the_policy_matrix(refresh: str, policies: tuple[str, str], look: str, d
     target = {"creationPolicy": creation, "deletionPolicy": deletion}
     es = synced(external_secret(refreshPolicy=refresh, target=target))
 
-    stop = first_stop(snapshot(es, LATER if due else SOON, look=LOOKS[look]))
+    stop = first_stop(snapshot(es, LATER if due else SOON, target=LOOKS[look]))
 
     if policies in FORBIDDEN:
         assert isinstance(stop, Stalled)
@@ -78,9 +78,9 @@ def test_merge_waits_for_a_target_that_it_reported_as_missing() -> None:
     missing = Condition(type="Ready", status="True", reason="SecretMissing", message="")
     es = synced(external_secret(target={"creationPolicy": "Merge"}), conditions=[missing])
 
-    assert isinstance(first_stop(snapshot(es, SOON, look=ABSENT)), NotDue)
-    assert first_stop(snapshot(es, SOON, look=edited())) is None
-    assert first_stop(snapshot(es, SOON, look=intact())) is None
+    assert isinstance(first_stop(snapshot(es, SOON, target=ABSENT)), NotDue)
+    assert first_stop(snapshot(es, SOON, target=edited())) is None
+    assert first_stop(snapshot(es, SOON, target=intact())) is None
 
 
 BROKEN = Condition(type="Ready", status="False", reason="SecretSyncedError", message="")
@@ -97,7 +97,7 @@ def test_an_object_with_a_reported_error_is_read_again_before_it_is_due() -> Non
     """A user may have corrected the target by hand; the condition must not stay as it is."""
     es = synced(external_secret(), conditions=[BROKEN])
 
-    assert first_stop(snapshot(es, SOON, look=owned())) is None
+    assert first_stop(snapshot(es, SOON, target=owned())) is None
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_an_object_that_is_read_once_is_not_read_again_after_an_error(
     """A generator would otherwise make another password only because the spec was corrected."""
     es = synced(external_secret(**spec), conditions=[BROKEN])
 
-    assert first_stop(snapshot(es, LATER, look=look)) == stop
+    assert first_stop(snapshot(es, LATER, target=look)) == stop
 
 
 def test_an_object_whose_feature_was_off_is_not_read_before_it_is_due() -> None:
@@ -126,7 +126,7 @@ def test_an_object_whose_feature_was_off_is_not_read_before_it_is_due() -> None:
     off = KeyOutcome(path="spec", reason="FeatureDisabled")
     es = synced(external_secret(), conditions=[BROKEN], outcomes=[off])
 
-    stop = first_stop(snapshot(es, SOON, look=owned()))
+    stop = first_stop(snapshot(es, SOON, target=owned()))
 
     assert isinstance(stop, Intact)
     assert stop.after == pytest.approx(3000.0)
@@ -190,8 +190,8 @@ def controlled(kind: str, api_version: str = "apps/v1") -> TargetState:
 def test_values_are_not_fetched_for_a_target_that_is_taken(policy: str) -> None:
     """L29, L30."""
     es = external_secret(target={"creationPolicy": policy})
-    of_external_secret = first_stop(snapshot(es, look=controlled("ExternalSecret", "external-secrets.io/v1")))
-    of_deployment = first_stop(snapshot(es, look=controlled("Deployment")))
+    of_external_secret = first_stop(snapshot(es, target=controlled("ExternalSecret", "external-secrets.io/v1")))
+    of_deployment = first_stop(snapshot(es, target=controlled("Deployment")))
 
     remedy = "choose another spec.target.name, or"
     another = refused_target(
@@ -226,7 +226,7 @@ def objections() -> dict[Check, Snapshot]:
     everything = {
         "rules": Rules(cluster_stores=False),
         "foreign_class": "SecretStore store",
-        "look": controlled("ExternalSecret", "external-secrets.io/v1"),
+        "target": controlled("ExternalSecret", "external-secrets.io/v1"),
     }
     cluster: dict[str, Any] = {"secretStoreRef": {"name": "store", "kind": "ClusterSecretStore"}}
     manifest: dict[str, Any] = {"target": {"manifest": {"apiVersion": "v1", "kind": "ConfigMap"}}}
@@ -236,13 +236,13 @@ def objections() -> dict[Check, Snapshot]:
         feature_disabled: snapshot(
             synced(external_secret(data=[], **manifest)),
             SOON,
-            look=controlled("ExternalSecret", "external-secrets.io/v1"),
+            target=controlled("ExternalSecret", "external-secrets.io/v1"),
         ),
         broken_rules: snapshot(
-            synced(external_secret(data=[])), SOON, look=controlled("ExternalSecret", "external-secrets.io/v1")
+            synced(external_secret(data=[])), SOON, target=controlled("ExternalSecret", "external-secrets.io/v1")
         ),
         target_taken: snapshot(
-            synced(external_secret()), SOON, look=controlled("ExternalSecret", "external-secrets.io/v1")
+            synced(external_secret()), SOON, target=controlled("ExternalSecret", "external-secrets.io/v1")
         ),
         still_fresh: snapshot(synced(external_secret()), SOON),
     }
@@ -290,7 +290,7 @@ MARK = GeneratedMark(time=rfc3339(START), version="1-abc")
 def lost(es: ExternalSecret, **fields: Any) -> Snapshot:
     """The target has values that were generated for it, and no status says so."""
     made = {"generated": MARK, "unreported": True, "last": LastSync(START, current_version(es))}
-    return snapshot(es, SOON, **{"look": ours(es), **made, **fields})
+    return snapshot(es, SOON, **{"target": ours(es), **made, **fields})
 
 
 def ours(es: ExternalSecret) -> TargetState:
@@ -318,9 +318,9 @@ def test_a_lost_status_of_generated_values_is_written_again(
 @pytest.mark.parametrize(
     ("spec", "fields"),
     [
-        pytest.param({"refreshInterval": "0"}, {"look": ABSENT}, id="the target is gone"),
-        pytest.param({"refreshInterval": "0"}, {"look": edited()}, id="the target was edited"),
-        pytest.param({"refreshInterval": "0"}, {"look": intact()}, id="somebody else controls the target"),
+        pytest.param({"refreshInterval": "0"}, {"target": ABSENT}, id="the target is gone"),
+        pytest.param({"refreshInterval": "0"}, {"target": edited()}, id="the target was edited"),
+        pytest.param({"refreshInterval": "0"}, {"target": intact()}, id="somebody else controls the target"),
         pytest.param({"refreshInterval": "1h"}, {"last": LastSync(START, "0-before")}, id="the object was edited"),
         pytest.param({"refreshInterval": "1h"}, {"now": LATER}, id="the interval has passed"),
     ],
@@ -353,4 +353,4 @@ def test_a_former_target_that_stays_does_not_cost_new_generated_values(
     left = KeyOutcome(path="spec.target", reason="ApiServer", step=Step.REMOVE_FORMER.code)
     es = synced(external_secret(refreshInterval="1h"), conditions=[failed], outcomes=[left])
 
-    assert still_fresh(snapshot(es, SOON, look=ours(es), generated=generated)) == expected
+    assert still_fresh(snapshot(es, SOON, target=ours(es), generated=generated)) == expected

@@ -11,9 +11,7 @@ from eso_api.externalsecret import Binding, MadeManifest, SourceNames
 from eso_operator.controllers.base import Report
 from eso_operator.controllers.externalsecret.status import (
     TEMPLATE_ERROR,
-    Conflicted,
     Failed,
-    Ignored,
     Intact,
     Outcome,
     Stalled,
@@ -23,7 +21,7 @@ from eso_operator.controllers.externalsecret.status import (
     refused_target,
     report_of,
 )
-from eso_operator.controllers.outcomes import DELETED, MISSING, Step
+from eso_operator.controllers.outcomes import DELETED, MISSING, Conflicted, Ignored, Step
 from eso_operator.controllers.refresh import FLUSH_SECONDS, LastSync, NotDue, current_version
 from eso_operator.sources.results import Failure
 from eso_operator.targets.change import Refusal, Refuse
@@ -191,7 +189,7 @@ def test_an_intact_target_is_recorded_as_the_object_that_exists(
     made = MadeManifest(api_version="v1", kind="ConfigMap", name="old")
     es = synced(external_secret(**spec), binding=Binding(name="old"), conditions=[READY], manifests=[made])
     reference = OwnerReference(api_version="v1", kind="ExternalSecret", name="db", uid=owner, controller=True)
-    reconciled = snapshot(es, LATER, look=intact(owner_references=[reference]))
+    reconciled = snapshot(es, LATER, target=intact(owner_references=[reference]))
 
     report = report_of(reconciled, Intact(5.0, manifests=()))
 

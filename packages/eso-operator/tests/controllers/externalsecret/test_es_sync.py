@@ -16,9 +16,9 @@ from eso_operator.changes.followers import ReadState, WatchedKey
 from eso_operator.controllers.base import Channels, EventPublisher, Reporter
 from eso_operator.controllers.externalsecret.controller import ExternalSecretReconciler, target_of
 from eso_operator.controllers.externalsecret.loops import Loops
-from eso_operator.controllers.externalsecret.snapshot import Gatherer, Rules
+from eso_operator.controllers.externalsecret.snapshot import Rules, SnapshotGatherer
 from eso_operator.controllers.externalsecret.status import SUBJECT
-from eso_operator.controllers.externalsecret.sync import Cleanup, ExternalSecretDeps, TargetWriter, repair_allowance
+from eso_operator.controllers.externalsecret.sync import ExternalSecretDeps, repair_allowance
 from eso_operator.controllers.refresh import current_version
 from eso_operator.dependencies.dependencies import Dependencies, OnObject
 from eso_operator.generators.ledger import GeneratedValues, GeneratorLedger, RecordedStates, StateOwner
@@ -169,10 +169,10 @@ class World(GeneratorLedger):
         objects.apply(ObservedTarget(self.es))
         memory = memories.external_secrets
         publisher = EventPublisher(EventRecorder(client, clock, component="test"))
-        cleanup = Cleanup(client, Rules(generic_targets=True), self)
+        this: Any = self
         deps = ExternalSecretDeps(
-            clock=clock,
-            gatherer=Gatherer(
+            client=client,
+            gatherer=SnapshotGatherer(
                 objects,
                 lambda _ref, _namespace: None,
                 memory,
@@ -180,17 +180,17 @@ class World(GeneratorLedger):
                 notified_at=lambda _: None,
                 rules=Rules(generic_targets=True),
             ),
-            fetcher=self,
+            fetcher=this,
             ledger=self,
-            writer=TargetWriter(TemplateReader(client, lambda _kind, _key: ""), cleanup),
-            cleanup=cleanup,
+            templates=TemplateReader(client, lambda _kind, _key: ""),
+            former=this,
             memory=memory,
             repairs=repair_allowance(clock),
             loops=Loops(objects, Cache(), memory, pushed_from=lambda *_: (), next_order=lambda: 0),
             dependencies=Dependencies(memories.by_controller),
             reporter=Reporter(SUBJECT, Channels(client, clock, ObjectSeries(), publisher), memory),
             target_of=lambda _: self,
-            changes=self,
+            changes=this,
         )
         if self.behind:
             memory.of(self.es.key, self.es.metadata.uid).written_on = self.es.metadata.resource_version

@@ -10,7 +10,7 @@ import pytest
 from eso_api.externalsecret import ExternalSecret
 from eso_api.references import GeneratorRef, StoreRef
 from eso_operator.controllers.externalsecret.record import ExternalSecretRecord
-from eso_operator.controllers.externalsecret.snapshot import Gatherer, Rules, sources_of
+from eso_operator.controllers.externalsecret.snapshot import Rules, SnapshotGatherer, sources_of
 from eso_operator.controllers.refresh import LastSync, current_version
 from eso_operator.dependencies.dependencies import OnObject
 from eso_operator.memory import Memory
@@ -46,8 +46,8 @@ class Cluster:
     rules: Rules = field(default_factory=Rules)
     memory: Memory[ExternalSecretRecord] = field(default_factory=lambda: Memory(ExternalSecretRecord))
 
-    def gatherer(self) -> Gatherer:
-        return Gatherer(
+    def gatherer(self) -> SnapshotGatherer:
+        return SnapshotGatherer(
             Cache(),
             self._class_of,
             self.memory,
@@ -209,7 +209,7 @@ async def test_a_target_of_a_forbidden_kind_is_not_read() -> None:
     target = Looked()
 
     hidden = await Cluster().gatherer().gather(es, target, at(START))
-    assert (hidden.look, target.times) == (Absent(), 0)
+    assert (hidden.target, target.times) == (Absent(), 0)
     await Cluster(rules=Rules(generic_targets=True)).gatherer().gather(es, target, at(START))
 
     assert target.times == 1

@@ -7,20 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from eso_operator.controllers.outcomes import Step
+from eso_operator.controllers.outcomes import Conflicted, Ignored, Step
 from eso_operator.controllers.pushsecret.checks import BEFORE_PUSH, BEFORE_SOURCE, first_stop, refresh_due
 from eso_operator.controllers.pushsecret.ownership import Clash
 from eso_operator.controllers.pushsecret.record import LastPush, Place
 from eso_operator.controllers.pushsecret.snapshot import Chosen, NoChoice, PushSnapshot, SeenSource, current_version
-from eso_operator.controllers.pushsecret.status import (
-    Conflicted,
-    Failed,
-    Ignored,
-    SourceDeleted,
-    Synced,
-    orphaned,
-    report_of,
-)
+from eso_operator.controllers.pushsecret.status import Failed, SourceDeleted, Synced, orphaned, report_of
 from eso_operator.controllers.refresh import Due, NotDue
 from eso_operator.sources.results import Failure
 from eso_testkit.operator.pushsecrets import bulk, chosen, push_secret, pushed

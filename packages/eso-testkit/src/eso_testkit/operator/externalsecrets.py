@@ -64,7 +64,7 @@ def synced(es: ExternalSecret, at: datetime = START, **status: Any) -> ExternalS
 
 def snapshot(es: ExternalSecret, now: datetime = START, **fields: Any) -> Snapshot:
     """Return a gathered snapshot: the target exists and is intact, the last sync is the one in the status."""
-    return Snapshot(**{"es": es, "last": last_sync(es), "now": now, "look": intact(), "rules": Rules(), **fields})
+    return Snapshot(**{"es": es, "last": last_sync(es), "now": now, "target": intact(), "rules": Rules(), **fields})
 
 
 def intact(**metadata: Any) -> TargetState:

@@ -20,14 +20,13 @@ from eso_operator.controllers.externalsecret.snapshot import LONGEST_SPREAD, Sna
 from eso_operator.controllers.externalsecret.status import (
     FEATURE_DISABLED,
     INVALID_SPEC,
-    Ignored,
     Intact,
     Outcome,
     Stalled,
     refused_target,
 )
 from eso_operator.controllers.externalsecret.windows import may_refresh, next_change
-from eso_operator.controllers.outcomes import MISSING, Step
+from eso_operator.controllers.outcomes import MISSING, Ignored, Step
 from eso_operator.controllers.refresh import Due, NotDue, current_version, interval_of, refreshes_by_itself
 from eso_operator.sources.entries import references_of
 from eso_operator.sources.results import Failure
@@ -100,9 +99,9 @@ def broken_rules(snapshot: Snapshot) -> Outcome | None:
 
 def target_taken(snapshot: Snapshot) -> Outcome | None:
     """Stop if another controller owns the target."""
-    if snapshot.es.spec.target.creation_policy == NONE or not isinstance(snapshot.look, Present):
+    if snapshot.es.spec.target.creation_policy == NONE or not isinstance(snapshot.target, Present):
         return None
-    refusal = ownership_refusal(snapshot.es, snapshot.look.metadata)
+    refusal = ownership_refusal(snapshot.es, snapshot.target.metadata)
     return None if refusal is None else refused_target(refusal)
 
 
@@ -162,7 +161,7 @@ def _is_valid(snapshot: Snapshot) -> bool:
     reported_missing = (
         policy == MERGE and ready is not None and ready.reason.endswith(MISSING) and not snapshot.unreported
     )
-    match snapshot.look:
+    match snapshot.target:
         case Absent():
             return reported_missing
         case Present(valid=valid):
@@ -171,9 +170,9 @@ def _is_valid(snapshot: Snapshot) -> bool:
 
 def _is_still_ours(snapshot: Snapshot) -> bool:
     """Return whether we still own the target. Another owner may have changed both data and hash."""
-    if snapshot.es.spec.target.creation_policy != OWNER or not isinstance(snapshot.look, Present):
+    if snapshot.es.spec.target.creation_policy != OWNER or not isinstance(snapshot.target, Present):
         return True
-    return is_controlled_by(snapshot.look.metadata, snapshot.es.metadata.uid)
+    return is_controlled_by(snapshot.target.metadata, snapshot.es.metadata.uid)
 
 
 # --- is a refresh due -------------------------------------------------------------------------------------------------

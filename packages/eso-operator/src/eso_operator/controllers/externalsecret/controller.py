@@ -9,30 +9,27 @@ providers announce (`changes.feed`), and by its own timers.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Final
 
-from eso_api.externalsecret import ExternalSecret
-from eso_operator.controllers.base import Reconciler
+from eso_api.externalsecret import EXTERNAL_SECRET, ExternalSecret
+from eso_operator.controllers.base import Reconciler, result_of
 from eso_operator.controllers.externalsecret.checks import first_stop
 from eso_operator.controllers.externalsecret.snapshot import Snapshot, unread
-from eso_operator.controllers.externalsecret.status import Failed, Ignored, Outcome, Synced, report_of
-from eso_operator.controllers.externalsecret.sync import (
-    ExternalSecretDeps,
-    SyncError,
-    gathered,
-    maintain,
-    refused,
-    sync,
-)
-from eso_operator.controllers.outcomes import Step
+from eso_operator.controllers.externalsecret.status import Failed, Outcome, Synced, report_of
+from eso_operator.controllers.externalsecret.sync import ExternalSecretDeps, SyncError, gather, maintain, refused, sync
+from eso_operator.controllers.outcomes import Ignored, Step
 from eso_operator.dependencies.wakes import said_changed
-from eso_operator.targets.metadata import TARGET_INDEX, target_name
+from eso_operator.targets.metadata import FINALIZER, TARGET_INDEX, target_name
 from kubebase.meta import Object, ObjectKey, ObjectMeta, meta_of
 from kuberun import triggers
 from kuberun.cache import Cache, Change
-from kuberun.controller import ReconcileContext, Result
-from kuberun.errors import ApiError
+from kuberun.controller import Done, ReconcileContext, Result
+from kuberun.errors import ApiError, Conflict, NotFound
+from kuberun.ownership import add_finalizer, remove_finalizer
 from kuberun.triggers import EventHandler
 from kuberun.workqueue import ReconcileRequest
+
+_KIND: Final = EXTERNAL_SECRET.kind()
 
 
 class ExternalSecretReconciler(Reconciler[ExternalSecret]):
@@ -44,30 +41,44 @@ class ExternalSecretReconciler(Reconciler[ExternalSecret]):
 
     async def reconcile(self, obj: ExternalSecret, ctx: ReconcileContext) -> Result:
         """Make the target of one ExternalSecret match its backend."""
-        snapshot = unread(obj, ctx)
         try:
-            snapshot = await gathered(self._deps, obj, snapshot, ctx)
+            snapshot = await gather(self._deps, obj, ctx)
         except SyncError as failed:
-            return await self._report(snapshot, failed.outcome)
+            return await self._report(unread(obj, ctx), failed.outcome)
         stop = first_stop(snapshot)
-        result = await (sync(self._deps, snapshot, ctx) if stop is None else maintain(self._deps, snapshot, stop))
-        return await self._report(result.snapshot, result.outcome)
-
-    async def finalize(self, obj: ExternalSecret, ctx: ReconcileContext) -> Result:
-        """Clean up after an object that is being deleted. If that is blocked, report the reason in its status."""
-        self._deps.changes.unsubscribe(obj.key)
-        try:
-            return await self._deps.cleanup.finish(obj, self._deps.target_of(obj))
-        except ApiError as problem:
-            return await self._report(unread(obj, ctx), Failed(Step.DELETE, refused(problem)))
+        if stop is None:
+            snapshot, outcome = await sync(self._deps, snapshot, ctx)
+        else:
+            snapshot, outcome = await maintain(self._deps, snapshot, stop)
+        return await self._report(snapshot, outcome)
 
     async def hold(self, obj: ExternalSecret, ctx: ReconcileContext) -> Result | None:
-        """Set the finalizer before the first write that must be undone later; return a result to wait for it."""
+        """Set the finalizer if deletion must wait for us. Our own write comes back as an event."""
+        if obj.spec.target.deletion_policy != "Delete" or FINALIZER in obj.metadata.finalizers:
+            return None
         try:
-            return await self._deps.cleanup.prepare(obj)
+            await add_finalizer(self._deps.client, _KIND, obj.metadata, FINALIZER)
+        except (NotFound, Conflict) as problem:
+            return result_of(problem)
         except ApiError as problem:
             failed = Failed(Step.WRITE, f"finalizer not set: {refused(problem)}")
             return await self._report(unread(obj, ctx), failed)
+        return Done()
+
+    async def finalize(self, obj: ExternalSecret, ctx: ReconcileContext) -> Result:
+        """Remove the target, then the finalizer. If that is blocked, report the reason in the status."""
+        deps, target = self._deps, obj.spec.target
+        deps.changes.unsubscribe(obj.key)
+        try:
+            may_write = target.manifest is None or deps.gatherer.rules.generic_targets
+            if target.deletion_policy == "Delete" and may_write:
+                await deps.target_of(obj).delete(obj)
+            await remove_finalizer(deps.client, _KIND, obj.metadata, FINALIZER)
+        except (NotFound, Conflict) as problem:
+            return result_of(problem)
+        except ApiError as problem:
+            return await self._report(unread(obj, ctx), Failed(Step.DELETE, refused(problem)))
+        return Done()
 
     async def _report(self, snapshot: Snapshot, outcome: Outcome) -> Result:
         """Report the outcome once, at the end: a written status says that the work is done."""
@@ -91,9 +102,6 @@ class ExternalSecretReconciler(Reconciler[ExternalSecret]):
 
 # --- triggers ---------------------------------------------------------------------------------------------------------
 
-WrittenByUs = Callable[[ObjectKey, ObjectMeta], bool]
-"""Returns whether an ExternalSecret wrote exactly this version of its target."""
-
 
 def target_of(es: ExternalSecret) -> list[tuple[str, str]]:
     """Index function: the Secret that an ExternalSecret writes to. Other kinds have their own watches."""
@@ -116,7 +124,9 @@ def own_changes(change: Change[ExternalSecret]) -> Iterable[ReconcileRequest]:
     return ()
 
 
-def target_changes(objects: Cache[ExternalSecret], written_by_us: WrittenByUs) -> EventHandler[Object]:
+def target_changes(
+    objects: Cache[ExternalSecret], written_by_us: Callable[[ObjectKey, ObjectMeta], bool]
+) -> EventHandler[Object]:
     """Map a Secret to every ExternalSecret that writes to it, except to its only writer after its own write.
 
     The label is not required: an ExternalSecret that waits for a Secret to appear, or for its owner to release it, has

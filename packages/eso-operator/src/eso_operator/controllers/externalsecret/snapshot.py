@@ -57,7 +57,7 @@ class Snapshot:
     es: ExternalSecret
     last: LastSync
     now: datetime
-    look: TargetState
+    target: TargetState
     rules: Rules
     foreign_class: str = ""
     """Kind and name of the first store or generator that another operator handles; empty if there is none."""
@@ -142,7 +142,7 @@ def no_interval_factor(_: ObjectKey) -> float:
     return 1.0
 
 
-class Gatherer:
+class SnapshotGatherer:
     """Collects snapshots. The process has one."""
 
     def __init__(
@@ -160,15 +160,15 @@ class Gatherer:
         self._controller_of = controller_of
         self._version_of = version_of
         self._notified_at = notified_at
-        self._stretch = interval_factor
-        self._rules = rules
+        self._interval_factor = interval_factor
+        self.rules = rules
         self._memory = memory
 
     async def gather(self, es: ExternalSecret, target: Target, ctx: ReconcileContext) -> Snapshot:
         """Return the snapshot. Raises ApiError or UnknownKindError if the target cannot be read."""
-        now, shortest = ctx.now, self._rules.shortest_interval
+        now, shortest = ctx.now, self.rules.shortest_interval
         note, es = interval_note(es.spec.refresh_interval, shortest), with_min_interval(es, shortest)
-        look = await self._look(es, target)
+        found = await self._read_target(es, target)  # first: the object counts as reconciled only if that succeeds
         known = self._memory.of(es.key, es.metadata.uid)
         first_reconcile = not known.reconciled  # until one succeeds
         written = last_sync(es)
@@ -178,15 +178,15 @@ class Gatherer:
             es=es,
             last=_later(known.last, written),
             now=now,
-            look=look,
-            rules=self._rules,
+            target=found,
+            rules=self.rules,
             foreign_class=self._foreign(es),
             restart_slot=known.restart_slot,
             held_until=known.held_until,
             new_templates=any(self._is_new(version) for version in known.templates),
             first_reconcile=first_reconcile,
             notified_at=self._notified_at(es.key),
-            interval_factor=self._stretch(es.key),
+            interval_factor=self._interval_factor(es.key),
             retry_within=ctx.longest_wait(interval_of(es)),
             interval_note=note,
         )
@@ -197,8 +197,8 @@ class Gatherer:
 
         The cache may lack a write that this process made just now, or one that another process made before it ended.
         """
-        look = await self._look(snapshot.es, target, live=True)
-        return self._with_generated(replace(snapshot, look=look))
+        live = await self._read_target(snapshot.es, target, live=True)
+        return self._with_generated(replace(snapshot, target=live))
 
     def writing(self, snapshot: Snapshot, mark: GeneratedMark, templates: frozenset[TemplateVersion]) -> None:
         """Remember what generated values were made from, until their status is written."""
@@ -226,8 +226,8 @@ class Gatherer:
 
     def _with_generated(self, snapshot: Snapshot) -> Snapshot:
         """Return the snapshot with what its target says of generated values."""
-        es, look = snapshot.es, snapshot.look
-        mark = generated_by(es, look.metadata.annotations) if isinstance(look, Present) and look.valid else None
+        es, found = snapshot.es, snapshot.target
+        mark = generated_by(es, found.metadata.annotations) if isinstance(found, Present) and found.valid else None
         if mark is None:
             return snapshot
         made = LastSync(moment(mark.time), mark.version, moment(mark.renew_time))
@@ -240,9 +240,9 @@ class Gatherer:
             snapshot = replace(snapshot, new_templates=new, notified_at=None if seen else snapshot.notified_at)
         return replace(snapshot, last=made) if snapshot.unreported and _is_as_late(made, snapshot.last) else snapshot
 
-    async def _look(self, es: ExternalSecret, target: Target, *, live: bool = False) -> TargetState:
+    async def _read_target(self, es: ExternalSecret, target: Target, *, live: bool = False) -> TargetState:
         """Return the live target. Targets other than Secrets are read only if the administrator allows them."""
-        if es.spec.target.manifest is not None and not self._rules.generic_targets:
+        if es.spec.target.manifest is not None and not self.rules.generic_targets:
             return Absent()
         return await target.read(es, live=live)
 
@@ -254,7 +254,7 @@ class Gatherer:
         """Return the first store or generator that another operator handles. One that does not exist does not count."""
         for ref in references_of(es.spec):
             controller = self._controller_of(ref, es.metadata.namespace)
-            if controller not in (None, "", self._rules.controller_class):
+            if controller not in (None, "", self.rules.controller_class):
                 return f"{ref.kind or 'SecretStore'} {ref.name}"
         return ""
 

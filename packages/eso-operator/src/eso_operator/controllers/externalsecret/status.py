@@ -37,7 +37,7 @@ from eso_api.externalsecret import (
 from eso_operator.controllers.base import Event, Report, Subject, next_attempt
 from eso_operator.controllers.contention import NOT_CONTENDED, REFILL_SECONDS, Contended, with_contention
 from eso_operator.controllers.externalsecret.snapshot import Snapshot
-from eso_operator.controllers.outcomes import FAILED, SYNCED, Step
+from eso_operator.controllers.outcomes import FAILED, SYNCED, Conflicted, Ignored, Step
 from eso_operator.controllers.refresh import FLUSH_SECONDS, NotDue, interval_of, last_sync
 from eso_operator.sources.entries import source_names
 from eso_operator.sources.results import Failure
@@ -130,10 +130,6 @@ class Failed:
     """The cause in `status.outcomes`, if no entry failed."""
     failures: tuple[Failure, ...] = ()
     events: tuple[Event, ...] = ()
-    target_written: bool = False
-    """True if the target holds the new values, or may hold them: generated values are in use."""
-    templates: frozenset[TemplateVersion] = frozenset()
-    """As in Synced, if the target was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,26 +154,8 @@ class Stalled:
 
 
 @dataclass(frozen=True, slots=True)
-class Conflicted:
-    """Another writer changed the object at the same time."""
-
-    what: str
-    target_written: bool = False
-    """As in Failed."""
-    templates: frozenset[TemplateVersion] = frozenset()
-    """As in Failed."""
-
-
-@dataclass(frozen=True, slots=True)
 class TargetUnread:
     """The target could not be read, so its state is unknown."""
-
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Ignored:
-    """Another operator handles the object."""
 
     why: str
 
@@ -305,8 +283,8 @@ def _own_secret(snapshot: Snapshot) -> str:
 
     Whether others were written is unknown.
     """
-    es, look = snapshot.es, snapshot.look
-    owned = isinstance(look, Present) and is_controlled_by(look.metadata, es.metadata.uid)
+    es, found = snapshot.es, snapshot.target
+    owned = isinstance(found, Present) and is_controlled_by(found.metadata, es.metadata.uid)
     written = owned or snapshot.generated is not None
     return target_name(es) if written and es.spec.target.manifest is None else ""
 

@@ -22,7 +22,7 @@ from eso_api.common import READY
 from eso_api.pushsecret import PushSecret, PushSecretSpec
 from eso_api.references import SelectorError
 from eso_api.validation import data_to_store_problems, push_secret_problems
-from eso_operator.controllers.outcomes import Step
+from eso_operator.controllers.outcomes import Ignored, Step
 from eso_operator.controllers.pushsecret.record import LastPush
 from eso_operator.controllers.pushsecret.snapshot import (
     SOURCE_DELETED,
@@ -35,7 +35,7 @@ from eso_operator.controllers.pushsecret.snapshot import (
     refreshed_at,
     targets_store,
 )
-from eso_operator.controllers.pushsecret.status import Failed, Ignored, Outcome
+from eso_operator.controllers.pushsecret.status import Failed, Outcome
 from eso_operator.controllers.refresh import Due, NotDue, moment
 from eso_operator.sources.results import Failure
 from eso_wire.errors import RetryClass

@@ -26,7 +26,7 @@ import msgspec
 from eso_api.pushsecret import PUSH_SECRET, PendingPush, PushSecret, PushSecretStatus
 from eso_api.references import CORE_GROUP, SelectorError
 from eso_operator.controllers.base import Reporter, api_error_text, result_of
-from eso_operator.controllers.outcomes import Step
+from eso_operator.controllers.outcomes import Conflicted, Step
 from eso_operator.controllers.pushsecret.checks import BEFORE_PUSH, BEFORE_SOURCE, first_stop
 from eso_operator.controllers.pushsecret.ownership import PLACES_INDEX, Pushes, places_of
 from eso_operator.controllers.pushsecret.pending import Finished, PendingPushes
@@ -55,7 +55,7 @@ from eso_operator.controllers.pushsecret.snapshot import (
     interval_of,
     missed,
 )
-from eso_operator.controllers.pushsecret.status import Conflicted, Failed, Outcome, SourceDeleted, Synced, report_of
+from eso_operator.controllers.pushsecret.status import Failed, Outcome, SourceDeleted, Synced, report_of
 from eso_operator.controllers.pushsecret.sync import Planned, Settlement, events_of
 from eso_operator.controllers.secretstore.controller import holders
 from eso_operator.controllers.secretstore.kinds import StoreKind

@@ -35,7 +35,7 @@ from eso_operator.controllers.contention import (
     Contended,
     with_contention,
 )
-from eso_operator.controllers.outcomes import Step
+from eso_operator.controllers.outcomes import Conflicted, Ignored, Step
 from eso_operator.controllers.pushsecret.ownership import Clash
 from eso_operator.controllers.pushsecret.push import IF_NOT_EXISTS
 from eso_operator.controllers.pushsecret.record import Learned, Records, recorded
@@ -115,20 +115,6 @@ class Failed:
     failures: tuple[Failure, ...]
     records: Records | None = None
     events: tuple[Event, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Conflicted:
-    """Another writer changed the object at the same time."""
-
-    what: str
-
-
-@dataclass(frozen=True, slots=True)
-class Ignored:
-    """Another operator handles it."""
-
-    why: str
 
 
 Outcome = Synced | SourceDeleted | NotDue | Failed | Conflicted | Ignored

@@ -2,9 +2,11 @@
 
 from typing import Any
 
+import pytest
+
 from eso_api.values import SecretBytes
 from eso_operator.controllers.externalsecret.status import Failed
-from eso_operator.controllers.externalsecret.sync import TargetWriter
+from eso_operator.controllers.externalsecret.sync import SyncError, write_target
 from eso_operator.sources.results import Fetched
 from eso_operator.sources.templates import TemplateReader
 from eso_operator.targets.change import Create
@@ -29,7 +31,10 @@ async def test_a_key_that_is_a_value_is_not_named() -> None:
     target: Any = Refusing()
     fetched = Fetched(values={"password": SecretBytes(HUSH.encode())})
 
-    outcome = await TargetWriter(TemplateReader(unused, unused), unused).write(external_secret(), target, fetched)
+    with pytest.raises(SyncError) as failed:
+        await write_target(external_secret(), target, fetched, templates=TemplateReader(unused, unused), former=unused)
 
-    assert isinstance(outcome, Failed)
-    assert outcome.detail == "the API server refused: Invalid: spec.map.…: Invalid value: it must be a text"
+    assert isinstance(failed.value.outcome, Failed)
+    assert (
+        failed.value.outcome.detail == "the API server refused: Invalid: spec.map.…: Invalid value: it must be a text"
+    )
