@@ -28,7 +28,7 @@ from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
 from eso_operator.flags import parse
 from eso_operator.settings import ProviderSettings, Settings
-from eso_operator.stores.inputs import SERVICE as SERVICE_KIND
+from eso_operator.stores.resolved import SERVICE as SERVICE_KIND
 from eso_operator.stores.resolved import ServiceKey
 from eso_operator.telemetry.settings import Listener, MetricsSettings
 from eso_operator.wiring import Operator

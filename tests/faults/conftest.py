@@ -20,8 +20,7 @@ from eso_operator.providers import reachability
 from eso_operator.providers.settings import BreakerSettings, DirectorySettings, RuntimeSettings
 from eso_operator.settings import ProviderSettings, Settings, Tempo
 from eso_operator.stores.credentials import bind
-from eso_operator.stores.inputs import VALIDATION
-from eso_operator.stores.resolved import BoundStore, ServiceKey
+from eso_operator.stores.resolved import VALIDATION, BoundStore, ServiceKey
 from eso_operator.wiring import Operator
 from eso_testkit.cli.providerprocess import ProviderProcess, local_certificates
 from eso_testkit.operator.clusters import NotedReads

@@ -19,8 +19,7 @@ from eso_operator.controllers.refresh import SHORTEST_INTERVAL
 from eso_operator.dashboard.settings import DashboardSettings
 from eso_operator.providers.bytelimits import OBJECT_BYTES, TOTAL_BYTES
 from eso_operator.providers.settings import DirectorySettings, RuntimeSettings
-from eso_operator.stores.inputs import ResolverSettings
-from eso_operator.stores.resolved import ServiceKey
+from eso_operator.stores.resolved import ResolverSettings, ServiceKey
 from eso_operator.telemetry.settings import Listener, LogSettings, MetricsSettings
 from eso_render.workers import WorkerSettings
 from kubebase.backoff import ExponentialBackoff

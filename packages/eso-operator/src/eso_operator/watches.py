@@ -39,9 +39,8 @@ from eso_operator.controllers.secretstore.status import INVALID_PROVIDER_CONFIG
 from eso_operator.generators.ledger import OWNER_INDEX, owner_of
 from eso_operator.missingkinds import Presence, Reach, ServedKinds, present
 from eso_operator.settings import FeatureGate, Settings
-from eso_operator.stores.classes import PROVIDER_LABEL
-from eso_operator.stores.inputs import CLASS, CLUSTER_CLASS, Scope
-from eso_operator.stores.resolved import Reason
+from eso_operator.stores.discovery import PROVIDER_LABEL
+from eso_operator.stores.resolved import CLASS, CLUSTER_CLASS, Reason, Scope, WatchedObjects
 from eso_operator.targets.discovery import served_resource, served_resources
 from eso_operator.targets.metadata import FINALIZER, MANAGED, MANAGED_LABEL, TARGET_INDEX
 from eso_operator.targets.secret import CREATED_BY_INDEX, created_by_of
@@ -79,8 +78,8 @@ _LATER: Final = WatchSettings(spread=2.0)
 _log = structlog.get_logger(__name__)
 
 
-class WatchedKinds:
-    """All watched kinds. Implements `resolving.view.Objects`; `run` is a service of the manager."""
+class WatchedKinds(WatchedObjects):
+    """All watched kinds; `run` is a service of the manager."""
 
     def __init__(self, client: Client, clock: Clock, namespace: str = "") -> None:
         self._client = client

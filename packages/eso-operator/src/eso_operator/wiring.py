@@ -38,8 +38,8 @@ from eso_operator.providers.gateway import CallHooks, Gateway
 from eso_operator.providers.metrics import ProviderMetrics
 from eso_operator.providers.reachability import ServiceCheck
 from eso_operator.settings import Settings, issuer_settings, resolver_settings, runtime_settings, workers
-from eso_operator.stores.inputs import CLASS, CLUSTER_CLASS, NAMESPACE, SERVICE
-from eso_operator.stores.resolver import ResolutionCache, Resolver
+from eso_operator.stores.resolve import ResolutionCache, Resolver
+from eso_operator.stores.resolved import CLASS, CLUSTER_CLASS, NAMESPACE, SERVICE
 from eso_operator.telemetry.metrics import Metrics
 from eso_operator.telemetry.subsystems import Subsystem
 from eso_operator.telemetry.webserver import MetricsServer, PathAuthorizer, allow_all

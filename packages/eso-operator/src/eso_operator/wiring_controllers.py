@@ -70,10 +70,10 @@ from eso_operator.providers.gateway import Gateway
 from eso_operator.settings import Settings, workers
 from eso_operator.sources.fetch import Fetcher
 from eso_operator.sources.templates import TemplateReader
-from eso_operator.stores.credentials import Followed, KubeCredentials, bind, follow_metadata
-from eso_operator.stores.inputs import CLASS, CLUSTER_CLASS
-from eso_operator.stores.resolved import BoundStore, ResolvedStore
-from eso_operator.stores.resolver import Resolver
+from eso_operator.stores.credentialreader import CredentialReader
+from eso_operator.stores.credentials import Followed, bind, follow_metadata
+from eso_operator.stores.resolve import Resolver
+from eso_operator.stores.resolved import CLASS, CLUSTER_CLASS, BoundStore, ResolvedStore
 from eso_operator.targets.discovery import Discovery
 from eso_operator.targets.former import FormerTargets
 from eso_operator.targets.manifest import ManifestTarget
@@ -162,7 +162,7 @@ class Parts:
     gateway: Gateway
     reads: ReadBatcher
     changes: ChangeFeed
-    credentials: KubeCredentials = field(init=False)
+    credentials: CredentialReader = field(init=False)
     events: EventRecorder = field(init=False)
     queues: list[WorkQueue] = field(default_factory=list)
     """The queues of all controllers."""
@@ -192,7 +192,7 @@ class Parts:
                 pushed_from=self._pushed_from,
                 next_order=pushes.rivals.next_order,
             ),
-            "credentials": KubeCredentials(self.client, self.clock, self.informers.version_of),
+            "credentials": CredentialReader(self.client, self.clock, self.informers.version_of),
             "templates": TemplateReader(self.client, self.informers.version_of),
             "seals": Seals(self.client, self.settings.core_namespace),
             "byte_limits": ByteLimits(object_bytes=limits.object_bytes, total_bytes=limits.total_bytes),

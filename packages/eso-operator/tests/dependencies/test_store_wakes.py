@@ -22,8 +22,16 @@ from eso_operator.dependencies.dependencies import (
 )
 from eso_operator.dependencies.wakes import Wakes
 from eso_operator.providers.directory import Change as ProviderChange
-from eso_operator.stores.inputs import CLASS, SERVICE, Scope
-from eso_operator.stores.resolved import Connection, Endpoint, EndpointSource, ManagedTls, ServiceKey
+from eso_operator.stores.resolved import (
+    CLASS,
+    SERVICE,
+    Connection,
+    Endpoint,
+    EndpointSource,
+    ManagedTls,
+    Scope,
+    ServiceKey,
+)
 from eso_operator.telemetry.subsystems import Subsystem
 from eso_operator.watches import WatchedKinds
 from eso_operator.wiring_controllers import Memories

@@ -16,8 +16,7 @@ from eso_operator.generators.ledger import GeneratedValues, GeneratorLedger, Int
 from eso_operator.generators.source import GeneratorSource
 from eso_operator.providers.bytelimits import MIB, ByteLimits
 from eso_operator.sources.fetch import Fetcher
-from eso_operator.stores.inputs import Need
-from eso_operator.stores.resolved import BoundStore, ResolvedStore
+from eso_operator.stores.resolved import BoundStore, Need, ResolvedStore
 from eso_render.rendering import rendering_of_keys
 from eso_render.workers import Workers
 from eso_testkit.operator.boundstores import bound_store

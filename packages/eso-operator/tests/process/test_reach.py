@@ -14,9 +14,8 @@ from structlog.testing import capture_logs
 
 from eso_api.references import StoreRef
 from eso_operator.missingkinds import Definitions, Reach
-from eso_operator.stores.inputs import ClusterView, Scope
 from eso_operator.stores.resolve import resolve
-from eso_operator.stores.resolved import Reason, ResolutionError
+from eso_operator.stores.resolved import ClusterView, Reason, ResolutionError, Scope
 from eso_operator.watches import WatchedKinds
 from eso_testkit.operator.clusters import ANYTHING, SETTINGS, caller
 from eso_wire.values import KindId

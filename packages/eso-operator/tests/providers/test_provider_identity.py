@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from eso_operator.providers.gateway import Gateway
 from eso_operator.providers.metrics import ProviderMetrics
 from eso_operator.providers.settings import RuntimeSettings
-from eso_operator.stores.credentials import KubeCredentials
+from eso_operator.stores.credentialreader import CredentialReader
 from eso_operator.stores.resolved import BoundStore, Endpoint, EndpointSource
 from eso_sdk.accounts import CallAuth, ReviewSettings, ServiceAccount
 from eso_sdk.testing import ProviderServer
@@ -117,9 +117,9 @@ def moved(target: BoundStore, namespace: str) -> BoundStore:
 
 
 @pytest.fixture
-async def credentials(api_server: ApiServer) -> AsyncIterator[KubeCredentials]:
+async def credentials(api_server: ApiServer) -> AsyncIterator[CredentialReader]:
     transport = AiohttpTransport(load(api_server.kubeconfig))
-    yield KubeCredentials(Client(transport), SystemClock())
+    yield CredentialReader(Client(transport), SystemClock())
     await transport.close()
 
 
@@ -133,7 +133,7 @@ def verified(api_server: ApiServer, tmp_path: Path) -> CallAuth:
 
 @pytest.mark.live
 async def test_the_token_that_the_operator_asks_for_is_the_one_that_a_provider_accepts(
-    credentials: KubeCredentials, verified: CallAuth, api: RawApi, namespace: str
+    credentials: CredentialReader, verified: CallAuth, api: RawApi, namespace: str
 ) -> None:
     """R85."""
     seen: list[ServiceAccount | None] = []

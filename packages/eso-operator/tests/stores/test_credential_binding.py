@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from eso_operator.stores.credentialrefs import MAX_CREDENTIALS, reads_of
-from eso_operator.stores.credentials import Content, UnreadableError, bind
+from eso_operator.stores.credentialreader import Content, CredentialReadError
+from eso_operator.stores.credentials import MAX_CREDENTIALS, bind, reads_of
 from eso_operator.stores.resolved import CallToken, Reason, ReferenceRule, ResolutionError, ResolvedStore
 from eso_render.clock import busy_seconds
 from eso_testkit.operator.boundstores import bound_store
@@ -216,10 +216,10 @@ async def test_a_missing_credential_is_named(
 async def test_an_unreadable_credential_is_tried_again_later() -> None:
     class Forbidden(NotedReads):
         async def secret(self, key: ObjectKey) -> Content | None:
-            raise UnreadableError(f"no permission for {key.name}")
+            raise CredentialReadError(f"no permission for {key.name}")
 
         async def service_account(self, key: ObjectKey) -> Content | None:
-            raise UnreadableError(f"no permission for {key.name}")
+            raise CredentialReadError(f"no permission for {key.name}")
 
     for kind in (SECRET, ACCOUNT):
         with pytest.raises(ResolutionError, match="cannot be read: no permission") as raised:

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from eso_operator.stores.credentials import (
+from eso_operator.stores.credentialreader import (
     MAX_CONTENT_BYTES,
     MAX_TOKENS,
     READ_SECONDS,
-    KubeCredentials,
-    UnreadableError,
-    bind,
+    CredentialReader,
+    CredentialReadError,
 )
+from eso_operator.stores.credentials import bind
 from eso_operator.stores.resolved import Reason, ResolutionError
 from eso_testkit.operator.boundstores import bound_store
 from eso_wire.values import CredentialKind, CredentialPath
@@ -85,11 +85,11 @@ def server(clock: VirtualClock) -> Server:
 
 
 @pytest.fixture
-def reader(server: Server, clock: VirtualClock) -> KubeCredentials:
-    return KubeCredentials(Client(server), clock)
+def reader(server: Server, clock: VirtualClock) -> CredentialReader:
+    return CredentialReader(Client(server), clock)
 
 
-async def test_a_secret_is_decoded_and_hidden(reader: KubeCredentials, server: Server) -> None:
+async def test_a_secret_is_decoded_and_hidden(reader: CredentialReader, server: Server) -> None:
     content = await reader.secret(KEY)
 
     assert content is not None
@@ -99,7 +99,7 @@ async def test_a_secret_is_decoded_and_hidden(reader: KubeCredentials, server: S
     assert server.requested == ["/api/v1/namespaces/team/secrets/s"]
 
 
-async def test_a_config_map_gives_its_text_and_not_its_binary_data(reader: KubeCredentials, server: Server) -> None:
+async def test_a_config_map_gives_its_text_and_not_its_binary_data(reader: CredentialReader, server: Server) -> None:
     server.data = {"ca.crt": "PEM"}
 
     content = await reader.config_map(KEY)
@@ -108,7 +108,7 @@ async def test_a_config_map_gives_its_text_and_not_its_binary_data(reader: KubeC
     assert {name: value.reveal() for name, value in content.data.items()} == {"ca.crt": b"PEM"}
 
 
-async def test_an_object_without_data_is_empty(reader: KubeCredentials, server: Server) -> None:
+async def test_an_object_without_data_is_empty(reader: CredentialReader, server: Server) -> None:
     server.data = None  # type: ignore[assignment]  # what a server sends for an empty Secret
 
     content = await reader.secret(KEY)
@@ -117,7 +117,7 @@ async def test_an_object_without_data_is_empty(reader: KubeCredentials, server: 
     assert len(content.data) == 0
 
 
-async def test_a_missing_object_reads_as_none(reader: KubeCredentials, server: Server) -> None:
+async def test_a_missing_object_reads_as_none(reader: CredentialReader, server: Server) -> None:
     server.failure = NotFound(404, "NotFound", "not found")
 
     assert await reader.secret(KEY) is None
@@ -131,26 +131,26 @@ async def test_a_missing_object_reads_as_none(reader: KubeCredentials, server: S
     ids=["forbidden", "unreachable", "not served"],
 )
 async def test_an_unreadable_object_does_not_count_as_missing(
-    reader: KubeCredentials, server: Server, failure: ApiError
+    reader: CredentialReader, server: Server, failure: ApiError
 ) -> None:
     server.failure = failure
 
-    with pytest.raises(UnreadableError, match=failure.message):
+    with pytest.raises(CredentialReadError, match=failure.message):
         await reader.secret(KEY)
 
 
 async def test_a_server_that_does_not_answer_is_given_up(
-    reader: KubeCredentials, server: Server, clock: VirtualClock
+    reader: CredentialReader, server: Server, clock: VirtualClock
 ) -> None:
     server.open.clear()
 
     async with asyncio.TaskGroup() as group:
         group.create_task(clock.advance(READ_SECONDS + 1))
-        with pytest.raises(UnreadableError, match="did not answer"):
+        with pytest.raises(CredentialReadError, match="did not answer"):
             await reader.secret(KEY)
 
 
-async def test_a_burst_of_reads_costs_two(reader: KubeCredentials, server: Server, clock: VirtualClock) -> None:
+async def test_a_burst_of_reads_costs_two(reader: CredentialReader, server: Server, clock: VirtualClock) -> None:
     server.open.clear()
 
     async with asyncio.TaskGroup() as group:
@@ -163,7 +163,7 @@ async def test_a_burst_of_reads_costs_two(reader: KubeCredentials, server: Serve
 
 
 async def test_one_cancelled_reader_does_not_hurt_the_others(
-    reader: KubeCredentials, server: Server, clock: VirtualClock
+    reader: CredentialReader, server: Server, clock: VirtualClock
 ) -> None:
     server.open.clear()
 
@@ -177,7 +177,7 @@ async def test_one_cancelled_reader_does_not_hurt_the_others(
     assert second.result() is not None
 
 
-async def test_a_later_read_sees_the_later_state(reader: KubeCredentials, server: Server) -> None:
+async def test_a_later_read_sees_the_later_state(reader: CredentialReader, server: Server) -> None:
     await reader.secret(KEY)
     server.version = "2"
 
@@ -191,7 +191,7 @@ async def test_an_object_of_the_version_that_the_informer_has_is_not_read_again(
     server: Server, clock: VirtualClock
 ) -> None:
     known = {"Secret": "1"}
-    reader = KubeCredentials(Client(server), clock, lambda kind, _key: known.get(kind, ""))
+    reader = CredentialReader(Client(server), clock, lambda kind, _key: known.get(kind, ""))
 
     await reader.secret(KEY)
     await reader.secret(KEY)
@@ -205,7 +205,7 @@ async def test_an_object_of_the_version_that_the_informer_has_is_not_read_again(
 
 async def test_a_large_secret_is_not_kept(server: Server, clock: VirtualClock) -> None:
     server.data = {"k": base64.b64encode(bytes(MAX_CONTENT_BYTES + 1)).decode()}
-    reader = KubeCredentials(Client(server), clock, lambda _kind, _key: "1")
+    reader = CredentialReader(Client(server), clock, lambda _kind, _key: "1")
 
     await reader.secret(KEY)
     await reader.secret(KEY)
@@ -214,7 +214,7 @@ async def test_a_large_secret_is_not_kept(server: Server, clock: VirtualClock) -
 
 
 async def test_a_token_is_kept_for_most_of_its_life(
-    reader: KubeCredentials, server: Server, clock: VirtualClock
+    reader: CredentialReader, server: Server, clock: VirtualClock
 ) -> None:
     first = await reader.token(ObjectKey("team", "robot"), ("vault",))
     await clock.advance(799)
@@ -233,7 +233,7 @@ async def test_a_token_is_kept_for_most_of_its_life(
 async def test_a_token_of_a_recreated_service_account_is_not_used(server: Server, clock: VirtualClock) -> None:
     """The API server refuses tokens of the old one, and every backend that asks it."""
     version = "1"
-    reader = KubeCredentials(Client(server), clock, lambda kind, key: f"{kind} {key} {version}")
+    reader = CredentialReader(Client(server), clock, lambda kind, key: f"{kind} {key} {version}")
     first = await reader.token(ObjectKey("team", "robot"), ())
     cached = await reader.token(ObjectKey("team", "robot"), ())
     version = "2"
@@ -246,7 +246,7 @@ async def test_a_token_of_a_recreated_service_account_is_not_used(server: Server
     assert anew.token.reveal() != first.token.reveal()
 
 
-async def test_tokens_are_kept_apart_by_account_and_audience(reader: KubeCredentials, server: Server) -> None:
+async def test_tokens_are_kept_apart_by_account_and_audience(reader: CredentialReader, server: Server) -> None:
     for account, audiences in (("robot", ("a",)), ("robot", ("b",)), ("other", ("a",))):
         await reader.token(ObjectKey("team", account), audiences)
     await reader.token(ObjectKey("else", "robot"), ("a",))
@@ -254,7 +254,7 @@ async def test_tokens_are_kept_apart_by_account_and_audience(reader: KubeCredent
     assert len(server.requested) == 4
 
 
-async def test_the_number_of_kept_tokens_is_bounded(reader: KubeCredentials, server: Server) -> None:
+async def test_the_number_of_kept_tokens_is_bounded(reader: CredentialReader, server: Server) -> None:
     for number in range(MAX_TOKENS + 10):
         await reader.token(ObjectKey("team", f"robot-{number}"), ())
 
@@ -274,7 +274,7 @@ async def test_secrets_config_maps_and_tokens_of_a_real_server(api_server: ApiSe
             raw(CONFIG_MAPS), {"metadata": {"namespace": namespace, "name": "c"}, "data": {"k": "text"}}
         )
         await client.create(raw(SERVICE_ACCOUNTS), {"metadata": {"namespace": namespace, "name": "robot"}})
-        reader = KubeCredentials(client, SystemClock())
+        reader = CredentialReader(client, SystemClock())
 
         content = await reader.secret(ObjectKey(namespace, "s"))
         text = await reader.config_map(ObjectKey(namespace, "c"))
@@ -299,7 +299,7 @@ async def test_the_audiences_of_the_api_server_are_those_it_fills_in_itself(
     client = Client(AiohttpTransport(load(api_server.kubeconfig)))
     try:
         await client.create(raw(SERVICE_ACCOUNTS), {"metadata": {"name": "robot", "namespace": namespace}})
-        reader = KubeCredentials(client, SystemClock())
+        reader = CredentialReader(client, SystemClock())
 
         found = await reader.api_audiences(ObjectKey(namespace, "robot"))
         reviewed = await reader.token(ObjectKey(namespace, "robot"), ())
@@ -313,14 +313,14 @@ async def test_the_audiences_of_the_api_server_are_those_it_fills_in_itself(
 
 async def test_audiences_that_cannot_be_read_are_not_guessed(server: Server) -> None:
     """The token of this server is opaque."""
-    with pytest.raises(UnreadableError, match="audiences"):
-        await KubeCredentials(Client(server), server.clock).api_audiences(KEY)
+    with pytest.raises(CredentialReadError, match="audiences"):
+        await CredentialReader(Client(server), server.clock).api_audiences(KEY)
 
 
 @pytest.mark.parametrize("name", ["../other/secrets/s", "a/b", "a%2fb", "..", "."])
 async def test_a_name_that_no_object_can_have_is_not_asked_for_and_not_there(server: Server, name: str) -> None:
     """Earlier, this was an unexpected error, and no condition named the problem."""
-    reader = KubeCredentials(Client(server), server.clock)
+    reader = CredentialReader(Client(server), server.clock)
     key = ObjectKey("team", name)
 
     assert await reader.secret(key) is None
@@ -338,7 +338,7 @@ async def test_a_reference_to_such_a_name_is_told_on_the_object(server: Server, 
     target = replace(base, config=replace(base.config, spec=spec, credentials=(path,)), auth_namespace="team")
 
     with pytest.raises(ResolutionError) as refused:
-        await bind(target, KubeCredentials(Client(server), server.clock))
+        await bind(target, CredentialReader(Client(server), server.clock))
 
     assert refused.value.reason is Reason.CREDENTIALS_NOT_FOUND
     assert name in refused.value.message

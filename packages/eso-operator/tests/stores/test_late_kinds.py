@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from eso_operator.stores.inputs import Scope
+from eso_operator.stores.resolved import Scope
 from eso_operator.watches import MAX_MISSING, WatchedKinds
 from eso_wire.values import KindId
 from kubebase.testing.clock import VirtualClock

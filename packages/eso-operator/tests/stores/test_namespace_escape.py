@@ -96,7 +96,7 @@ OTHER_NAMESPACE_FIELDS = {
         ): "namespaces of the remote cluster that pushes through a cluster store may name"
         for name in ("KubernetesProvider", "KubernetesSpec", "ClusterKubernetesSpec")
     },
-    ("ClusterGeneratorSpec", "authenticationNamespace"): "one of two words",
+    ("ClusterGeneratorV2Spec", "authenticationNamespace"): "one of two words",
     ("ClusterExternalSecretSpec", "namespaceSelector"): "where a cluster-scoped object writes",
     ("ClusterExternalSecretSpec", "namespaceSelectors"): "where a cluster-scoped object writes",
     ("ClusterExternalSecretSpec", "namespaces"): "where a cluster-scoped object writes",

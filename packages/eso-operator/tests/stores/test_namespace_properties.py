@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from eso_api.references import GeneratorRef, StoreRef
 from eso_operator.stores.credentials import bind
-from eso_operator.stores.inputs import ClusterView
 from eso_operator.stores.resolve import explain, resolve
-from eso_operator.stores.resolved import ManagedTls, ResolutionError, ResolvedStore, SecretTls
+from eso_operator.stores.resolved import ClusterView, ManagedTls, ResolutionError, ResolvedStore, SecretTls
 from eso_testkit.operator.clusters import (
     ANYTHING,
     CORE,

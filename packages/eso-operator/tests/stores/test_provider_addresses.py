@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from eso_operator.stores.addresses import author_of, endpoint_at
-from eso_operator.stores.inputs import ResolverSettings
-from eso_operator.stores.resolved import Endpoint, EndpointSource, Reason, ResolutionError, ServiceKey
+from eso_operator.stores.resolved import Endpoint, EndpointSource, Reason, ResolutionError, ResolverSettings, ServiceKey
 from eso_testkit.operator.clusters import CORE, TENANTS_TOO, cluster
 from eso_wire.values import ObjectRef
 from kubebase.meta import JsonObject

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from eso_api.references import StoreRef
-from eso_operator.stores.inputs import ResolverSettings
 from eso_operator.stores.resolve import resolve
 from eso_operator.stores.resolved import (
     Connection,
@@ -18,6 +17,7 @@ from eso_operator.stores.resolved import (
     Reason,
     ResolutionError,
     ResolvedStore,
+    ResolverSettings,
     SecretTls,
     ServiceKey,
 )

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from eso_api.references import StoreRef
-from eso_operator.stores import resolver as module
-from eso_operator.stores.inputs import Scope
-from eso_operator.stores.resolved import Connection, ResolutionError, ResolvedStore
-from eso_operator.stores.resolver import ResolutionCache, Resolver
+from eso_operator.stores import resolve as module
+from eso_operator.stores.resolve import Providers, ResolutionCache, Resolver
+from eso_operator.stores.resolved import Connection, ResolutionError, ResolvedStore, Scope
 from eso_testkit.operator.clusters import (
     ANYTHING,
     CORE,
@@ -41,13 +40,13 @@ def cluster_store(value: str = "v", generation: int = 1) -> JsonObject:
     return made
 
 
-class World(ObjectsInMemory):
+class World(ObjectsInMemory, Providers):
     """Objects that count requests, and providers whose responses can be replaced."""
 
     def __init__(self) -> None:
         super().__init__()
         self.requested = 0
-        self.handshakes: dict[str, Handshake | str] = {}
+        self._handshakes: dict[str, Handshake | str] = {}
         self.answer = serving(FAKE, v1_key="fake")
         self._revisions: Counter[tuple[str, str]] = Counter()
         for document in (
@@ -72,6 +71,10 @@ class World(ObjectsInMemory):
     async def include(self, kind: KindId) -> bool:
         self._scopes[kind.group, kind.kind] = Scope.NAMESPACED
         return True
+
+    @property
+    def handshakes(self) -> dict[str, Handshake | str]:
+        return self._handshakes
 
     async def ensure(self, connection: Connection) -> Handshake:
         self.handshakes[connection.key] = self.answer

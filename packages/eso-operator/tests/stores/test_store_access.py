@@ -7,11 +7,19 @@ from dataclasses import replace
 import pytest
 
 from eso_api.references import GeneratorRef, StoreRef
-from eso_operator.stores.classes import class_connection
 from eso_operator.stores.credentials import bind
-from eso_operator.stores.inputs import CLUSTER_CLASS, VALIDATION, Gate, Need
+from eso_operator.stores.discovery import class_connection
 from eso_operator.stores.resolve import resolve
-from eso_operator.stores.resolved import Reason, ResolutionError, ResolvedStore, SecretTls
+from eso_operator.stores.resolved import (
+    CLUSTER_CLASS,
+    VALIDATION,
+    Gate,
+    Need,
+    Reason,
+    ResolutionError,
+    ResolvedStore,
+    SecretTls,
+)
 from eso_testkit.operator.clusters import (
     ANYTHING,
     CORE,

@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from eso_api.references import StoreRef
-from eso_operator.stores.inputs import Gate, Need
 from eso_operator.stores.resolve import STAGES, explain, resolve
-from eso_operator.stores.resolved import Reason, ResolutionError, ResolvedStore
+from eso_operator.stores.resolved import Gate, Need, Reason, ResolutionError, ResolvedStore
 from eso_testkit.operator.clusters import (
     ANYTHING,
     CORE,

@@ -8,9 +8,8 @@ import pytest
 from eso_operator.controllers.generatorstate.sync import CLEANING
 from eso_operator.generators.stored import StoredObjects, stored_generator, view_of
 from eso_operator.stores.credentials import bind
-from eso_operator.stores.inputs import ClusterView, Scope
 from eso_operator.stores.resolve import resolve
-from eso_operator.stores.resolved import BoundStore, Reason, ResolutionError
+from eso_operator.stores.resolved import BoundStore, ClusterView, Reason, ResolutionError, Scope
 from eso_testkit.operator.clusters import (
     CORE,
     SETTINGS,

@@ -10,9 +10,8 @@ import pytest
 
 from eso_api.references import StoreRef
 from eso_operator.stores.credentials import bind
-from eso_operator.stores.inputs import ResolverSettings
 from eso_operator.stores.resolve import resolve
-from eso_operator.stores.resolved import Reason, ResolutionError, ResolvedStore, ServiceKey
+from eso_operator.stores.resolved import Reason, ResolutionError, ResolvedStore, ResolverSettings, ServiceKey
 from eso_testkit.operator.boundstores import bound_store
 from eso_testkit.operator.clusters import (
     ANYTHING,

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from eso_operator.stores.credentialrefs import ConfigMapKey, SecretKey, reads_of
-from eso_operator.stores.credentials import bind
+from eso_operator.stores.credentials import ConfigMapKey, SecretKey, bind, reads_of
 from eso_operator.stores.resolved import Reason, ResolutionError, ResolvedStore
 from eso_testkit.operator.boundstores import bound_store
 from eso_testkit.operator.clusters import NotedReads

@@ -5,7 +5,7 @@ import pytest
 from eso_api.references import GeneratorRef, StoreRef
 from eso_operator.controllers.pushsecret.ownership import Trial
 from eso_operator.controllers.pushsecret.removal import Trouble, Urgency, trial_of
-from eso_operator.stores.reference import check_gate, normalise
+from eso_operator.stores.loading import check_gate, normalise
 from eso_operator.stores.resolved import Reason, ResolutionError
 from eso_testkit.operator.clusters import caller
 from eso_wire.errors import ErrorReason, ProviderError, RetryClass

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from eso_operator.insight.overview import MAX_ROWS, AnyKind, CachedObjects, Overview, Row, gather, row_of
 from eso_operator.insight.times import span
-from eso_operator.stores.inputs import CLASS, CLUSTER_CLASS
+from eso_operator.stores.resolved import CLASS, CLUSTER_CLASS
 from kubebase.clock import Clock
 from kubebase.meta import Malformed, ObjectKey, version_of
 from kuberun.informer import Informer

@@ -14,9 +14,8 @@ from eso_operator.generators.ledger import GeneratedValues, GeneratorLedger, Int
 from eso_operator.providers.bytelimits import current_held
 from eso_operator.providers.errors import UNSURE
 from eso_operator.providers.gateway import Gateway
-from eso_operator.stores.inputs import Gate, Need
-from eso_operator.stores.resolved import Bind, BoundStore
-from eso_operator.stores.resolver import Resolver
+from eso_operator.stores.resolve import Resolver
+from eso_operator.stores.resolved import Bind, BoundStore, Gate, Need
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Generated, GenerateRequest, ObjectRef, Operation
 from kubebase.clock import Clock

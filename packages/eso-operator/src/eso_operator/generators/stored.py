@@ -23,10 +23,8 @@ from typing import Any, Final
 from eso_api.generators.clustergenerator import CLUSTER_GENERATOR
 from eso_api.references import GENERATORS_GROUP, GeneratorRef
 from eso_api.v2.generator import GENERATOR, GENERATOR_GROUP
-from eso_operator.stores.inputs import Objects, Scope
-from eso_operator.stores.loading import malformed, plain
-from eso_operator.stores.reference import parse_kind
-from eso_operator.stores.resolved import ConfigBinding, Form, ResolvedStore
+from eso_operator.stores.loading import malformed, parse_kind, plain
+from eso_operator.stores.resolved import ClusterObjects, ConfigBinding, Form, ResolvedStore, Scope
 from eso_wire.kinds import KindId, ObjectRef
 from kubebase.meta import JsonObject, Malformed, ObjectKey
 
@@ -60,7 +58,7 @@ def view_of(resolved: ResolvedStore, spec: Any) -> JsonObject:
     }
 
 
-def stored_generator(resource: Any, state: ObjectRef, objects: Objects) -> StoredGenerator:
+def stored_generator(resource: Any, state: ObjectRef, objects: ClusterObjects) -> StoredGenerator:
     """Return the generator that a state holds. Raises ResolutionError if it holds none."""
     if not isinstance(resource, dict) or not isinstance(resource.get("spec", {}), dict):
         raise malformed(state, "spec.resource must be the generator that made it")
@@ -85,10 +83,10 @@ def stored_generator(resource: Any, state: ObjectRef, objects: Objects) -> Store
     return StoredGenerator(ref, found, key, document)
 
 
-class StoredObjects:
-    """The live `Objects`, with the stored generator in place of the live one of the same name."""
+class StoredObjects(ClusterObjects):
+    """The live objects, with the stored generator in place of the live one of the same name."""
 
-    def __init__(self, stored: StoredGenerator, cluster: Objects) -> None:
+    def __init__(self, stored: StoredGenerator, cluster: ClusterObjects) -> None:
         self._stored = stored
         self._cluster = cluster
 
@@ -117,7 +115,7 @@ def _provider_config(config: ConfigBinding, spec: Any) -> JsonObject:
     return {"providerConfig": {"inline": inline}}
 
 
-def _v2_document(ref: GeneratorRef, key: ObjectKey, spec: dict[str, Any], objects: Objects) -> JsonObject | None:
+def _v2_document(ref: GeneratorRef, key: ObjectKey, spec: dict[str, Any], objects: ClusterObjects) -> JsonObject | None:
     """Return the live Generator with the stored configuration; the stored one alone if no live one exists."""
     config = spec.get("providerConfig")
     inline = config.get("inline") if isinstance(config, dict) else None

@@ -34,10 +34,8 @@ from eso_operator.insight.objects import (
 from eso_operator.insight.path import CORE_NAMESPACE, NO_PATH, OBJECT, PathFinder, ProviderPath
 from eso_operator.sources.entries import Generate, entries_of
 from eso_operator.stores.addresses import service_of
-from eso_operator.stores.inputs import VALIDATION, Gate, Need, ResolverSettings
-from eso_operator.stores.loading import identified
-from eso_operator.stores.reference import normalise
-from eso_operator.stores.resolved import ResolutionError
+from eso_operator.stores.loading import identified, normalise
+from eso_operator.stores.resolved import VALIDATION, Gate, Need, ResolutionError, ResolverSettings
 from eso_operator.targets.metadata import target_name
 from eso_wire.kinds import KindId, ObjectRef, Operation
 from kubebase.meta import JsonObject, Kind, Malformed, ObjectKey, meta_of, metadata_of

@@ -37,7 +37,7 @@ from eso_api.v2.providerclass import CLUSTER_PROVIDER_CLASS, PROVIDER_CLASS
 from eso_api.v2.secretstore import CLUSTER_SECRET_STORE_V2, SECRET_STORE_V2
 from eso_operator.insight.findings import conflict_of
 from eso_operator.sources.entries import Generate, entries_of
-from eso_operator.stores.reference import normalise
+from eso_operator.stores.loading import normalise
 from eso_operator.stores.resolved import Reason, ResolutionError
 from eso_wire.kinds import ObjectRef
 from kubebase.meta import Condition, Malformed, ObjectKey

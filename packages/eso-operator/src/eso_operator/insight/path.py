@@ -21,20 +21,21 @@ from eso_api.references import GeneratorRef, StoreRef
 from eso_api.v2.providerclass import CLUSTER_PROVIDER_CLASS, PROVIDER_CLASS, ClassKind, ProviderClassStatus
 from eso_operator.generators.stored import StoredGenerator, StoredObjects, stored_generator
 from eso_operator.insight.objects import SERVICES, ObjectReader, ObjectSummary, ReadState, UnreadableError, summary_of
-from eso_operator.stores.classes import PROVIDER_LABEL, class_connection
-from eso_operator.stores.inputs import (
+from eso_operator.stores.discovery import PROVIDER_LABEL, class_connection
+from eso_operator.stores.loading import ready_condition
+from eso_operator.stores.resolve import STAGES, Stage, explain
+from eso_operator.stores.resolved import (
     CLASS,
     CLUSTER_CLASS,
     SERVICE,
+    ClusterObjects,
     ClusterView,
     Need,
-    Objects,
+    Reason,
+    ResolutionError,
     ResolverSettings,
     Scope,
 )
-from eso_operator.stores.loading import ready_condition
-from eso_operator.stores.resolve import STAGES, Stage, explain
-from eso_operator.stores.resolved import Reason, ResolutionError
 from eso_wire.kinds import Handshake, KindId, KindInfo, KindRole, ObjectRef, Operation
 from eso_wire.versions import CURRENT, SUPPORTED
 from kubebase.meta import JsonObject, ObjectKey, Resource, key_of, raw
@@ -122,7 +123,7 @@ class PathFinder:
         self, ref: StoreRef | GeneratorRef, caller: ObjectRef, need: Need, stored: StoredGenerator | None
     ) -> tuple[Stage, ...]:
         handshakes = await self._known_providers()
-        objects: Objects = self._objects if stored is None else StoredObjects(stored, self._objects)
+        objects: ClusterObjects = self._objects if stored is None else StoredObjects(stored, self._objects)
         view = ClusterView(objects, handshakes)
         return await self._reading(lambda: explain(ref, caller, need=need, view=view, settings=self._settings))
 
@@ -190,7 +191,7 @@ def settings_of(classes: Iterable[Any]) -> ResolverSettings:
     return ResolverSettings(CORE_NAMESPACE, provider_namespaces=tuple(sorted(dialled)))
 
 
-def handshakes_of(objects: Objects, settings: ResolverSettings) -> Iterator[tuple[str, Handshake | str]]:
+def handshakes_of(objects: ClusterObjects, settings: ResolverSettings) -> Iterator[tuple[str, Handshake | str]]:
     """Yield the handshakes in the status of classes, by connection. While a provider is down, its last one counts."""
     view = ClusterView(objects)
     for kind in _CLASSES:
@@ -226,7 +227,7 @@ class _UnreadError(Exception):
         self.namespace = namespace
 
 
-class _ReadObjects:
+class _ReadObjects(ClusterObjects):
     """The objects that were read so far. Implements `stores.view.Objects`."""
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ from eso_api.externalsecret import CLUSTER_EXTERNAL_SECRET, EXTERNAL_SECRET
 from eso_api.generators.generatorstate import GENERATOR_STATE
 from eso_api.pushsecret import CLUSTER_PUSH_SECRET, PUSH_SECRET
 from eso_api.v2.providerclass import CLUSTER_PROVIDER_CLASS, PROVIDER_CLASS
-from eso_operator.stores.inputs import CLASS, CLUSTER_CLASS
+from eso_operator.stores.resolved import CLASS, CLUSTER_CLASS
 from eso_operator.telemetry.subsystems import Subsystem
 from eso_operator.telemetry.webserver import AccessReviews
 from eso_operator.watches import Informers

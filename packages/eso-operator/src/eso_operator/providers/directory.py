@@ -17,6 +17,7 @@ from types import MappingProxyType
 from eso_operator.providers.errors import IncompatibleError, may_be_starting, restated
 from eso_operator.providers.gateway import Gateway
 from eso_operator.providers.settings import DirectorySettings
+from eso_operator.stores.resolve import Providers
 from eso_operator.stores.resolved import Connection
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.status import TransportError
@@ -64,7 +65,7 @@ class _Entry:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
-class Directory:
+class Directory(Providers):
     """All connections from the first `ensure` or `refresh` to `forget`; bounded."""
 
     def __init__(

@@ -29,9 +29,8 @@ from eso_operator.providers.gateway import Gateway
 from eso_operator.sources.entries import Entry, Extract, FindMany, Generate, OneValue, Read, ReadEntry, entries_of
 from eso_operator.sources.results import Failure, Fetched, Missing
 from eso_operator.sources.shape import Shaped, shape_all
-from eso_operator.stores.inputs import Need, need_to_read
-from eso_operator.stores.resolved import Bind, BoundStore, Reason, ResolutionError, ResolvedStore
-from eso_operator.stores.resolver import Resolver
+from eso_operator.stores.resolve import Resolver
+from eso_operator.stores.resolved import Bind, BoundStore, Need, Reason, ResolutionError, ResolvedStore, need_to_read
 from eso_render.errors import RenderError
 from eso_render.rendering import Rendering
 from eso_wire import values as wire

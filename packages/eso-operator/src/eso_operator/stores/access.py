@@ -15,16 +15,24 @@ from typing import Any, Final, assert_never
 
 from eso_api.common import NamespaceCondition
 from eso_api.references import SelectorError
-from eso_operator.stores.inputs import NAMESPACE, ClusterView, Gate, Need, ResolverSettings
-from eso_operator.stores.loading import Gating, Referent, malformed
-from eso_operator.stores.resolved import Connection, Reason, ResolutionError
+from eso_operator.stores.loading import Gating, LoadedStore, malformed
+from eso_operator.stores.resolved import (
+    NAMESPACE,
+    ClusterView,
+    Connection,
+    Gate,
+    Need,
+    Reason,
+    ResolutionError,
+    ResolverSettings,
+)
 from eso_wire.errors import RetryClass
 from eso_wire.kinds import ObjectRef
 from kubebase.meta import ObjectKey, meta_of
 from kubebase.patterns import problem_in
 
 
-def check_controller(store: Referent, settings: ResolverSettings) -> None:
+def check_controller(store: LoadedStore, settings: ResolverSettings) -> None:
     """Stage 4: refuse a store that names another controller class."""
     wanted = store.behaviour.controller
     if wanted not in ("", settings.controller_class):
@@ -35,7 +43,7 @@ def check_controller(store: Referent, settings: ResolverSettings) -> None:
         )
 
 
-def check_use(store: Referent, caller: ObjectRef, need: Need, view: ClusterView) -> None:
+def check_use(store: LoadedStore, caller: ObjectRef, need: Need, view: ClusterView) -> None:
     """Stage 5: refuse a caller that may not use the store, or not while it is being deleted."""
     if not caller.namespace and need.gate is not Gate.OFF:
         raise ResolutionError(
@@ -117,7 +125,7 @@ _VALIDATION_SECONDS: Final = 30.0
 """A caller checks a store that is not validated yet again after this time, if no change of it comes first."""
 
 
-def check_ready(store: Referent, need: Need, settings: ResolverSettings, connection: Connection) -> None:
+def check_ready(store: LoadedStore, need: Need, settings: ResolverSettings, connection: Connection) -> None:
     """Stop a caller whose call would only add load while the store is not ready."""
     status = store.ready.status if store.ready is not None else ""
     match store.behaviour.gating:
@@ -142,7 +150,7 @@ def check_ready(store: Referent, need: Need, settings: ResolverSettings, connect
         )
 
 
-def _why(store: Referent) -> str:
+def _why(store: LoadedStore) -> str:
     if store.ready is None:
         return "it has not been validated yet"
     explanation = ": ".join(part for part in (store.ready.reason, store.ready.message) if part)

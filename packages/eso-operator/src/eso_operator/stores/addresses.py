@@ -18,8 +18,16 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from eso_api.v2.connection import AddressError, NetworkAddress, SocketAddress, parse_address
-from eso_operator.stores.inputs import CLUSTER_CLASS, ClusterView, ResolverSettings
-from eso_operator.stores.resolved import Endpoint, EndpointSource, Reason, ResolutionError, ServiceKey
+from eso_operator.stores.resolved import (
+    CLUSTER_CLASS,
+    ClusterView,
+    Endpoint,
+    EndpointSource,
+    Reason,
+    ResolutionError,
+    ResolverSettings,
+    ServiceKey,
+)
 from eso_wire.kinds import ObjectRef
 from kubebase.addresses import METADATA_HOSTS, Address, is_metadata_service
 from kubebase.meta import JsonObject

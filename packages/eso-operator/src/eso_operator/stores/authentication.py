@@ -19,12 +19,19 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from eso_api.v2.connection import ChannelAuth, ProviderConfig
-from eso_operator.stores.classes import class_tls, managed_tls
 from eso_operator.stores.configuration import Configuration
-from eso_operator.stores.discovery import Located
-from eso_operator.stores.inputs import ResolverSettings
-from eso_operator.stores.loading import AuthScope, Referent, auth_scope
-from eso_operator.stores.resolved import CallToken, Endpoint, Form, Reason, ResolutionError, SecretTls, TlsSource
+from eso_operator.stores.discovery import Located, class_tls, managed_tls
+from eso_operator.stores.loading import AuthScope, LoadedStore, auth_scope
+from eso_operator.stores.resolved import (
+    CallToken,
+    Endpoint,
+    Form,
+    Reason,
+    ResolutionError,
+    ResolverSettings,
+    SecretTls,
+    TlsSource,
+)
 from eso_wire.kinds import ObjectRef
 
 
@@ -36,7 +43,9 @@ class Authentication:
     pinned: bool
 
 
-def authenticate(store: Referent, caller: ObjectRef, configuration: Configuration, located: Located) -> Authentication:
+def authenticate(
+    store: LoadedStore, caller: ObjectRef, configuration: Configuration, located: Located
+) -> Authentication:
     """Return the namespace that this caller's credentials for this store come from."""
     if store.namespaced or store.form is Form.V1_GENERATOR:
         return Authentication(caller.namespace, pinned=False)
@@ -50,14 +59,14 @@ def authenticate(store: Referent, caller: ObjectRef, configuration: Configuratio
             assert_never(scope)
 
 
-def _scope(store: Referent, located: Located) -> AuthScope:
+def _scope(store: LoadedStore, located: Located) -> AuthScope:
     if store.behaviour.auth_scope is AuthScope.UNSET and located.provider_class is not None:
         cls = located.provider_class
         return auth_scope(cls.spec.authentication_scope, cls.ref)
     return store.behaviour.auth_scope
 
 
-def _provider_namespace(store: Referent, configuration: Configuration, located: Located) -> str:
+def _provider_namespace(store: LoadedStore, configuration: Configuration, located: Located) -> str:
     service = located.endpoint.service
     namespace = configuration.ref.namespace or (service.namespace if service is not None else "")
     if not namespace:
@@ -73,7 +82,7 @@ def _provider_namespace(store: Referent, configuration: Configuration, located: 
 AUDIENCE = "external-secrets-provider"
 
 
-def secure(store: Referent, located: Located, settings: ResolverSettings) -> TlsSource:
+def secure(store: LoadedStore, located: Located, settings: ResolverSettings) -> TlsSource:
     """Return the certificates of the store, else of the class, else managed ones: every connection uses TLS."""
     endpoint = located.endpoint
     auth = _auth(store)
@@ -89,7 +98,7 @@ def secure(store: Referent, located: Located, settings: ResolverSettings) -> Tls
     return managed_tls(endpoint, store.ref)
 
 
-def call_token(store: Referent, located: Located, auth_namespace: str) -> CallToken | None:
+def call_token(store: LoadedStore, located: Located, auth_namespace: str) -> CallToken | None:
     """Return the service account whose token is sent with every call; None if the store names none.
 
     Its default namespace is that of the caller, which is empty while a cluster-scoped store is validated.
@@ -103,7 +112,7 @@ def call_token(store: Referent, located: Located, auth_namespace: str) -> CallTo
     return CallToken(namespace, account.name, _audiences(store, tuple(account.audiences), located.endpoint))
 
 
-def _audiences(store: Referent, given: tuple[str, ...], endpoint: Endpoint) -> tuple[str, ...]:
+def _audiences(store: LoadedStore, given: tuple[str, ...], endpoint: Endpoint) -> tuple[str, ...]:
     """Return the audiences that the store names. Tokens for a tenant's provider always have its own audience only."""
     if not endpoint.tenant:
         return given or (f"{AUDIENCE}/{endpoint.label}",)
@@ -118,11 +127,11 @@ def _audiences(store: Referent, given: tuple[str, ...], endpoint: Endpoint) -> t
     return fixed
 
 
-def _auth(store: Referent) -> ChannelAuth | None:
+def _auth(store: LoadedStore) -> ChannelAuth | None:
     return store.source.auth if isinstance(store.source, ProviderConfig) else None
 
 
-def _check_own(store: Referent, namespace: str, field: str) -> None:
+def _check_own(store: LoadedStore, namespace: str, field: str) -> None:
     if store.namespaced and namespace not in ("", store.ref.namespace):
         raise ResolutionError(
             Reason.CROSS_NAMESPACE,

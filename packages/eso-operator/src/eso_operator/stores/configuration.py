@@ -1,4 +1,4 @@
-"""Stage 6: the configuration that is sent with calls, from a namespace that this store may read.
+"""Stages 6 and 11: the configuration that is sent with calls, and whether the provider can do with it what is needed.
 
 | object | configuration's namespace |
 |---|---|
@@ -7,8 +7,9 @@
 | cluster-scoped, ManifestNamespace or v1 | the one named, else the caller's |
 | provider's own kind, v1 store, v1alpha1 generator | the object is its own configuration |
 
-`authentication.py` decides later where the credentials come from. `rule` says which namespaces the references of the
-configuration may name: only a cluster-scoped object may name any.
+`authentication.py` decides where the credentials come from. `rule` says which namespaces the references of the
+configuration may name: only a cluster-scoped object may name any. Stage 11 checks the handshake of the provider for a
+common protocol, the kind and the needed operations.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, assert_never
+
+import msgspec
 
 from eso_api.v2.connection import (
     GENERATOR_CONFIG_API_VERSION,
@@ -25,12 +28,33 @@ from eso_api.v2.connection import (
     ProviderRef,
 )
 from eso_api.validation import provider_config_problems
-from eso_operator.stores.inputs import ClusterView, Scope
-from eso_operator.stores.loading import AuthScope, Bridged, Owned, Referent, identity, named, plain
-from eso_operator.stores.reference import is_built_in, is_ours, parse_kind
-from eso_operator.stores.resolved import Form, Reason, ReferenceRule, ResolutionError
-from eso_wire.kinds import Handshake, KindId, KindInfo, KindRole, ObjectRef
-from eso_wire.pointers import stands_for
+from eso_operator.stores.loading import (
+    AuthScope,
+    Bridged,
+    LoadedStore,
+    Owned,
+    identity,
+    is_built_in,
+    is_ours,
+    named,
+    parse_kind,
+    plain,
+)
+from eso_operator.stores.resolved import (
+    ClusterView,
+    ConfigBinding,
+    Connection,
+    Form,
+    Need,
+    Reason,
+    ReferenceRule,
+    ResolutionError,
+    Scope,
+)
+from eso_wire.errors import RetryClass
+from eso_wire.kinds import ConfigDelivery, Handshake, KindId, KindInfo, KindRole, ObjectRef
+from eso_wire.pointers import depends_on_caller, stands_for
+from eso_wire.versions import SUPPORTED, spelled
 from kubebase.meta import ObjectKey
 
 _CLUSTER = "Cluster"
@@ -124,7 +148,7 @@ class Configuration:
     spec: dict[str, Any] | None = field(repr=False)
 
 
-def configure(store: Referent, caller: ObjectRef, view: ClusterView) -> Configuration:
+def configure(store: LoadedStore, caller: ObjectRef, view: ClusterView) -> Configuration:
     """Return the configuration of a store for one caller."""
     match store.source:
         case Bridged(key=key, block=block):
@@ -139,12 +163,12 @@ def configure(store: Referent, caller: ObjectRef, view: ClusterView) -> Configur
             assert_never(store.source)
 
 
-def _rule(store: Referent) -> ReferenceRule:
+def _rule(store: LoadedStore) -> ReferenceRule:
     """Return the rule for a configuration that is part of the store object."""
     return ReferenceRule.OWN_NAMESPACE if store.namespaced else ReferenceRule.EXPLICIT_OR_AUTH
 
 
-def _configured(store: Referent, config: ProviderConfig, caller: ObjectRef, view: ClusterView) -> Configuration:
+def _configured(store: LoadedStore, config: ProviderConfig, caller: ObjectRef, view: ClusterView) -> Configuration:
     if problems := provider_config_problems(config, _path(store)):
         raise _invalid(store, "; ".join(f"{problem.path}: {problem.message}" for problem in problems))
     if config.inline is not None:
@@ -154,7 +178,7 @@ def _configured(store: Referent, config: ProviderConfig, caller: ObjectRef, view
     return _referenced(store, config.provider_ref, caller, view)
 
 
-def _inline(store: Referent, inline: InlineConfig) -> Configuration:
+def _inline(store: LoadedStore, inline: InlineConfig) -> Configuration:
     if not store.namespaced and store.behaviour.auth_scope is AuthScope.PROVIDER_NAMESPACE:
         raise ResolutionError(
             Reason.CONFIG_NAMESPACE_REQUIRED,
@@ -166,7 +190,7 @@ def _inline(store: Referent, inline: InlineConfig) -> Configuration:
     return Configuration(store.ref, WantedKind(store.role, kind), _rule(store), inline.spec)
 
 
-def _referenced(store: Referent, ref: ProviderRef, caller: ObjectRef, view: ClusterView) -> Configuration:
+def _referenced(store: LoadedStore, ref: ProviderRef, caller: ObjectRef, view: ClusterView) -> Configuration:
     kind = _config_kind(store, ref.api_version, ref.kind)
     key = ObjectKey(_namespace(store, ref, caller), ref.name)
     _check_kind(store, kind, view)
@@ -187,14 +211,14 @@ def _referenced(store: Referent, ref: ProviderRef, caller: ObjectRef, view: Clus
     return Configuration(found, WantedKind(store.role, kind), ReferenceRule.OWN_NAMESPACE, spec)
 
 
-def _config_kind(store: Referent, api_version: str, kind: str) -> KindId:
+def _config_kind(store: LoadedStore, api_version: str, kind: str) -> KindId:
     found = parse_kind(api_version or _CONFIG_API_VERSION[store.role], kind)
     if is_built_in(found) or is_ours(found):
         raise _invalid(store, f"{found} is no kind of a provider: set apiVersion and kind of its configuration")
     return found
 
 
-def _namespace(store: Referent, ref: ProviderRef, caller: ObjectRef) -> str:
+def _namespace(store: LoadedStore, ref: ProviderRef, caller: ObjectRef) -> str:
     if store.namespaced:
         if ref.namespace not in ("", store.ref.namespace):
             raise ResolutionError(
@@ -214,7 +238,7 @@ def _namespace(store: Referent, ref: ProviderRef, caller: ObjectRef) -> str:
     return ref.namespace or caller.namespace
 
 
-def _check_kind(store: Referent, kind: KindId, view: ClusterView) -> None:
+def _check_kind(store: LoadedStore, kind: KindId, view: ClusterView) -> None:
     match view.objects.scope(kind):
         case Scope.NAMESPACED:
             return
@@ -233,7 +257,7 @@ def _check_kind(store: Referent, kind: KindId, view: ClusterView) -> None:
             assert_never(other)
 
 
-def _path(store: Referent) -> str:
+def _path(store: LoadedStore) -> str:
     match store.form:
         case Form.V1_PLUGIN:
             return "spec.provider.plugin"
@@ -243,5 +267,101 @@ def _path(store: Referent) -> str:
             return "spec.providerConfig"
 
 
-def _invalid(store: Referent, problem: str) -> ResolutionError:
+def _invalid(store: LoadedStore, problem: str) -> ResolutionError:
     return ResolutionError(Reason.INVALID_CONFIG, f"{store}: {problem}", subject=store.ref)
+
+
+# --- handshake -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """The handshake and its description of this kind."""
+
+    handshake: Handshake
+    info: KindInfo
+
+
+def incompatible(store: LoadedStore, label: str, handshake: Handshake) -> ResolutionError:
+    """Return the error of a provider with which this operator shares no version of the protocol."""
+    return ResolutionError(
+        Reason.INCOMPATIBLE,
+        f"{store}: provider {label} speaks protocol {spelled(handshake.supported)}, this operator speaks"
+        f" {spelled(SUPPORTED)}: upgrade the older of the two",
+        subject=store.ref,
+    )
+
+
+def agree(
+    store: LoadedStore, connection: Connection, configuration: Configuration, need: Need, view: ClusterView
+) -> Agreement:
+    """Return the agreement. Raises ResolutionError if the provider cannot do what this caller needs."""
+    handshake = _handshake(store, connection, view)
+    label = connection.endpoint.label
+    if handshake.selected is None:
+        raise incompatible(store, label, handshake)
+    info = configuration.wanted.served(handshake, configuration.spec)
+    if info is None:
+        raise ResolutionError(
+            Reason.UNSUPPORTED_KIND,
+            f"{store}: provider {label} ({handshake.provider_name} {handshake.provider_version}) does not serve"
+            f" {configuration.wanted} as a {store.role.lower()}; it serves"
+            f" {', '.join(sorted(str(kind.kind) for kind in handshake.kinds)) or 'nothing'}",
+            subject=store.ref,
+        )
+    if missing := need.operations - info.operations:
+        raise ResolutionError(
+            Reason.NOT_IMPLEMENTED,
+            f"{store}: provider {label} cannot {', '.join(sorted(missing))} with {info.kind.kind}",
+            subject=store.ref,
+        )
+    return Agreement(handshake, info)
+
+
+def bind_config(store: LoadedStore, configuration: Configuration, info: KindInfo) -> ConfigBinding:
+    """Return the configuration in the delivery that the provider supports; inline, with credentials, if possible."""
+    spec = configuration.spec
+    inline = ConfigDelivery.INLINE in info.deliveries or spec is None
+    if not inline and not _is_object(store):
+        raise ResolutionError(
+            Reason.UNSUPPORTED_KIND,
+            f"{store}: its provider reads configurations itself, and this one is no object it could read: name one with"
+            " providerRef",
+            subject=store.ref,
+        )
+    return ConfigBinding(
+        ref=configuration.ref,
+        kind=info.kind,
+        delivery=ConfigDelivery.INLINE if inline else ConfigDelivery.BY_REFERENCE,
+        spec=msgspec.json.encode(spec, order="deterministic") if inline and spec is not None else None,
+        credentials=info.credentials if inline else (),
+        rule=configuration.rule,
+        v1_key=configuration.wanted.key if isinstance(configuration.wanted, WantedKey) else "",
+        by_caller=depends_on_caller(info.caller_dependences, spec),
+        metadata_references=info.metadata_references,
+    )
+
+
+def _is_object(store: LoadedStore) -> bool:
+    """Return whether the configuration is the whole spec of an object, which a provider could read itself."""
+    match store.source:
+        case ProviderConfig(provider_ref=ref):
+            return ref is not None
+        case Owned():
+            return store.form is Form.DIRECT or store.namespaced
+        case Bridged():
+            return False
+
+
+def _handshake(store: LoadedStore, connection: Connection, view: ClusterView) -> Handshake:
+    found = view.handshakes.get(connection.key)
+    if isinstance(found, Handshake):
+        return found
+    why = found or "there has been no handshake with it yet"
+    raise ResolutionError(
+        Reason.NOT_CONNECTED,
+        f"{store}: provider {connection.endpoint.label} is not connected: {why}",
+        subject=store.ref,
+        retry=RetryClass.BACKOFF,
+        connection=connection,
+    )

@@ -1,88 +1,336 @@
-"""Credentials: which objects a resolved store is bound to, and how they are read from the API server.
+"""Credentials: which objects a configuration refers to, and the resolved store bound to their content.
 
     ResolvedStore -> reads_of (which) -> bind (read them) -> BoundStore
 
-The operator reads every Secret, ConfigMap and token itself; `credentialrefs.py` decides which ones. `KubeCredentials`
-reads them. Tokens are cached for 80 % of their life. Concurrent callers share the next read, so that a burst of binds
-costs two reads. A cached Secret, ConfigMap or token is used only if its resourceVersion in the informer is unchanged.
-So a credential is never stale, and a token never belongs to a service account that was deleted and created again.
+Which objects are read is decided before any of them is. The operator reads every Secret, ConfigMap and token itself.
+The handshake of the provider says where references are in the configuration. `ReferenceRule` says which namespaces they
+may name:
+
+| rule | reference names a namespace | reference names none |
+|---|---|---|
+| own namespace | must be the namespace of credentials | namespace of credentials |
+| explicit, else auth namespace | that one | namespace of credentials |
+| always auth namespace | ignored | namespace of credentials |
+
+References to CA bundles are stricter: an object that may name namespaces must name one, and any other object must not
+name a foreign one. Some kinds may only read Secrets with a certain label (`SECRET_TYPES`). The operator enforces that,
+not the provider: it protects Secrets from users who may create such objects.
 """
 
 from __future__ import annotations
 
-import asyncio
-import base64
 import hashlib
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
-from typing import Any, Final, Generic, Protocol, TypeVar, assert_never
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, assert_never
 
 import msgspec
 
 from eso_api.externalsecret import SECRET_TYPE_LABEL
+from eso_api.references import GENERATORS_GROUP
+from eso_api.v2.owned import GENERATOR_CONFIG_GROUP, STORE_CONFIG_GROUP
 from eso_api.values import SecretBytes
-from eso_operator.stores.credentialrefs import (
-    AccountToken,
-    ConfigMapKey,
-    FromAnnotation,
-    Read,
-    SecretKey,
-    WholeSecret,
-    reads_of,
-    referent,
-)
+from eso_operator.stores.credentialreader import Content, CredentialReader, CredentialReadError
 from eso_operator.stores.resolved import BoundStore, Reason, ReferenceRule, ResolutionError, ResolvedStore
+from eso_wire import pointers
 from eso_wire.errors import RetryClass
-from eso_wire.kinds import ConfigDelivery, ObjectRef
+from eso_wire.kinds import AudienceRule, AudienceSource, ConfigDelivery, CredentialKind, CredentialPath, ObjectRef
 from eso_wire.values import Config, Credential, SecretMap, Token
-from kubebase.bounded import BoundedDict
-from kubebase.clock import Clock
-from kubebase.deadline import Deadline
 from kubebase.hints import with_hint
-from kubebase.meta import Kind, Object, ObjectKey, Resource, metadata_of
-from kuberun.client import Client
-from kuberun.errors import ApiError, NotFound, NotServed
+from kubebase.meta import ObjectKey
+
+MAX_CREDENTIALS: Final = 256
+
+SECRET_TYPES: Final = {
+    (GENERATORS_GROUP, "Webhook"): "webhook",
+    (GENERATOR_CONFIG_GROUP, "Webhook"): "webhook",
+    (STORE_CONFIG_GROUP, "Webhook"): "webhook",
+    (STORE_CONFIG_GROUP, "ClusterWebhook"): "webhook",
+}
+"""The required label value of a Secret, by the kind that refers to it: a webhook can send the value to any address."""
+_V1_SECRET_TYPES: Final = {"webhook": "webhook"}
+"""The same for v1 stores, by the key of their block."""
+MIN_LIFETIME: Final = 600
+MAX_LIFETIME: Final = 24 * 3600
+"""Bounds of token lifetimes in seconds. API servers refuse less than ten minutes."""
+
+
+@dataclass(frozen=True, slots=True)
+class SecretKey:
+    """One key of a Secret."""
+
+    pointer: str
+    object: ObjectKey
+    key: str
+    type: str = ""
+    """The required value of its label `SECRET_TYPE_LABEL`; empty for any Secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class WholeSecret:
+    pointer: str
+    object: ObjectKey
+    type: str = ""
+    """As of `SecretKey`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigMapKey:
+    """One key of a ConfigMap's `data`."""
+
+    pointer: str
+    object: ObjectKey
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class FromAnnotation:
+    """Audiences from an annotation of the service account; known once the account is read."""
+
+    names: tuple[str, ...]
+    suffix: str
+    otherwise: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AccountToken:
+    """A token of a service account."""
+
+    pointer: str
+    object: ObjectKey
+    audiences: tuple[str | FromAnnotation, ...]
+    lifetime: int = 0
+    """Seconds that the token should live; 0 leaves it to the reader."""
+
+
+Read = SecretKey | WholeSecret | ConfigMapKey | AccountToken
+
+
+def reads_of(resolved: ResolvedStore) -> tuple[Read, ...]:
+    """Return every reference in the configuration once, in the order of the handshake's paths."""
+    if resolved.config.spec is None:
+        if resolved.config.delivery is ConfigDelivery.INLINE:
+            raise referent_auth_error(resolved, "its configuration")
+        return ()
+    spec = msgspec.json.decode(resolved.config.spec)
+    reads: dict[str, Read] = {}
+    for path, places in _references(resolved, spec):
+        for pointer, reference in places:
+            if path.kind is CredentialKind.CA_PROVIDER and _has_bundle(spec, pointer):
+                continue  # an inline caBundle wins
+            if pointer not in reads:
+                reads[pointer] = _read(resolved, path, pointer, reference, spec)
+            if len(reads) > MAX_CREDENTIALS:
+                raise _invalid(resolved, f"has more than {MAX_CREDENTIALS} references to credentials")
+    return tuple(reads.values())
+
+
+def _references(resolved: ResolvedStore, spec: Any) -> Iterator[tuple[CredentialPath, list[pointers.Match]]]:
+    """Yield each path of the handshake with the references that it matches."""
+    paths = resolved.config.credentials
+    try:
+        yield from zip(paths, pointers.expand(spec, [path.pattern for path in paths]), strict=True)
+    except pointers.TooLargeError as problem:
+        raise _invalid(resolved, f"is too large to look for references to credentials in it: {problem}") from None
+
+
+def referent_auth_error(resolved: ResolvedStore, what: str) -> ResolutionError:
+    """Return the error for a validation without a caller: the credentials are in the caller's namespace."""
+    return ResolutionError(
+        Reason.REFERENT_AUTH,
+        f"{resolved.store.kind} {resolved.store.name} takes {what} from the namespace of its user; it is checked when"
+        " it is used",
+        subject=resolved.store,
+    )
+
+
+def _read(resolved: ResolvedStore, path: CredentialPath, pointer: str, reference: Any, spec: Any) -> Read:
+    name = _text(resolved, pointer, reference, "name")
+    match path.kind:
+        case CredentialKind.SECRET_KEY:
+            place = ObjectKey(_namespace(resolved, pointer, reference), name)
+            return SecretKey(pointer, place, _key(resolved, path, pointer, reference), _type(resolved))
+        case CredentialKind.CONFIG_MAP_KEY:
+            place = ObjectKey(_namespace(resolved, pointer, reference), name)
+            return ConfigMapKey(pointer, place, _key(resolved, path, pointer, reference))
+        case CredentialKind.OBJECT_KEY:
+            place = ObjectKey(_namespace(resolved, pointer, reference), name)
+            return _of_kind(resolved, pointer, reference, place, "kind")
+        case CredentialKind.WHOLE_SECRET:
+            return WholeSecret(pointer, ObjectKey(_namespace(resolved, pointer, reference), name), _type(resolved))
+        case CredentialKind.SERVICE_ACCOUNT:
+            place = ObjectKey(_namespace(resolved, pointer, reference), name)
+            audiences = _audiences(resolved, path, pointer, reference, spec)
+            return AccountToken(pointer, place, audiences, _lifetime(resolved, path, pointer, spec))
+        case CredentialKind.CA_PROVIDER:
+            place = ObjectKey(_ca_namespace(resolved, pointer, reference), name)
+            return _of_kind(resolved, pointer, reference, place, "type")
+        case _:
+            assert_never(path.kind)
+
+
+def _of_kind(
+    resolved: ResolvedStore, pointer: str, reference: dict[str, Any], place: ObjectKey, field: str
+) -> SecretKey | ConfigMapKey:
+    """Return the read of a reference whose `field` says whether it names a Secret or a ConfigMap."""
+    key = _text(resolved, pointer, reference, "key")
+    match reference.get(field):
+        case "ConfigMap":
+            return ConfigMapKey(pointer, place, key)
+        case "Secret":
+            return SecretKey(pointer, place, key)
+        case _:
+            raise _invalid(resolved, f"{pointer}/{field} must be Secret or ConfigMap")
+
+
+def _type(resolved: ResolvedStore) -> str:
+    """Return the required label value of a Secret; for a v1 block its key counts, not the kind that serves it."""
+    return SECRET_TYPES.get((resolved.config.kind.group, resolved.config.kind.kind)) or _V1_SECRET_TYPES.get(
+        resolved.config.v1_key, ""
+    )
+
+
+def _key(resolved: ResolvedStore, path: CredentialPath, pointer: str, reference: dict[str, Any]) -> str:
+    if path.default_key and not reference.get("key"):
+        return path.default_key
+    return _text(resolved, pointer, reference, "key")
+
+
+def _namespace(resolved: ResolvedStore, pointer: str, reference: dict[str, Any]) -> str:
+    given = reference.get("namespace") or ""
+    match resolved.config.rule:
+        case ReferenceRule.OWN_NAMESPACE:
+            _check_own(resolved, pointer, given)
+            namespace = resolved.auth_namespace
+        case ReferenceRule.EXPLICIT_OR_AUTH:
+            namespace = given or resolved.auth_namespace
+        case ReferenceRule.IGNORE_EXPLICIT:
+            namespace = resolved.auth_namespace
+        case other:
+            assert_never(other)
+    if not namespace:
+        raise referent_auth_error(resolved, pointer)
+    return str(namespace)
+
+
+def _ca_namespace(resolved: ResolvedStore, pointer: str, reference: dict[str, Any]) -> str:
+    given = reference.get("namespace") or ""
+    if resolved.config.rule is not ReferenceRule.EXPLICIT_OR_AUTH:
+        _check_own(resolved, pointer, given)
+        return _namespace(resolved, pointer, reference)
+    if not given:
+        raise _invalid(resolved, f"{pointer} must name the namespace of the CA bundle")
+    return str(given)
+
+
+def _check_own(resolved: ResolvedStore, pointer: str, given: str) -> None:
+    if given not in ("", resolved.auth_namespace):
+        raise ResolutionError(
+            Reason.CROSS_NAMESPACE,
+            f"{_shown(resolved)}: {pointer} names namespace {given}; credentials may only come from"
+            f" {resolved.auth_namespace or 'the namespace of its user'}",
+            subject=resolved.config.ref,
+        )
+
+
+def _has_bundle(spec: Any, pointer: str) -> bool:
+    holder = pointers.at(spec, pointers.parent(pointer))
+    return isinstance(holder, dict) and bool(holder.get("caBundle"))
+
+
+def _text(resolved: ResolvedStore, pointer: str, reference: Any, field: str) -> str:
+    value = reference.get(field) if isinstance(reference, dict) else None
+    if not isinstance(value, str) or not value:
+        raise _invalid(resolved, f"{pointer} needs a {field}")
+    if not isinstance(reference.get("namespace") or "", str):
+        raise _invalid(resolved, f"{pointer}/namespace must be a string")
+    return value
+
+
+def _audiences(
+    resolved: ResolvedStore, path: CredentialPath, pointer: str, reference: dict[str, Any], spec: Any
+) -> tuple[str | FromAnnotation, ...]:
+    """Return the audiences by the provider's rules; without rules, those of the provider, then of the reference."""
+    given = _texts(resolved, f"{pointer}/audiences", reference.get("audiences"))
+    if not path.audience_rules:
+        return tuple(dict.fromkeys((*path.audiences, *given)))
+    found: list[str | FromAnnotation] = []
+    for rule in path.audience_rules:
+        match rule.source:
+            case AudienceSource.ANNOTATION:
+                found.append(FromAnnotation(rule.names, rule.suffix, rule.otherwise))
+            case AudienceSource.TEXT:
+                found += _filled(rule, rule.names)
+            case AudienceSource.SPEC:
+                found += _filled(rule, _in_spec(resolved, rule, pointer, spec))
+            case AudienceSource.REFERENCE:
+                found += _filled(rule, given)
+            case AudienceSource.STORE:
+                found += _filled(rule, (_store_audience(resolved),))
+            case None:
+                raise _invalid(
+                    resolved,
+                    f"{pointer} needs a token whose audiences this operator cannot compute: upgrade it",
+                )
+            case _:
+                assert_never(rule.source)
+    return tuple(dict.fromkeys(found))
+
+
+def _filled(rule: AudienceRule, names: Sequence[str]) -> list[str]:
+    return [f"{name}{rule.suffix}" for name in names if name] or list(rule.otherwise)
+
+
+def _in_spec(resolved: ResolvedStore, rule: AudienceRule, pointer: str, spec: Any) -> tuple[str, ...]:
+    """Return the audiences at the first pointer of the rule that has a value in the configuration."""
+    for name in rule.names:
+        place = pointers.relative(pointer, name)
+        if place is not None and (given := pointers.at(spec, place)):
+            return _texts(resolved, place, [given] if isinstance(given, str) else given)
+    return ()
+
+
+def _store_audience(resolved: ResolvedStore) -> str:
+    store = resolved.store
+    return f"secretStore:{store.namespace}:{store.name}" if store.namespace else f"clusterSecretStore:{store.name}"
+
+
+def _texts(resolved: ResolvedStore, pointer: str, given: Any) -> tuple[str, ...]:
+    given = given or []
+    if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
+        raise _invalid(resolved, f"{pointer} must be a list of strings")
+    return tuple(given)
+
+
+def _lifetime(resolved: ResolvedStore, path: CredentialPath, pointer: str, spec: Any) -> int:
+    place = pointers.relative(pointer, path.lifetime_pointer) if path.lifetime_pointer else None
+    given = pointers.at(spec, place) if place is not None else None
+    if given is None:
+        return path.lifetime_seconds
+    if isinstance(given, bool) or not isinstance(given, int):
+        raise _invalid(resolved, f"{place} must be a number of seconds")
+    return min(max(given, MIN_LIFETIME), MAX_LIFETIME)
+
+
+def _invalid(resolved: ResolvedStore, problem: str) -> ResolutionError:
+    return ResolutionError(Reason.INVALID_CONFIG, f"{_shown(resolved)}: {problem}", subject=resolved.config.ref)
+
+
+def _shown(resolved: ResolvedStore) -> str:
+    ref = resolved.config.ref
+    return f"{ref.kind} {ref.namespace}/{ref.name}" if ref.namespace else f"{ref.kind} {ref.name}"
+
+
+# --- binding ---------------------------------------------------------------------------------------------------------
 
 # Identities are compared within this process only. The random key keeps them from revealing credentials.
 _IDENTITY_KEY: Final = secrets.token_bytes(32)
 
 
-class UnreadableError(Exception):
-    """A Secret, ConfigMap or token could not be read, for example for lack of permission or of a response."""
-
-
-@dataclass(frozen=True, slots=True)
-class Content:
-    """The content of a Secret or ConfigMap; for a ServiceAccount, its identity without data."""
-
-    uid: str
-    resource_version: str
-    data: SecretMap = field(repr=False)
-    labels: Mapping[str, str] = field(default_factory=dict, repr=False)
-    annotations: Mapping[str, str] = field(default_factory=dict, repr=False)
-
-
-class CredentialReader(Protocol):
-    """Reader of credentials. None means that the object does not exist; `UnreadableError`, that a read failed."""
-
-    async def secret(self, key: ObjectKey) -> Content | None: ...
-
-    async def config_map(self, key: ObjectKey) -> Content | None: ...
-
-    async def service_account(self, key: ObjectKey) -> Content | None: ...
-
-    async def token(self, account: ObjectKey, audiences: tuple[str, ...], lifetime: int = 0) -> Token | None: ...
-
-    async def api_audiences(self, account: ObjectKey) -> frozenset[str]:
-        """Return the audiences of the API server, read from a token of this account."""
-        ...
-
-
 async def bind(resolved: ResolvedStore, reader: CredentialReader) -> BoundStore:
     """Read the objects that the configuration refers to, and the token for calls if the store requires one."""
-    reading = _Reading(resolved, reader)
+    reading = _Reads(resolved, reader)
     credentials = [Credential(read.pointer, await reading.value(read)) for read in reads_of(resolved)]
     token = await reading.call_token()
     resolved = _without_caller_namespace(resolved, {key.namespace for _, key in reading.sources})
@@ -126,13 +374,13 @@ async def follow_metadata(
         v1_key="",
     )
     own = replace(resolved, config=config, auth_namespace=resolved.caller.namespace)
-    reading = _Reading(own, reader)
+    reading = _Reads(own, reader)
     credentials = [Credential(read.pointer, await reading.value(read)) for read in reads_of(own)]
     return Followed(tuple(credentials), tuple(reading.sources.values()))
 
 
-class _Reading:
-    """The reads of one store. Each object is read once; `facts` and `sources` record what was read."""
+class _Reads:
+    """The reads of one store. Each object is read once; `versions` and `sources` record what was read."""
 
     def __init__(self, resolved: ResolvedStore, reader: CredentialReader) -> None:
         self._resolved = resolved
@@ -164,7 +412,7 @@ class _Reading:
         if wanted is None:
             return ""
         if not wanted.namespace:
-            raise referent(self._resolved, "the token for calls")
+            raise referent_auth_error(self._resolved, "the token for calls")
         key = ObjectKey(wanted.namespace, wanted.name)
         token = await self._token(key, wanted.audiences, "auth.serviceAccountRef")
         return token.token.reveal().decode()
@@ -174,8 +422,8 @@ class _Reading:
         if read.type and content.labels.get(SECRET_TYPE_LABEL) != read.type:
             raise ResolutionError(
                 Reason.CREDENTIALS_DENIED,
-                f"{_user(self._resolved)}: Secret {read.object}, which {read.pointer} names, may not be used for it; to"
-                f' allow that, give it the label "{SECRET_TYPE_LABEL}: {read.type}"',
+                f"{_shown(self._resolved)}: Secret {read.object}, which {read.pointer} names, may not be used for it;"
+                f' to allow that, give it the label "{SECRET_TYPE_LABEL}: {read.type}"',
                 subject=_source("Secret", read.object, content.uid),
             )
         return content
@@ -184,7 +432,7 @@ class _Reading:
         if (kind, key) not in self._contents:
             try:
                 found = await self._readers[kind](key)
-            except UnreadableError as error:
+            except CredentialReadError as error:
                 raise self._unreadable(kind, key, pointer, error) from None
             if found is None:
                 raise self._missing(kind, key, f"there is no {kind} {key}, which {pointer} names: create it")
@@ -203,7 +451,7 @@ class _Reading:
     async def _account_token(self, read: AccountToken) -> Token:
         """Return a token with its account: several backends take a role from an annotation of the account."""
         account = await self._content("ServiceAccount", read.object, read.pointer)
-        audiences = tuple(dict.fromkeys(_named(read.audiences, account.annotations)))
+        audiences = tuple(dict.fromkeys(_audience_names(read.audiences, account.annotations)))
         token = await self._token(read.object, audiences, read.pointer, read.lifetime)
         namespace, name = read.object
         return replace(token, namespace=namespace, name=name, uid=account.uid, annotations=account.annotations)
@@ -214,7 +462,7 @@ class _Reading:
             if self._resolved.endpoint.tenant:
                 await self._check_audiences(key, audiences, pointer)
             token = await self._reader.token(key, audiences, lifetime)
-        except UnreadableError as error:
+        except CredentialReadError as error:
             raise self._unreadable(kind, key, pointer, error) from None
         if token is None:
             raise self._missing(kind, key, f"there is no {kind} {key}, which {pointer} names: create it")
@@ -229,7 +477,7 @@ class _Reading:
         service = self._resolved.endpoint.service
         raise ResolutionError(
             Reason.CREDENTIALS_DENIED,
-            f"{_user(self._resolved)}: {pointer} asks for a token of ServiceAccount {account} that the API server"
+            f"{_shown(self._resolved)}: {pointer} asks for a token of ServiceAccount {account} that the API server"
             f" accepts; Service {service} is a provider of the namespace itself and never gets one: name the audiences"
             " of its backend, or have the provider run in the operator's namespace",
             subject=_source("ServiceAccount", account, ""),
@@ -237,19 +485,19 @@ class _Reading:
 
     def _missing(self, kind: str, key: ObjectKey, message: str) -> ResolutionError:
         return ResolutionError(
-            Reason.CREDENTIALS_NOT_FOUND, f"{_user(self._resolved)}: {message}", subject=_source(kind, key, "")
+            Reason.CREDENTIALS_NOT_FOUND, f"{_shown(self._resolved)}: {message}", subject=_source(kind, key, "")
         )
 
-    def _unreadable(self, kind: str, key: ObjectKey, pointer: str, error: UnreadableError) -> ResolutionError:
+    def _unreadable(self, kind: str, key: ObjectKey, pointer: str, error: CredentialReadError) -> ResolutionError:
         return ResolutionError(
             Reason.CREDENTIALS_UNREADABLE,
-            f"{_user(self._resolved)}: {kind} {key}, which {pointer} names, cannot be read: {error}",
+            f"{_shown(self._resolved)}: {kind} {key}, which {pointer} names, cannot be read: {error}",
             subject=_source(kind, key, ""),
             retry=RetryClass.BACKOFF,
         )
 
 
-def _named(audiences: tuple[str | FromAnnotation, ...], annotations: Mapping[str, str]) -> Iterator[str]:
+def _audience_names(audiences: tuple[str | FromAnnotation, ...], annotations: Mapping[str, str]) -> Iterator[str]:
     for audience in audiences:
         match audience:
             case str():
@@ -261,11 +509,6 @@ def _named(audiences: tuple[str | FromAnnotation, ...], annotations: Mapping[str
 
 def _source(kind: str, key: ObjectKey, uid: str) -> ObjectRef:
     return ObjectRef(api_version="v1", kind=kind, namespace=key.namespace, name=key.name, uid=uid)
-
-
-def _user(resolved: ResolvedStore) -> str:
-    ref = resolved.config.ref
-    return f"{ref.kind} {ref.namespace}/{ref.name}" if ref.namespace else f"{ref.kind} {ref.name}"
 
 
 def _without_caller_namespace(resolved: ResolvedStore, read_from: set[str]) -> ResolvedStore:
@@ -301,206 +544,3 @@ def _identity(resolved: ResolvedStore, versions: list[tuple[str, ...]]) -> str:
     digest = hashlib.blake2b(msgspec.json.encode(decides), key=_IDENTITY_KEY, digest_size=20)
     digest.update(config.spec or b"")
     return digest.hexdigest()
-
-
-T = TypeVar("T")
-
-MAX_CONTENTS: Final = 512
-MAX_CONTENT_BYTES: Final = 64 * 1024
-MAX_TOKENS: Final = 2048
-TOKEN_SECONDS: Final = 3600
-USED_SHARE: Final = 0.8
-READ_SECONDS: Final = 10.0
-
-VersionOf = Callable[[str, ObjectKey], str]
-"""Returns the resourceVersion of a Secret, ConfigMap or ServiceAccount; empty if it is not known."""
-
-
-class _Secret(Object, kw_only=True):
-    data: dict[str, bytes] | None = None
-
-    def __repr__(self) -> str:
-        return f"Secret({self.key})"
-
-
-class _ConfigMap(Object, kw_only=True):
-    data: dict[str, str] | None = None
-
-    def __repr__(self) -> str:
-        return f"ConfigMap({self.key})"
-
-
-SECRETS: Final = Kind(Resource("", "v1", "secrets", "Secret"), _Secret)
-SERVICE_ACCOUNTS: Final = metadata_of(Resource("", "v1", "serviceaccounts", "ServiceAccount"))
-CONFIG_MAPS: Final = Kind(Resource("", "v1", "configmaps", "ConfigMap"), _ConfigMap)
-
-
-def _unknown(_kind: str, _key: ObjectKey) -> str:
-    return ""
-
-
-class KubeCredentials:
-    """A `CredentialReader` over an API server."""
-
-    def __init__(self, client: Client, clock: Clock, version_of: VersionOf = _unknown) -> None:
-        self._client = client
-        self._clock = clock
-        self._version_of = version_of
-        self._contents: BoundedDict[Hashable, Content] = BoundedDict(MAX_CONTENTS)
-        self._tokens: BoundedDict[Hashable, _Lease] = BoundedDict(MAX_TOKENS)
-        self._content_reads: _Shared[Content | None] = _Shared()
-        self._token_reads: _Shared[_Lease | None] = _Shared()
-        self._api_audiences: frozenset[str] = frozenset()
-
-    async def secret(self, key: ObjectKey) -> Content | None:
-        async def read() -> Content | None:
-            found = await self._requested(self._client.get(SECRETS, key))
-            return None if found is None else _content(found, found.data or {})
-
-        return await self._content("Secret", key, read)
-
-    async def config_map(self, key: ObjectKey) -> Content | None:
-        async def read() -> Content | None:
-            found = await self._requested(self._client.get(CONFIG_MAPS, key))
-            if found is None:
-                return None
-            return _content(found, {name: text.encode() for name, text in (found.data or {}).items()})
-
-        return await self._content("ConfigMap", key, read)
-
-    async def service_account(self, key: ObjectKey) -> Content | None:
-        async def read() -> Content | None:
-            found = await self._requested(self._client.get(SERVICE_ACCOUNTS, key))
-            return None if found is None else _content(found, {})
-
-        return await self._content("ServiceAccount", key, read)
-
-    async def token(self, account: ObjectKey, audiences: tuple[str, ...], lifetime: int = 0) -> Token | None:
-        name = (account, audiences, lifetime)
-        version, cached = self._version_of("ServiceAccount", account), self._tokens.use(name)
-        if cached is not None and cached.version == version and self._clock.monotonic() < cached.renew_at:
-            return cached.token
-
-        async def read() -> _Lease | None:
-            return await self._new_token(account, version, audiences, lifetime or TOKEN_SECONDS)
-
-        lease = await self._token_reads.run(name, read)
-        if lease is None:
-            self._tokens.pop(name, None)
-            return None
-        self._tokens[name] = lease
-        return lease.token
-
-    async def api_audiences(self, account: ObjectKey) -> frozenset[str]:
-        """Return the audiences of a token requested without any: the API server's own. Cached, as they never change."""
-        if not self._api_audiences:
-            token = await self.token(account, ())
-            self._api_audiences = frozenset() if token is None else _audiences_in(token)
-        return self._api_audiences
-
-    async def _content(
-        self, kind: str, key: ObjectKey, read: Callable[[], Awaitable[Content | None]]
-    ) -> Content | None:
-        known, cached = self._version_of(kind, key), self._contents.use((kind, key))
-        if cached is not None and known and cached.resource_version == known:
-            return cached
-        content = await self._content_reads.run((kind, key), read)
-        if content is not None and sum(map(len, content.data.values())) <= MAX_CONTENT_BYTES:
-            self._contents[kind, key] = content
-        else:
-            self._contents.pop((kind, key), None)
-        return content
-
-    async def _new_token(
-        self, account: ObjectKey, version: str, audiences: tuple[str, ...], lifetime: int
-    ) -> _Lease | None:
-        requested_at = self._clock.monotonic()
-        request = self._client.token_request(account, audiences=audiences, expiration_seconds=lifetime)
-        given = await self._requested(request)
-        if given is None:
-            return None
-        # The server may grant less than was requested.
-        life = (given.expires - self._clock.now()).total_seconds()
-        token = Token(SecretBytes(given.value.encode()), given.expires, audiences)
-        return _Lease(token, version, requested_at + life * USED_SHARE)
-
-    async def _requested(self, request: Awaitable[T]) -> T | None:
-        """Return the response; None if the object does not exist. Raises UnreadableError for any other failure."""
-        try:
-            async with Deadline(self._clock, READ_SECONDS):
-                return await request
-        except NotServed as error:
-            raise UnreadableError(error.message) from None
-        except NotFound:
-            return None
-        except ApiError as error:
-            raise UnreadableError(error.message) from None
-        except TimeoutError:
-            raise UnreadableError(f"the API server did not answer within {READ_SECONDS:g} s") from None
-
-
-@dataclass(frozen=True, slots=True)
-class _Lease:
-    token: Token
-    version: str
-    """The resourceVersion of the service account when the token was requested."""
-    renew_at: float
-
-
-class _Claims(msgspec.Struct):
-    aud: list[str]
-
-
-def _audiences_in(token: Token) -> frozenset[str]:
-    """Return the `aud` claim of a token from the API server."""
-    try:
-        _, claims, _ = token.token.reveal().split(b".")
-        padded = claims + b"=" * (-len(claims) % 4)
-        return frozenset(msgspec.json.decode(base64.urlsafe_b64decode(padded), type=_Claims).aud)
-    except (ValueError, msgspec.MsgspecError):
-        raise UnreadableError("the API server's own audiences cannot be read from its tokens") from None
-
-
-def _content(found: Object, data: dict[str, bytes]) -> Content:
-    hidden = {name: SecretBytes(value) for name, value in data.items()}
-    meta = found.metadata
-    return Content(meta.uid, meta.resource_version, hidden, meta.labels, meta.annotations)
-
-
-class _SharedRead(Generic[T]):
-    """The callers that wait for one name, and the last result with the moment when its read began."""
-
-    def __init__(self) -> None:
-        self.lock = asyncio.Lock()
-        self.users = 0
-        self.result: tuple[int, T] | None = None
-
-
-class _Shared(Generic[T]):
-    """Serialised reads for each name. A read that began after a caller arrived serves that caller too."""
-
-    def __init__(self) -> None:
-        self._running: dict[Hashable, _SharedRead[T]] = {}
-        self._moment = 0
-
-    async def run(self, name: Hashable, read: Callable[[], Awaitable[T]]) -> T:
-        requested_at = self._moment = self._moment + 1
-        async with self._joined(name) as shared:
-            if shared.result is not None and shared.result[0] > requested_at:
-                return shared.result[1]
-            began = self._moment = self._moment + 1
-            result = await read()
-            shared.result = (began, result)
-            return result
-
-    @asynccontextmanager
-    async def _joined(self, name: Hashable) -> AsyncIterator[_SharedRead[T]]:
-        shared = self._running.setdefault(name, _SharedRead())
-        shared.users += 1
-        try:
-            async with shared.lock:
-                yield shared
-        finally:
-            shared.users -= 1
-            if not shared.users:
-                del self._running[name]

@@ -1,7 +1,8 @@
-"""Stage 3: load the object that a reference names, as a `Referent`, the same type for all forms.
+"""Stages 1 to 3: fill in the defaults of a reference, find the form of the object that it names, and load that object.
 
-A namespaced object is looked up in the caller's namespace only: a reference cannot name another one. The error about a
-missing object suggests another kind or generation of that name, or a similar name.
+Every form is loaded as a `LoadedStore`. A namespaced object is looked up in the caller's namespace only: a reference
+cannot name another one. The error about a missing object suggests another kind or generation of that name, or a similar
+name.
 """
 
 from __future__ import annotations
@@ -13,19 +14,194 @@ from typing import Any, Final, TypeVar, assert_never
 import msgspec
 
 from eso_api.common import POLL, NamespaceCondition, RetrySettings
+from eso_api.crd import CustomKind
 from eso_api.generators.clustergenerator import CLUSTER_GENERATOR, SPEC_FIELDS
-from eso_api.secretstore import SECRET_STORE, SecretStoreSpec
+from eso_api.kinds import GENERATOR_KINDS, KINDS
+from eso_api.references import CORE_GROUP, STORE_KINDS, GeneratorRef, StoreRef
+from eso_api.secretstore import CLUSTER_SECRET_STORE, SECRET_STORE, SecretStoreSpec
 from eso_api.v2.connection import ProviderConfig
-from eso_api.v2.generator import ClusterGeneratorV2Spec
+from eso_api.v2.generator import CLUSTER_GENERATOR_V2, GENERATOR, ClusterGeneratorV2Spec
 from eso_api.v2.policy import DISABLED, MANIFEST_NAMESPACE, PROVIDER_NAMESPACE, ClusterPolicy, Policy
-from eso_operator.stores.inputs import ClusterView, Scope
-from eso_operator.stores.reference import Picked, Reference, alternatives, namesakes, pick
-from eso_operator.stores.resolved import CallPolicy, Form, Reason, ResolutionError
+from eso_api.v2.provider import CLUSTER_PROVIDER, PROVIDER
+from eso_api.v2.secretstore import CLUSTER_SECRET_STORE_V2, SECRET_STORE_V2
+from eso_operator.stores.resolved import CallPolicy, ClusterView, Form, Reason, ResolutionError, Scope
+from eso_wire.errors import RetryClass
 from eso_wire.kinds import KindId, KindRole, ObjectRef
 from kubebase import durations
 from kubebase.hints import did_you_mean, similar
 from kubebase.meta import Condition, JsonObject, Malformed, ObjectKey, ObjectMeta, meta_of
 from kuberun.decoding import error_text
+
+_STORES: Final[dict[CustomKind[Any], Form]] = {
+    SECRET_STORE: Form.V1,
+    CLUSTER_SECRET_STORE: Form.V1,
+    SECRET_STORE_V2: Form.STORE,
+    CLUSTER_SECRET_STORE_V2: Form.STORE,
+    PROVIDER: Form.PROVIDER,
+    CLUSTER_PROVIDER: Form.PROVIDER,
+}
+_GENERATORS: Final[dict[CustomKind[Any], Form]] = {
+    GENERATOR: Form.GENERATOR,
+    CLUSTER_GENERATOR_V2: Form.GENERATOR,
+    CLUSTER_GENERATOR: Form.V1_GENERATOR,
+    **dict.fromkeys(GENERATOR_KINDS, Form.V1_GENERATOR),
+}
+_FORMS: Final = {KindRole.STORE: _STORES, KindRole.GENERATOR: _GENERATORS}
+
+# An earlier draft had Providers in v1; references may still use that version.
+_OTHER_VERSIONS: Final = {PROVIDER: ("v1",), CLUSTER_PROVIDER: ("v1",)}
+
+_OUR_GROUPS: Final = frozenset(kind.group for kind in KINDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A reference with all defaults filled in."""
+
+    kind: KindId
+    name: str
+    role: KindRole
+    caller: ObjectRef
+
+    def __str__(self) -> str:
+        return f"{self.kind.kind} {self.name}"
+
+    @property
+    def subject(self) -> ObjectRef:
+        """Return the object that the reference names; it may not exist."""
+        return ObjectRef(api_version=self.kind.api_version, kind=self.kind.kind, name=self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Picked:
+    """The form of the object that a reference names. `custom` is None for a kind of a provider."""
+
+    form: Form
+    scope: Scope
+    kind: KindId
+    custom: CustomKind[Any] | None
+
+
+def key_of(kind: KindId, name: str) -> str:
+    """Return the key of a store in `status.syncedPushSecrets`."""
+    return f"{kind.kind}/{name}" if kind.group == CORE_GROUP else f"{kind.group}/{kind.kind}/{name}"
+
+
+def normalise(ref: StoreRef | GeneratorRef, caller: ObjectRef) -> Reference:
+    """Stage 1: fill in defaults. A store reference without apiVersion means our group; without kind, SecretStore."""
+    match ref:
+        case StoreRef():
+            role, kind, api_version = KindRole.STORE, ref.kind or "SecretStore", ref.api_version
+            group = CORE_GROUP
+        case GeneratorRef():
+            role, kind, api_version, group = KindRole.GENERATOR, ref.kind, ref.api_version, ""
+    named = parse_kind(api_version, kind) if api_version else KindId(group, "", kind)
+    reference = Reference(named, ref.name, role, caller)
+    if not ref.name:
+        raise ResolutionError(
+            Reason.NOT_FOUND, f"the {role.lower()} reference has no name: set it", subject=reference.subject
+        )
+    return reference
+
+
+def check_gate(reference: Reference, *, v2_stores: bool) -> None:
+    """Raise ResolutionError if the reference names a v2 kind or a provider's own kind, and the gate is off."""
+    if v2_stores or not _is_v2(reference):
+        return
+    raise ResolutionError(
+        Reason.FEATURE_DISABLED,
+        f"{reference} is not read because the feature gate V2Stores is off: start the operator with"
+        " --feature-gates=V2Stores=true, or refer to a v1 kind",
+        subject=reference.subject,
+        retry=RetryClass.NEVER,
+    )
+
+
+def _is_v2(reference: Reference) -> bool:
+    forms = {(custom.group, custom.name): form for custom, form in _FORMS[reference.role].items()}
+    form = forms.get((reference.kind.group, reference.kind.kind))
+    if form is not None:
+        return form in (Form.STORE, Form.PROVIDER, Form.GENERATOR)
+    return not is_ours(reference.kind) and not is_built_in(reference.kind)
+
+
+def pick(reference: Reference, view: ClusterView) -> Picked:
+    """Stage 2: return the form, which depends on group and kind only."""
+    for custom, form in _FORMS[reference.role].items():
+        if (custom.group, custom.name) == (reference.kind.group, reference.kind.kind):
+            return _ours(reference, custom, form)
+    if reference.kind.group in _OUR_GROUPS or is_built_in(reference.kind):
+        raise _no_such_kind(reference)
+    scope = view.objects.scope(reference.kind)
+    if scope is None:
+        raise ResolutionError(
+            Reason.UNKNOWN_KIND,
+            f"{reference}: {reference.kind} is no kind the operator knows: install the provider it belongs to with its"
+            " CustomResourceDefinitions, or correct apiVersion and kind",
+            subject=reference.subject,
+            unwatched=reference.kind,
+        )
+    return Picked(Form.DIRECT, scope, reference.kind, None)
+
+
+def parse_kind(api_version: str, kind: str) -> KindId:
+    """Parse an apiVersion: `group/version` or, for the core group, `version`."""
+    group, _, version = api_version.rpartition("/")
+    return KindId(group, version, kind)
+
+
+def is_built_in(kind: KindId) -> bool:
+    """Return whether a kind belongs to Kubernetes. Such objects must not be sent to a provider as configuration."""
+    group = kind.group
+    return "." not in group or group.endswith((".k8s.io", ".kubernetes.io")) or group in ("k8s.io", "kubernetes.io")
+
+
+def is_ours(kind: KindId) -> bool:
+    """Return whether a kind belongs to our API groups, so that it cannot configure a provider."""
+    return kind.group in _OUR_GROUPS
+
+
+def namesakes(reference: Reference, picked: Picked) -> list[KindId]:
+    """Return kinds of other API groups with the same name, which a reference without apiVersion may mean."""
+    return [
+        KindId(custom.group, custom.versions[0], custom.name)
+        for custom in _FORMS[reference.role]
+        if custom.name == picked.kind.kind and custom.group != picked.kind.group
+    ]
+
+
+def alternatives(reference: Reference, picked: Picked) -> list[KindId]:
+    """Return the other kinds that a reference to a store may mean; only those of the same name for a generator."""
+    if reference.role is KindRole.GENERATOR:
+        return namesakes(reference, picked)
+    kinds = [KindId(custom.group, custom.versions[0], custom.name) for custom in _STORES]
+    return sorted((kind for kind in kinds if kind != picked.kind), key=lambda kind: kind.group != picked.kind.group)
+
+
+def _ours(reference: Reference, custom: CustomKind[Any], form: Form) -> Picked:
+    version = reference.kind.version
+    if version and version not in (*custom.versions, *_OTHER_VERSIONS.get(custom, ())):
+        raise ResolutionError(
+            Reason.UNKNOWN_KIND,
+            f"{reference}: {custom.group} has no {custom.name} of version {version}; use {', '.join(custom.versions)}",
+            subject=reference.subject,
+        )
+    scope = Scope.NAMESPACED if custom.namespaced else Scope.CLUSTER
+    return Picked(form, scope, KindId(custom.group, custom.versions[0], custom.name), custom)
+
+
+def _no_such_kind(reference: Reference) -> ResolutionError:
+    match reference.role:
+        case KindRole.STORE:
+            hint = f"a store is a {', '.join(STORE_KINDS)} or a provider's own kind with its apiVersion"
+        case KindRole.GENERATOR:
+            hint = "a generator is a kind of generators.external-secrets.io, a v2 Generator, or a provider's own kind"
+    return ResolutionError(
+        Reason.UNKNOWN_KIND, f"{reference}: {reference.kind} cannot be used here; {hint}", subject=reference.subject
+    )
+
+
+# --- objects ---------------------------------------------------------------------------------------------------------
 
 
 class AuthScope(StrEnum):
@@ -82,7 +258,7 @@ class Behaviour:
 
 
 @dataclass(frozen=True, slots=True)
-class Referent:
+class LoadedStore:
     """The object that a reference names."""
 
     form: Form
@@ -107,7 +283,7 @@ T = TypeVar("T")
 PLUGIN_KEY = "plugin"
 
 
-def load(reference: Reference, picked: Picked, view: ClusterView) -> Referent:
+def load(reference: Reference, picked: Picked, view: ClusterView) -> LoadedStore:
     """Return the object that a reference names. Raises ResolutionError if it does not exist or is malformed."""
     namespace = reference.caller.namespace if picked.scope is Scope.NAMESPACED else ""
     obj = view.objects.get(picked.kind, ObjectKey(namespace, reference.name))
@@ -212,7 +388,7 @@ def malformed(subject: ObjectRef, problem: str) -> ResolutionError:
 # --- v1 stores -------------------------------------------------------------------------------------------------------
 
 
-def _v1(reference: Reference, picked: Picked, ref: ObjectRef, obj: Any) -> Referent:
+def _v1(reference: Reference, picked: Picked, ref: ObjectRef, obj: Any) -> LoadedStore:
     spec: SecretStoreSpec = _custom(picked, ref, obj).spec
     key = spec.provider_key
     if not key:
@@ -231,7 +407,7 @@ def _v1(reference: Reference, picked: Picked, ref: ObjectRef, obj: Any) -> Refer
         source = typed(spec.provider[key], ProviderConfig, ref)
     else:
         source = Bridged(key, _block(spec.provider[key], key, ref))
-    return Referent(
+    return LoadedStore(
         form=Form.V1_PLUGIN if key == PLUGIN_KEY else Form.V1,
         role=reference.role,
         scope=picked.scope,
@@ -252,9 +428,9 @@ def _block(block: Any, key: str, ref: ObjectRef) -> dict[str, Any]:
 # --- v2 stores, generators, providers --------------------------------------------------------------------------------
 
 
-def _v2(reference: Reference, picked: Picked, ref: ObjectRef, obj: Any) -> Referent:
+def _v2(reference: Reference, picked: Picked, ref: ObjectRef, obj: Any) -> LoadedStore:
     spec = _custom(picked, ref, obj).spec
-    return Referent(
+    return LoadedStore(
         form=picked.form,
         role=reference.role,
         scope=picked.scope,
@@ -284,14 +460,14 @@ def auth_scope(given: str, subject: ObjectRef) -> AuthScope:
     return AuthScope(given)
 
 
-def _direct(reference: Reference, picked: Picked, ref: ObjectRef, obj: JsonObject) -> Referent:
+def _direct(reference: Reference, picked: Picked, ref: ObjectRef, obj: JsonObject) -> LoadedStore:
     spec = _spec(obj, ref)
     given = spec.get("common")
     cluster = picked.scope is Scope.CLUSTER
     shape: type[Policy] = ClusterPolicy if cluster else Policy
     common = typed(given if given is not None else {}, shape, ref)
     has_scope = isinstance(given, dict) and "authenticationScope" in given
-    return Referent(
+    return LoadedStore(
         form=Form.DIRECT,
         role=reference.role,
         scope=picked.scope,
@@ -320,7 +496,7 @@ def _behaviour(spec: Policy, ref: ObjectRef, scope: AuthScope) -> Behaviour:
 # --- v1alpha1 generators ---------------------------------------------------------------------------------------------
 
 
-def _v1_generator(reference: Reference, picked: Picked, ref: ObjectRef, obj: JsonObject) -> Referent:
+def _v1_generator(reference: Reference, picked: Picked, ref: ObjectRef, obj: JsonObject) -> LoadedStore:
     if picked.custom is CLUSTER_GENERATOR:
         owned = _embedded(_spec(obj, ref), ref, reference.caller.namespace)
     else:
@@ -333,7 +509,7 @@ def _v1_generator(reference: Reference, picked: Picked, ref: ObjectRef, obj: Jso
         gating=Gating.NONE,
         policy=_call_policy(ref, 0, _retry_settings(owned.spec, ref), gated=Gating.NONE),
     )
-    return Referent(
+    return LoadedStore(
         form=Form.V1_GENERATOR,
         role=reference.role,
         scope=picked.scope,
@@ -436,7 +612,7 @@ _CONSIDERED: Final = 3
 """Similar names of each kind that are looked at."""
 
 
-def load_or_suggest(reference: Reference, picked: Picked, view: ClusterView) -> Referent:
+def load_or_suggest(reference: Reference, picked: Picked, view: ClusterView) -> LoadedStore:
     """Stage 3: return the object that a reference names. The error about a missing one suggests others."""
     try:
         return load(reference, picked, view)

@@ -8,8 +8,7 @@ import pytest
 from eso_api.v2.providerclass import ProviderClassSpec, ProviderClassStatus, ServedKind
 from eso_operator.controllers.providerclass.services import class_of
 from eso_operator.controllers.providerclass.status import Answered, CheckResult, Unanswered, report_of
-from eso_operator.stores.inputs import ResolverSettings
-from eso_operator.stores.resolved import ServiceKey
+from eso_operator.stores.resolved import ResolverSettings, ServiceKey
 from eso_testkit.operator.clusters import SETTINGS, provider_service, serving
 from eso_wire.values import KindId
 from kubebase.testing.clock import START

@@ -7,7 +7,7 @@ import msgspec
 
 from eso_api.v2.providerclass import ProviderClass
 from eso_operator.controllers.providerclass.services import ServiceClasses
-from eso_operator.stores.inputs import ResolverSettings
+from eso_operator.stores.resolved import ResolverSettings
 from kubebase.meta import JsonObject, ObjectKey
 from kubebase.testing.clock import START
 from kuberun.cache import Cache

@@ -22,7 +22,7 @@ from eso_operator.controllers.pushsecret.record import (
 from eso_operator.controllers.pushsecret.selection import Entry, select, selection_for
 from eso_operator.controllers.refresh import RetryLimit
 from eso_operator.memory import Memory
-from eso_operator.stores.reference import key_of
+from eso_operator.stores.loading import key_of
 from eso_testkit.operator.pushsecrets import bulk, chosen, entry, push_secret, pushed, values
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import CheckResult, KindId, Operation, PushItem, RemoteRef, SourceSecret

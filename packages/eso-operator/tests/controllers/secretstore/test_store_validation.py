@@ -23,9 +23,17 @@ from eso_operator.controllers.secretstore.sync import Validator, verdict_of_erro
 from eso_operator.dependencies.dependencies import ANY_PROVIDER, OnConnection, OnObject
 from eso_operator.providers.errors import NoResponseError, cause_of
 from eso_operator.stores.credentials import bind
-from eso_operator.stores.inputs import VALIDATION, need_to_read
-from eso_operator.stores.resolved import BoundStore, Connection, Reason, ResolutionError, ResolvedStore, ServiceKey
-from eso_operator.stores.resolver import Resolver
+from eso_operator.stores.resolve import Providers, Resolver
+from eso_operator.stores.resolved import (
+    VALIDATION,
+    BoundStore,
+    Connection,
+    Reason,
+    ResolutionError,
+    ResolvedStore,
+    ServiceKey,
+    need_to_read,
+)
 from eso_testkit.operator.clusters import (
     CORE,
     SETTINGS,
@@ -57,7 +65,7 @@ FAKE = obj("external-secrets.io/v1", "SecretStore", "fake", "team", spec={"provi
 SERVICE = provider_service("aws", CORE)
 
 
-class Providers:
+class ProvidersInMemory(Providers):
     """A directory whose providers answer when they are asked, or do not."""
 
     def __init__(self, answer: Handshake | ProviderError) -> None:
@@ -125,7 +133,7 @@ class Opinion:
 
 def validator(
     *documents: JsonObject,
-    providers: Providers | None = None,
+    providers: ProvidersInMemory | None = None,
     opinion: Validation | ProviderError = Validation(ValidationState.READY),  # noqa: B008 - a frozen value
     hidden: tuple[JsonObject, ...] = (),
     reads: NotedReads | None = None,
@@ -134,7 +142,7 @@ def validator(
         return await bind(target, reads or NotedReads())
 
     objects = Growing([*documents], [*hidden])
-    return Validator(Resolver(objects, providers or Providers(SERVED), SETTINGS), bound, Opinion(opinion))
+    return Validator(Resolver(objects, providers or ProvidersInMemory(SERVED), SETTINGS), bound, Opinion(opinion))
 
 
 ERROR = ProviderError(ErrorReason.BACKEND_ERROR, "cannot tell")
@@ -201,7 +209,7 @@ def test_the_cause_says_where_it_broke(error: ProviderError, cause: str) -> None
 
 
 async def test_a_provider_that_has_not_been_asked_is_asked_and_the_store_depends_on_it() -> None:
-    providers = Providers(SERVED)
+    providers = ProvidersInMemory(SERVED)
 
     finding = await validator(FAKE, SERVICE, providers=providers).find_out(STORE, metadata("fake", "team"))
 
@@ -212,9 +220,9 @@ async def test_a_provider_that_has_not_been_asked_is_asked_and_the_store_depends
     assert OnObject("external-secrets.io", "SecretStore", ObjectKey("team", "fake")) not in finding.depends_on
 
 
-def starting(seconds: float) -> Providers:
+def starting(seconds: float) -> ProvidersInMemory:
     """Providers that do not answer and may be starting."""
-    providers = Providers(TransportError("nothing listens"))
+    providers = ProvidersInMemory(TransportError("nothing listens"))
     providers.start_left = seconds
     return providers
 
@@ -238,7 +246,7 @@ async def test_a_store_whose_provider_may_be_starting_waits_and_is_not_told_to_i
 async def test_a_store_waits_for_a_provider_that_eso_up_may_start() -> None:
     expected = ServiceKey(CORE, "provider-fake")
     settings = replace(SETTINGS, trusted={expected: "127.0.0.1:1"}, expected=frozenset({expected}))
-    providers = Providers(SERVED)
+    providers = ProvidersInMemory(SERVED)
     resolver = Resolver(Growing([FAKE], []), providers, settings)
     verdicts = []
 
@@ -320,7 +328,7 @@ async def test_an_unwatched_kind_is_watched_once_a_store_names_it() -> None:
 
 async def test_a_kind_that_does_not_exist_is_asked_for_once_and_named() -> None:
     objects = Growing([V2_STORE, SERVICE], [])
-    resolver = Resolver(objects, Providers(SERVED), SETTINGS)
+    resolver = Resolver(objects, ProvidersInMemory(SERVED), SETTINGS)
     ref = StoreRef(api_version=V2_STORE["apiVersion"], kind="SecretStore", name="store")
 
     with pytest.raises(ResolutionError) as caught:
@@ -334,7 +342,9 @@ async def test_a_failed_handshake_is_the_cause_not_the_missing_connection() -> N
     failure = ProviderError(ErrorReason.PROTOCOL_INCOMPATIBLE, "speaks 9.0")
     declared = provider_service("aws", CORE, v1_keys="fake")
 
-    finding = await validator(FAKE, declared, providers=Providers(failure)).find_out(STORE, metadata("fake", "team"))
+    finding = await validator(FAKE, declared, providers=ProvidersInMemory(failure)).find_out(
+        STORE, metadata("fake", "team")
+    )
 
     assert finding.verdict == Broken("ProviderIncompatible", "speaks 9.0")
 
@@ -355,7 +365,7 @@ async def test_the_operations_of_a_store_nobody_can_check_are_known_all_the_same
 UNREADY = {**FAKE, "status": {"conditions": [{"type": "Ready", "status": "False", "reason": "InvalidProviderConfig"}]}}
 
 
-async def failed(providers: Providers) -> ResolutionError | ProviderError:
+async def failed(providers: ProvidersInMemory) -> ResolutionError | ProviderError:
     resolver = Resolver(Growing([UNREADY, provider_service("aws", CORE, v1_keys="fake")], []), providers, SETTINGS)
     with pytest.raises((ResolutionError, ProviderError)) as raised:
         await resolver.resolve(StoreRef(name="fake"), caller("team"), need_to_read(Operation.GET))
@@ -366,14 +376,14 @@ async def failed(providers: Providers) -> ResolutionError | ProviderError:
 
 async def test_a_caller_of_a_store_that_is_not_ready_reports_the_outage_of_its_provider() -> None:
     """In the words of a call, so that the status of the caller stays the same when the store notices the outage."""
-    providers = Providers(SERVED)
+    providers = ProvidersInMemory(SERVED)
     providers.outage = TransportError("nothing listens")
 
     assert await failed(providers) is providers.outage
 
 
 async def test_a_caller_waits_for_the_validation_that_the_return_of_a_provider_causes() -> None:
-    providers = Providers(SERVED)
+    providers = ProvidersInMemory(SERVED)
     providers.back_left = 20.0
 
     error = await failed(providers)
@@ -383,7 +393,7 @@ async def test_a_caller_waits_for_the_validation_that_the_return_of_a_provider_c
 
 
 async def test_a_caller_of_a_store_that_is_not_ready_for_another_reason_reports_the_store() -> None:
-    error = await failed(Providers(SERVED))
+    error = await failed(ProvidersInMemory(SERVED))
 
     assert isinstance(error, ResolutionError)
     assert (error.reason, error.waits) == (Reason.NOT_READY, 0.0)

@@ -9,8 +9,8 @@ from typing import Any
 from eso_api.externalsecret import SECRET_TYPE_LABEL
 from eso_api.kinds import KINDS
 from eso_api.values import SecretBytes
-from eso_operator.stores.credentials import Content
-from eso_operator.stores.inputs import ClusterView, Need, ResolverSettings, Scope
+from eso_operator.stores.credentialreader import Content, CredentialReader
+from eso_operator.stores.resolved import ClusterView, Need, ResolverSettings, Scope, WatchedObjects
 from eso_wire.values import CredentialPath, Handshake, KindId, KindInfo, KindRole, ObjectRef, Operation, Token
 from eso_wire.versions import CURRENT, SUPPORTED
 from kubebase.meta import JsonObject, ObjectKey, key_of
@@ -25,7 +25,7 @@ ANYTHING = Need(frozenset())
 ALL_OPERATIONS = frozenset(Operation)
 
 
-class ObjectsInMemory:
+class ObjectsInMemory(WatchedObjects):
     """`Objects` from plain documents. A kind is known if one of its objects is, or if `watched` lists it.
 
     Kinds of the API are known from the start, as in an operator of the whole cluster.
@@ -55,6 +55,12 @@ class ObjectsInMemory:
 
     def scope(self, kind: KindId) -> Scope | None:
         return self._scopes.get((kind.group, kind.kind))
+
+    def revision(self, kind: KindId) -> int:
+        return -1 if self.scope(kind) is None else 0
+
+    async def include(self, kind: KindId) -> bool:
+        return self.scope(kind) is not None
 
 
 class EveryConnection(Mapping[str, Handshake | str]):
@@ -128,8 +134,8 @@ def cluster(
 
 
 @dataclass
-class NotedReads:
-    """A `CredentialReader` in which every object exists, and which records the reads."""
+class NotedReads(CredentialReader):
+    """A reader for which every object exists, and which records the reads."""
 
     secrets: list[ObjectKey] = field(default_factory=list)
     config_maps: list[ObjectKey] = field(default_factory=list)
@@ -150,14 +156,14 @@ class NotedReads:
 
     async def secret(self, key: ObjectKey) -> Content | None:
         self.secrets.append(key)
-        return self._content(key)
+        return self._every_object(key)
 
     async def config_map(self, key: ObjectKey) -> Content | None:
         self.config_maps.append(key)
-        return self._content(key)
+        return self._every_object(key)
 
     async def service_account(self, key: ObjectKey) -> Content | None:
-        return self._content(key)
+        return self._every_object(key)
 
     async def token(self, account: ObjectKey, audiences: tuple[str, ...], lifetime: int = 0) -> Token | None:
         self.tokens.append((account, audiences))
@@ -168,7 +174,7 @@ class NotedReads:
         del account
         return frozenset({API_AUDIENCE})
 
-    def _content(self, key: ObjectKey) -> Content | None:
+    def _every_object(self, key: ObjectKey) -> Content | None:
         if key in self.missing:
             return None
         return Content(f"uid-{key}", self.versions.get(key, "1"), _EveryKey(key), self.labels, self.annotations)

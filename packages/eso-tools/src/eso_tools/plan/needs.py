@@ -23,7 +23,7 @@ from eso_api.v2.connection import GENERATOR_CONFIG_API_VERSION, STORE_CONFIG_API
 from eso_api.v2.generator import GENERATOR
 from eso_api.v2.providerclass import PROVIDER_CLASS
 from eso_operator.sources.entries import Generate, entries_of
-from eso_operator.stores.reference import normalise
+from eso_operator.stores.loading import normalise
 from eso_operator.stores.resolved import ResolutionError
 from eso_operator.targets.metadata import target_name
 from eso_wire.values import ObjectRef

@@ -28,10 +28,8 @@ from eso_operator.dependencies.dependencies import Dependency, OnObject
 from eso_operator.memory import Memory
 from eso_operator.sources.entries import references_of
 from eso_operator.sources.templates import TemplateVersion, VersionOf, template_sources
-from eso_operator.stores.inputs import ClusterView, Scope
-from eso_operator.stores.loading import controller_named
-from eso_operator.stores.reference import normalise, parse_kind, pick
-from eso_operator.stores.resolved import ResolutionError
+from eso_operator.stores.loading import controller_named, normalise, parse_kind, pick
+from eso_operator.stores.resolved import ClusterView, ResolutionError, Scope
 from eso_operator.targets.metadata import GeneratedMark, generated_by, target_name
 from eso_operator.targets.target import Absent, Present, Target, TargetState
 from eso_wire.values import KindId, ObjectRef

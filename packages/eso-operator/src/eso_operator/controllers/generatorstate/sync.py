@@ -14,10 +14,19 @@ from eso_operator.generators.ledger import IDEMPOTENCY_KEY, sealed_of
 from eso_operator.generators.seals import SEAL, Seals
 from eso_operator.generators.stored import StoredGenerator, StoredObjects, stored_generator
 from eso_operator.providers.bytelimits import current_held
-from eso_operator.stores.inputs import Gate, Need, ResolverSettings
-from eso_operator.stores.reference import check_gate, normalise
-from eso_operator.stores.resolved import Bind, BoundStore, Reason, ResolutionError, ResolvedStore
-from eso_operator.stores.resolver import Providers, Resolver, WatchedObjects
+from eso_operator.stores.loading import check_gate, normalise
+from eso_operator.stores.resolve import Providers, Resolver
+from eso_operator.stores.resolved import (
+    Bind,
+    BoundStore,
+    Gate,
+    Need,
+    Reason,
+    ResolutionError,
+    ResolvedStore,
+    ResolverSettings,
+    WatchedObjects,
+)
 from eso_wire.errors import ErrorReason, ProviderError, RetryClass
 from eso_wire.values import CleanupOutcome, CleanupRequest, KindId, ObjectRef, Operation
 from kuberun.errors import ApiError
@@ -117,12 +126,15 @@ class Cleaner:
         )
 
 
-class _WatchedStored(StoredObjects):
-    """Stored objects in front of the watched ones; further kinds can still be added."""
+class _WatchedStored(StoredObjects, WatchedObjects):
+    """Stored objects in front of the watched ones; further kinds can still be included."""
 
     def __init__(self, stored: StoredGenerator, cluster: WatchedObjects) -> None:
         super().__init__(stored, cluster)
         self._watched = cluster
+
+    def revision(self, kind: KindId) -> int:
+        return self._watched.revision(kind)
 
     async def include(self, kind: KindId) -> bool:
         return await self._watched.include(kind)

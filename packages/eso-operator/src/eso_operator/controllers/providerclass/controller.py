@@ -23,9 +23,9 @@ from eso_operator.dependencies.dependencies import (
 )
 from eso_operator.memory import Memory, Record
 from eso_operator.providers.errors import cause_of
-from eso_operator.stores.classes import class_connection
+from eso_operator.stores.discovery import class_connection
+from eso_operator.stores.resolve import Resolver
 from eso_operator.stores.resolved import Connection, ResolutionError, ServiceKey
-from eso_operator.stores.resolver import Resolver
 from eso_operator.telemetry.subsystems import Subsystem
 from eso_wire.errors import ProviderError
 from eso_wire.values import Handshake, KindId, ObjectRef

@@ -13,8 +13,8 @@ import structlog
 
 from eso_api.v2.providerclass import PROVIDER_CLASS, ProviderClass
 from eso_operator.controllers.base import api_error_text
-from eso_operator.stores.classes import PORT_NAME, PROVIDER_LABEL, service_candidate
-from eso_operator.stores.inputs import ResolverSettings
+from eso_operator.stores.discovery import PORT_NAME, PROVIDER_LABEL, service_candidate
+from eso_operator.stores.resolved import ResolverSettings
 from kubebase.meta import JsonObject, Malformed, ObjectKey, ObjectMeta, Resource, meta_of
 from kuberun.cache import Cache
 from kuberun.client import Client

@@ -43,9 +43,8 @@ from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependency, OnL
 from eso_operator.providers.errors import UNSURE, cause_of
 from eso_operator.sources.results import Failure
 from eso_operator.stores.credentials import Followed
-from eso_operator.stores.inputs import need_to_push
-from eso_operator.stores.resolved import Bind, BoundStore, Reason, ResolutionError, ResolvedStore
-from eso_operator.stores.resolver import Resolver
+from eso_operator.stores.resolve import Resolver
+from eso_operator.stores.resolved import Bind, BoundStore, Reason, ResolutionError, ResolvedStore, need_to_push
 from eso_wire import bounds
 from eso_wire.errors import ErrorReason, ProviderError, RetryClass
 from eso_wire.status import TransportError

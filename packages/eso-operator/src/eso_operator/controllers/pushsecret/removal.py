@@ -24,9 +24,8 @@ from eso_operator.controllers.pushsecret.record import Place, Spot, entry_key, s
 from eso_operator.controllers.pushsecret.snapshot import StoreChooser, caller_of
 from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependency
 from eso_operator.sources.results import Failure
-from eso_operator.stores.inputs import Gate, Need
-from eso_operator.stores.resolved import Bind, BoundStore, Reason, ResolutionError, same_backend
-from eso_operator.stores.resolver import Resolver
+from eso_operator.stores.resolve import Resolver
+from eso_operator.stores.resolved import Bind, BoundStore, Gate, Need, Reason, ResolutionError, same_backend
 from eso_wire.errors import ErrorReason, ProviderError, RetryClass
 from eso_wire.values import DeleteBatch, DeleteItem, DeleteResult, Operation, RemoteRef
 

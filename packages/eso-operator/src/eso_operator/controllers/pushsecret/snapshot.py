@@ -42,12 +42,9 @@ from eso_operator.generators.ledger import GeneratedValues
 from eso_operator.generators.source import GeneratorSource
 from eso_operator.providers.errors import cause_of
 from eso_operator.sources.templates import VersionOf
-from eso_operator.stores.inputs import ClusterView as Cluster
-from eso_operator.stores.inputs import Scope
-from eso_operator.stores.loading import controller_named, sharing
-from eso_operator.stores.reference import Picked, check_gate, key_of, normalise, pick
-from eso_operator.stores.resolved import Reason, ResolutionError
-from eso_operator.stores.resolver import WatchedObjects
+from eso_operator.stores.loading import Picked, check_gate, controller_named, key_of, normalise, pick, sharing
+from eso_operator.stores.resolved import ClusterView as Cluster
+from eso_operator.stores.resolved import Reason, ResolutionError, Scope, WatchedObjects
 from eso_operator.targets.metadata import synced_version
 from eso_wire.errors import ProviderError, RetryClass
 from eso_wire.values import KindId, ObjectRef, SourceSecret

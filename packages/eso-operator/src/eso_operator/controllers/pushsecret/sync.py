@@ -51,8 +51,8 @@ from eso_operator.controllers.pushsecret.status import Failed, Outcome, SourceDe
 from eso_operator.dependencies.dependencies import Dependency
 from eso_operator.sources.results import Failure
 from eso_operator.sources.templates import TemplateVersion
+from eso_operator.stores.resolve import Resolver
 from eso_operator.stores.resolved import Bind, BoundStore, ResolutionError, same_backend
-from eso_operator.stores.resolver import Resolver
 from eso_wire.errors import ProviderError
 from kubebase.meta import ObjectKey
 from kuberun.conditions import find_condition

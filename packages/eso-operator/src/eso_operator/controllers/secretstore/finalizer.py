@@ -17,9 +17,8 @@ from eso_api.references import SelectorError
 from eso_operator.controllers.base import result_of
 from eso_operator.controllers.secretstore.kinds import StoreKind
 from eso_operator.stores.access import check_namespace
-from eso_operator.stores.inputs import ClusterView, Objects
 from eso_operator.stores.loading import identity
-from eso_operator.stores.resolved import ResolutionError
+from eso_operator.stores.resolved import ClusterObjects, ClusterView, ResolutionError
 from eso_wire.values import KindId
 from kubebase.meta import JsonObject, Malformed, ObjectKey, ObjectMeta
 from kuberun.cache import Cache
@@ -112,7 +111,7 @@ class StoreHolder:
         *,
         client: Client,
         push_secrets: PushSecrets,
-        objects: Objects,
+        objects: ClusterObjects,
         controller_class: str,
     ) -> None:
         self._kind = kind

@@ -26,8 +26,9 @@ from eso_operator.controllers.secretstore.status import (
 )
 from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependency, OnLabel, on_connection, on_object
 from eso_operator.providers.errors import StoreHealth, cause_of, effect_of, is_infrastructure
-from eso_operator.stores.inputs import VALIDATION
+from eso_operator.stores.resolve import Resolver
 from eso_operator.stores.resolved import (
+    VALIDATION,
     Bind,
     BoundStore,
     Reason,
@@ -36,7 +37,6 @@ from eso_operator.stores.resolved import (
     SecretTls,
     TlsSource,
 )
-from eso_operator.stores.resolver import Resolver
 from eso_wire.errors import ProviderError
 from eso_wire.values import KindRole, ObjectRef, Validation, ValidationState
 from kubebase.meta import ObjectMeta
