@@ -235,9 +235,9 @@ class Parts:
         return Reporter(subject, channels, self.memories.by_controller[subject.subsystem])
 
     def controller(self, name: str, reconcile: Reconcile) -> Controller:
-        """Make a controller that times its reconciles and counts the bytes of values that they hold."""
-        counted = self.byte_limits.counted(self.metrics.controllers.timed(name, reconcile))
-        made = Controller(name, counted, clock=self.clock, workers=workers(self.settings))
+        """Make a controller that times its reconciles."""
+        timed = self.metrics.controllers.timed(name, reconcile)
+        made = Controller(name, timed, clock=self.clock, workers=workers(self.settings))
         self.queues.append(made.queue)
         return made
 
@@ -299,6 +299,7 @@ def _external_secret_reconciler(parts: Parts) -> ExternalSecretReconciler:
         reporter=parts.reporter("external-secrets", EXTERNAL_SECRET_SUBJECT),
         target_of=_targets(parts),
         changes=changes,
+        byte_limits=parts.byte_limits,
     )
     return ExternalSecretReconciler(deps)
 
@@ -463,7 +464,13 @@ def generator_state_controllers(parts: Parts) -> Controllers:
         return {}
     settings, states = parts.resolver.settings, parts.informers.generator_states
     cleaner = Cleaner(
-        parts.watched, parts.directory, settings, bind=parts.bind, gateway=parts.gateway, seals=parts.seals
+        parts.watched,
+        parts.directory,
+        settings,
+        bind=parts.bind,
+        gateway=parts.gateway,
+        seals=parts.seals,
+        byte_limits=parts.byte_limits,
     )
     terminating = TerminatingNamespaces(parts.informers.namespaces.cache)
     publisher = parts.publisher("generator-state", terminating)
@@ -533,6 +540,7 @@ def _push_secret_reconciler(parts: Parts, pushes: Pushes) -> PushSecretReconcile
         settlement=Settlement(pusher, remover, pushes, claims, Moves(resolver, parts.bind, chooser)),
         pending=PendingPushes(pusher, memory),
         ledger=ledger,
+        byte_limits=parts.byte_limits,
         finalizer=Finalizer(client),
         pushes=pushes,
         fed_by=parts.loops.fed_by,

@@ -76,9 +76,9 @@ class Maker:
 
     async def generate(self, namespace: str = "team") -> ProviderError | None:
         """Generate values in one reconcile of one object; return its error."""
-        with self.limits.of_object(namespace):
+        with self.limits.of_object(namespace) as held:
             try:
-                await self.source.generate(replace(CALLER, namespace=namespace), 0, REF)
+                await self.source.generate(replace(CALLER, namespace=namespace), 0, REF, held)
             except ProviderError as error:
                 return error
             self.most_held = max(self.most_held, self.limits.held.taken)
@@ -159,9 +159,9 @@ async def test_an_answer_that_is_too_large_for_the_object_is_cleaned_up(maker: M
 
     with maker.limits.of_object("team") as held:
         for index in range(2):
-            await maker.source.generate(CALLER, index, REF)
+            await maker.source.generate(CALLER, index, REF, held)
         with pytest.raises(ProviderError) as refused:
-            await maker.source.generate(CALLER, 2, REF)
+            await maker.source.generate(CALLER, 2, REF, held)
         total = held.bytes
 
     assert refused.value.reason is ErrorReason.PAYLOAD_TOO_LARGE
@@ -186,8 +186,8 @@ async def test_values_are_not_kept_after_a_fetch(maker: Maker, failure: ErrorRea
     generators = [{"sourceRef": {"generatorRef": {"kind": "Password", "name": f"maker-{n}"}}} for n in range(3)]
     gc.disable()
     try:
-        with maker.limits.of_object("team"):
-            fetched = await maker.fetcher.fetch(external_secret(data=[], dataFrom=generators))
+        with maker.limits.of_object("team") as held:
+            fetched = await maker.fetcher.fetch(external_secret(data=[], dataFrom=generators), held=held)
         failures = [each.reason for each in fetched.failures]
         del fetched
 

@@ -6,11 +6,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from eso_operator.providers.bytelimits import MIB, ByteLimits, HeldBytes, current_held
+from eso_operator.providers.bytelimits import MIB, ByteLimits, HeldBytes
 from eso_wire.errors import ErrorReason, ProviderError
-from kubebase.meta import ObjectKey
-from kubebase.testing.clock import VirtualClock
-from kuberun.controller import Done, ReconcileContext, Result
 
 
 def test_an_object_that_reads_too_much_gets_an_error() -> None:
@@ -65,19 +62,3 @@ def test_an_answer_after_the_run_is_not_counted() -> None:
         pass
     held.add(MIB)
     assert limits.held.taken == 0
-
-
-async def test_the_reads_of_a_reconcile_are_its_own() -> None:
-    limits = ByteLimits()
-    seen: list[int] = []
-
-    async def reconcile(_: ObjectKey, __: ReconcileContext) -> Result:
-        held = current_held()
-        assert held is not None
-        held.add(5)
-        seen.append(limits.held.held("team"))
-        return Done()
-
-    await limits.counted(reconcile)(ObjectKey("team", "a"), ReconcileContext(VirtualClock().now()))
-    assert seen == [5]
-    assert current_held() is None

@@ -95,8 +95,8 @@ class Backend:
         found = [Found(key, value) for key, value in values(self.data).items() if key.startswith(query.path)]
         return FindPage(tuple(found), last=True)
 
-    async def generate(self, caller: ObjectRef, index: int, ref: GeneratorRef) -> GeneratedValues:
-        del caller
+    async def generate(self, caller: ObjectRef, index: int, ref: GeneratorRef, held: None = None) -> GeneratedValues:
+        del caller, held
         if ref.name in self.errors:
             raise self.errors[ref.name]
         return GeneratedValues(index, bound_store(), values({"made": ref.name}))

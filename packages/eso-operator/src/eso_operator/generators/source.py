@@ -11,7 +11,7 @@ from datetime import datetime
 from eso_api.references import GeneratorRef
 from eso_operator.dependencies.dependencies import Dependency, OnLabel, on_connection, on_object
 from eso_operator.generators.ledger import GeneratedValues, GeneratorLedger, Intent
-from eso_operator.providers.bytelimits import current_held
+from eso_operator.providers.bytelimits import HeldBytes
 from eso_operator.providers.errors import UNSURE
 from eso_operator.providers.gateway import Gateway
 from eso_operator.stores.resolve import Resolver
@@ -36,14 +36,16 @@ class GeneratorSource:
         self._clock = clock
         self._ledger = ledger
 
-    async def generate(self, caller: ObjectRef, index: int, ref: GeneratorRef) -> GeneratedValues:
+    async def generate(
+        self, caller: ObjectRef, index: int, ref: GeneratorRef, held: HeldBytes | None = None
+    ) -> GeneratedValues:
         """Generate values; every call returns new ones. Raises ResolutionError, ProviderError."""
         resolved = await self._resolver.resolve(ref, caller, GENERATION)
         bound = await self._bind(resolved)
         intent = await self._intend(bound, index)
         try:
             request = GenerateRequest(idempotency_key=intent.idempotency_key)
-            response = await self._gateway.generate(bound, request, held=current_held())
+            response = await self._gateway.generate(bound, request, held=held)
         except ProviderError as error:
             if error.reason not in UNSURE:
                 await self._ledger.give_up(intent)
@@ -57,12 +59,11 @@ class GeneratorSource:
             refresh_within=_refresh_within(response, self._clock.now()),
             intent=intent,
         )
-        await self._weigh(generated, response.size)
+        await self._count(generated, response.size, held)
         return generated
 
-    async def _weigh(self, generated: GeneratedValues, size: int) -> None:
+    async def _count(self, generated: GeneratedValues, size: int, held: HeldBytes | None) -> None:
         """Count the response for the object, as its reads are. An object that may not hold it never uses its values."""
-        held = current_held()
         try:
             if held is not None:
                 held.add(size)

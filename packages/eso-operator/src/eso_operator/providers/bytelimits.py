@@ -15,17 +15,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from contextvars import ContextVar
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.clock import Clock
 from kubebase.deadline import Deadline
 from kubebase.fairness import FairLimit, FairSlots
-from kubebase.meta import ObjectKey
-
-if TYPE_CHECKING:
-    from kuberun.controller import Reconcile, ReconcileContext, Result
 
 MIB: Final = 1024 * 1024
 OBJECT_BYTES: Final = 8 * MIB
@@ -46,21 +41,10 @@ class ByteLimits:
     def of_object(self, namespace: str) -> Iterator[HeldBytes]:
         """Count reads inside the block for one object; release them at its end."""
         held = HeldBytes(self, namespace)
-        token = _HELD.set(held)
         try:
             yield held
         finally:
-            _HELD.reset(token)
             held.release()
-
-    def counted(self, reconcile: Reconcile) -> Reconcile:
-        """Return a reconcile function that counts the reads of `reconcile`."""
-
-        async def counted(key: ObjectKey, ctx: ReconcileContext) -> Result:
-            with self.of_object(key.namespace):
-                return await reconcile(key, ctx)
-
-        return counted
 
 
 class HeldBytes:
@@ -148,11 +132,3 @@ def _too_much(limit: int) -> ProviderError:
         f"the values that this object reads are larger than {limit // MIB} MiB in all; read fewer keys, or only the"
         " properties that are needed",
     )
-
-
-_HELD: ContextVar[HeldBytes | None] = ContextVar("held", default=None)
-
-
-def current_held() -> HeldBytes | None:
-    """Return the bytes of the current reconcile; None outside of a reconcile."""
-    return _HELD.get()

@@ -23,7 +23,7 @@ from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependency, OnL
 from eso_operator.generators.ledger import GeneratedValues
 from eso_operator.generators.source import GeneratorSource
 from eso_operator.providers.batching import ReadBatcher
-from eso_operator.providers.bytelimits import current_held
+from eso_operator.providers.bytelimits import HeldBytes
 from eso_operator.providers.errors import cause_of
 from eso_operator.providers.gateway import Gateway
 from eso_operator.sources.entries import Entry, Extract, FindMany, Generate, OneValue, Read, ReadEntry, entries_of
@@ -71,12 +71,14 @@ class Fetcher:
         self._generators = generators
         self._rendering = rendering
 
-    async def fetch(self, es: ExternalSecret, *, fresh_since: float | None = None) -> Fetched:
+    async def fetch(
+        self, es: ExternalSecret, *, fresh_since: float | None = None, held: HeldBytes | None = None
+    ) -> Fetched:
         """Return the values and failures of all entries. Errors of stores, providers and backends become failures.
 
-        A cached value that was read before `fresh_since` (monotonic) is stale.
+        A cached value that was read before `fresh_since` (monotonic) is stale. The bytes of values count in `held`.
         """
-        pass_ = _Pass(es, entries_of(es.spec), fresh_since)
+        pass_ = _Pass(es, entries_of(es.spec), fresh_since, held)
         await _together(
             [
                 *(self._from_store(pass_, ref, entries) for ref, entries in pass_.reads.items()),
@@ -140,7 +142,7 @@ class Fetcher:
             for entry in entries
         ]
         try:
-            results = await self._reads.read(bound, items, requested_at=pass_.fresh_since, held=current_held())
+            results = await self._reads.read(bound, items, requested_at=pass_.fresh_since, held=pass_.held)
         except ProviderError as error:
             for entry in entries:
                 pass_.fail(entry, error)
@@ -152,7 +154,7 @@ class Fetcher:
 
     async def _find(self, pass_: _Pass, bound: BoundStore, entry: FindMany) -> None:
         try:
-            found = await self._gateway.find(bound, find_query(entry.find), held=current_held())
+            found = await self._gateway.find(bound, find_query(entry.find), held=pass_.held)
         except ProviderError as error:
             pass_.fail(entry, error)
             return
@@ -165,7 +167,7 @@ class Fetcher:
 
     async def _generate(self, pass_: _Pass, entry: Generate) -> None:
         try:
-            made = await self._generators.generate(pass_.caller, entry.index, entry.generator)
+            made = await self._generators.generate(pass_.caller, entry.index, entry.generator, pass_.held)
         except (ResolutionError, ProviderError) as error:
             pass_.unresolved(error, [entry])
             return
@@ -182,6 +184,7 @@ class _Pass:
     es: ExternalSecret
     entries: tuple[Entry, ...]
     fresh_since: float | None = None
+    held: HeldBytes | None = None
     """The time (monotonic) since which a response is fresh enough; None if its age does not matter."""
     results: dict[str, SecretBytes | Values] = field(default_factory=dict)
     considered: dict[str, int] = field(default_factory=dict)

@@ -22,6 +22,7 @@ from eso_operator.controllers.externalsecret.sync import ExternalSecretDeps, rep
 from eso_operator.controllers.refresh import current_version
 from eso_operator.dependencies.dependencies import Dependencies, OnObject
 from eso_operator.generators.ledger import GeneratedValues, GeneratorLedger, RecordedStates, StateOwner
+from eso_operator.providers.bytelimits import ByteLimits
 from eso_operator.sources.results import Fetched
 from eso_operator.sources.templates import TemplateReader
 from eso_operator.targets.change import Create, TargetChange, Update
@@ -110,7 +111,7 @@ class World(GeneratorLedger):
         return RemovedTargets(("Deleted",), ())
 
     # the backend
-    async def fetch(self, es: ExternalSecret, *, fresh_since: float | None = None) -> Fetched:
+    async def fetch(self, es: ExternalSecret, *, fresh_since: float | None = None, **_: object) -> Fetched:
         del es, fresh_since
         self._do("read backend")
         return Fetched({"password": SecretBytes(b"v1")})
@@ -191,6 +192,7 @@ class World(GeneratorLedger):
             reporter=Reporter(SUBJECT, Channels(client, clock, ObjectSeries(), publisher), memory),
             target_of=lambda _: self,
             changes=this,
+            byte_limits=ByteLimits(),
         )
         if self.behind:
             memory.of(self.es.key, self.es.metadata.uid).written_on = self.es.metadata.resource_version

@@ -52,6 +52,7 @@ from eso_operator.controllers.refresh import NotDue, current_version, watches_ch
 from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependant, Dependencies, Dependency
 from eso_operator.generators.ledger import GeneratorLedger, RecordedStates, StateOwner
 from eso_operator.memory import Memory
+from eso_operator.providers.bytelimits import ByteLimits, HeldBytes
 from eso_operator.sources.entries import Generate, entries_of
 from eso_operator.sources.fetch import Fetcher
 from eso_operator.sources.results import Fetched, Missing
@@ -121,27 +122,29 @@ class ExternalSecretDeps:
     reporter: Reporter[ExternalSecret]
     target_of: Callable[[ExternalSecret], Target]
     changes: ChangeFeed
+    byte_limits: ByteLimits
 
 
 async def sync(deps: ExternalSecretDeps, snapshot: Snapshot, ctx: ReconcileContext) -> tuple[Snapshot, Outcome]:
     """Read the values and write the target. Assumes that no check stopped. Return the outcome, and what it is about."""
     outcome: Outcome
-    try:
-        if _generates(snapshot.es):
-            # The cache may lack a target with generated values that was written just before a status was lost.
-            snapshot = await _read(snapshot.es, deps.gatherer.confirmed(snapshot, deps.target_of(snapshot.es)))
-            if (stop := first_stop(snapshot)) is not None:
-                return await maintain(deps, snapshot, stop)
-        _limit_repairs(deps, snapshot)
-        snapshot = await _record_target(deps, snapshot)
-        fetched = await _fetch(deps, snapshot, ctx)
-        if watches_changes(snapshot.es):
-            deps.changes.subscribe(snapshot.es.key, fetched.watched_keys, fetched.read_state)
-        states = await _record_generated(deps, snapshot.es, fetched)
-        outcome = await _write(deps, snapshot, fetched, states)
-        await deps.ledger.retire(states)
-    except SyncError as failed:
-        outcome = failed.outcome
+    with deps.byte_limits.of_object(snapshot.es.metadata.namespace) as held:
+        try:
+            if _generates(snapshot.es):
+                # The cache may lack a target with generated values that was written just before a status was lost.
+                snapshot = await _read(snapshot.es, deps.gatherer.confirmed(snapshot, deps.target_of(snapshot.es)))
+                if (stop := first_stop(snapshot)) is not None:
+                    return await maintain(deps, snapshot, stop)
+            _limit_repairs(deps, snapshot)
+            snapshot = await _record_target(deps, snapshot)
+            fetched = await _fetch(deps, snapshot, ctx, held)
+            if watches_changes(snapshot.es):
+                deps.changes.subscribe(snapshot.es.key, fetched.watched_keys, fetched.read_state)
+            states = await _record_generated(deps, snapshot.es, fetched)
+            outcome = await _write(deps, snapshot, fetched, states)
+            await deps.ledger.retire(states)
+        except SyncError as failed:
+            outcome = failed.outcome
     _unsubscribe_unless_needed(deps, snapshot.es, outcome)
     return snapshot, outcome
 
@@ -221,12 +224,12 @@ async def _record_target(deps: ExternalSecretDeps, snapshot: Snapshot) -> Snapsh
     return replace(snapshot, es=es)
 
 
-async def _fetch(deps: ExternalSecretDeps, snapshot: Snapshot, ctx: ReconcileContext) -> Fetched:
+async def _fetch(deps: ExternalSecretDeps, snapshot: Snapshot, ctx: ReconcileContext, held: HeldBytes) -> Fetched:
     """Return the values of all entries, and record their dependencies."""
     es = snapshot.es
     # What was read before the request for this reconcile, or before a change was announced, is stale.
     fresh_since = max(ctx.requested_at, snapshot.notified_at or ctx.requested_at)
-    fetched = await deps.fetcher.fetch(es, fresh_since=fresh_since)
+    fetched = await deps.fetcher.fetch(es, fresh_since=fresh_since, held=held)
     _depend(deps, es, fetched.depends_on | sources_of(es))
     if not fetched.failures:
         return fetched

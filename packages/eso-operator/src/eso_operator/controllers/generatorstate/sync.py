@@ -13,7 +13,7 @@ from eso_operator.dependencies.dependencies import Dependency, OnLabel, on_conne
 from eso_operator.generators.ledger import IDEMPOTENCY_KEY, sealed_of
 from eso_operator.generators.seals import SEAL, Seals
 from eso_operator.generators.stored import StoredGenerator, StoredObjects, stored_generator
-from eso_operator.providers.bytelimits import current_held
+from eso_operator.providers.bytelimits import ByteLimits
 from eso_operator.stores.loading import check_gate, normalise
 from eso_operator.stores.resolve import Providers, Resolver
 from eso_operator.stores.resolved import (
@@ -56,6 +56,7 @@ class Cleaner:
         bind: Bind,
         gateway: Cleans,
         seals: Seals,
+        byte_limits: ByteLimits,
     ) -> None:
         self._objects = objects
         self._providers = providers
@@ -63,6 +64,7 @@ class Cleaner:
         self._bind = bind
         self._gateway = gateway
         self._seals = seals
+        self._byte_limits = byte_limits
 
     async def clean(self, state: GeneratorState, went_by: WentBy) -> None:
         """Clean up one state; idempotent. Raises ResolutionError or ProviderError."""
@@ -76,18 +78,18 @@ class Cleaner:
         went_by(_dependencies(resolved))
         await self._check_seal(state, resolved)
         bound = await self._bind(resolved)
-        if call is None:
-            what = SecretBytes(msgspec.json.encode(state.spec.state))
-            if (held := current_held()) is not None:
+        with self._byte_limits.of_object(caller.namespace) as held:
+            if call is None:
+                what = SecretBytes(msgspec.json.encode(state.spec.state))
                 held.add(len(what))
-            request = CleanupRequest(what, idempotency_key=state.metadata.uid)
-        else:  # the response was lost: the values are found by the idempotency key of the call
-            request = CleanupRequest(SecretBytes(b""), idempotency_key=call)
-        try:
-            await self._gateway.cleanup(bound, request)
-        except ProviderError as error:
-            if not error.is_not_found:
-                raise
+                request = CleanupRequest(what, idempotency_key=state.metadata.uid)
+            else:  # the response was lost: the values are found by the idempotency key of the call
+                request = CleanupRequest(SecretBytes(b""), idempotency_key=call)
+            try:
+                await self._gateway.cleanup(bound, request)
+            except ProviderError as error:
+                if not error.is_not_found:
+                    raise
 
     def is_off(self, state: GeneratorState) -> bool:
         """Return whether the generator of a state is of a v2 kind, and the gate is off."""

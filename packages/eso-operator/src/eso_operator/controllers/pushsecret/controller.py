@@ -63,6 +63,7 @@ from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependant, Depe
 from eso_operator.dependencies.wakes import said_changed
 from eso_operator.generators.ledger import PUSH_ENTRY, GeneratorLedger, StateOwner
 from eso_operator.memory import Memory
+from eso_operator.providers.bytelimits import ByteLimits, HeldBytes
 from eso_operator.sources.results import Failure
 from eso_operator.sources.templates import TemplateMissingError, TemplateReader, template_sources
 from eso_operator.telemetry.subsystems import Subsystem
@@ -222,6 +223,7 @@ class PushSecretDeps:
     settlement: Settlement
     pending: PendingPushes
     ledger: GeneratorLedger
+    byte_limits: ByteLimits
     finalizer: Finalizer
     pushes: Pushes
     fed_by: Callable[[ObjectKey], Sequence[ObjectKey]]
@@ -294,8 +296,13 @@ class PushSecretReconciler:
         if push.spec.selector.generator_ref is not None and (stop := first_stop(snapshot, BEFORE_PUSH)) is not None:
             self._depend(push)
             return snapshot, stop  # no value is generated if it cannot be pushed
+        with self._deps.byte_limits.of_object(push.metadata.namespace) as held:
+            return await self._from_sources(snapshot, held)
+
+    async def _from_sources(self, snapshot: PushSnapshot, held: HeldBytes) -> tuple[PushSnapshot, Outcome]:
+        push = snapshot.push
         try:
-            sources = await self._deps.sources.read(push)
+            sources = await self._deps.sources.read(push, held)
         except SourceGoneError as error:
             return snapshot, await self._without_source(push, error)
         except SourceError as error:

@@ -40,6 +40,7 @@ from eso_operator.controllers.refresh import SHORTEST_INTERVAL, interval_note, m
 from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependency, on_object
 from eso_operator.generators.ledger import GeneratedValues
 from eso_operator.generators.source import GeneratorSource
+from eso_operator.providers.bytelimits import HeldBytes
 from eso_operator.providers.errors import cause_of
 from eso_operator.sources.templates import VersionOf
 from eso_operator.stores.loading import Picked, check_gate, controller_named, key_of, normalise, pick, sharing
@@ -248,11 +249,11 @@ class SourceReader:
         except SelectorError:
             return ()
 
-    async def read(self, push: PushSecret) -> Sources:
+    async def read(self, push: PushSecret, held: HeldBytes) -> Sources:
         """Return the values. Raises SourceError."""
         selector = push.spec.selector
         if selector.generator_ref is not None:
-            return await self._generated(push, selector.generator_ref)
+            return await self._generated(push, selector.generator_ref, held)
         if selector.secret is None or not selector.secret.chooses:
             raise SourceError("InvalidSpec", "spec.selector must name a Secret, select Secrets, or name a generator")
         if selector.secret.name:
@@ -298,9 +299,9 @@ class SourceReader:
             raise SourceGoneError("SecretNotFound", f"no Secret of {namespace} matches spec.selector.secret.selector")
         return tuple(found)
 
-    async def _generated(self, push: PushSecret, ref: GeneratorRef) -> Sources:
+    async def _generated(self, push: PushSecret, ref: GeneratorRef, held: HeldBytes) -> Sources:
         try:
-            made = await self._generators.generate(caller_of(push), 0, ref)
+            made = await self._generators.generate(caller_of(push), 0, ref, held)
         except ResolutionError as error:
             raise SourceError(error.reason.value, error.message, retry=error.retry, waits=error.waits) from error
         except ProviderError as error:
