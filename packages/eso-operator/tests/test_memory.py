@@ -13,7 +13,7 @@ from eso_operator.controllers.pushsecret.record import Known, Place, PushSecretR
 from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependant, Dependencies
 from eso_operator.memory import Memory
 from eso_operator.telemetry.subsystems import Subsystem
-from eso_operator.wiring_controllers import LOOK_AGAIN_SECONDS, Memories, look_again
+from eso_operator.wiring_controllers import EVICTED_SECONDS, Memories, requeue_evicted
 from eso_testkit.operator.boundstores import bound_store
 from eso_testkit.operator.pushsecrets import push_secret
 from eso_wire.values import RemoteRef
@@ -96,7 +96,7 @@ async def test_an_evicted_object_is_looked_at_again_after_a_while_and_no_index_p
     memory, clock = memories.external_secrets, VirtualClock()
     dependencies, followers = Dependencies(memories.by_controller), Followers(memory)
     queue = WorkQueue(clock)
-    look_again(memories.by_controller[Subsystem.EXTERNAL_SECRET], queue)
+    requeue_evicted(memories.by_controller[Subsystem.EXTERNAL_SECRET], queue)
     for key in (ONE, TWO):
         dependencies.record(Dependant(Subsystem.EXTERNAL_SECRET, key), [ANY_PROVIDER])
         followers.subscribe(key, [WatchedKey(bound_store(), {topic_of(RemoteRef("db")): ""})])
@@ -105,7 +105,7 @@ async def test_an_evicted_object_is_looked_at_again_after_a_while_and_no_index_p
     assert dependencies.dependants(ANY_PROVIDER) == [Dependant(Subsystem.EXTERNAL_SECRET, TWO)]
     assert (followers.all_of(stream), len(followers)) == ([TWO], 1)
     assert queue.take_now() is None
-    await clock.advance(LOOK_AGAIN_SECONDS)
+    await clock.advance(EVICTED_SECONDS)
     assert (await queue.take()).key == ONE
 
 

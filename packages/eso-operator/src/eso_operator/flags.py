@@ -495,11 +495,11 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FlagVerdict:
-    """`says` is the reason, for every verdict but `ACCEPTED`."""
+    """`reason` is for every verdict but `ACCEPTED`."""
 
     flag: str
     verdict: Verdict
-    says: str = ""
+    reason: str = ""
 
 
 def flags_in(arguments: Sequence[str]) -> Iterator[tuple[str, str | None]]:

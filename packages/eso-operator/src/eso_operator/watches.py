@@ -2,7 +2,7 @@
 
 Our own kinds are watched from the start. A kind of a provider is watched from the first reference to it, if the API
 server serves it. A kind that is not served is looked up again every few seconds, with one request for all such kinds of
-an API version, until no object has asked for it for an hour. Objects of providers and generators are cached as plain
+an API version, until no object has needed it for an hour. Objects of providers and generators are cached as plain
 JSON, because their specs are sent unchanged. The resolver reads its objects from `WatchedKinds`.
 """
 
@@ -37,7 +37,7 @@ from eso_operator.controllers.secretstore.controller import STORES_INDEX, stores
 from eso_operator.controllers.secretstore.kinds import CLUSTER_KINDS, NAMESPACED_KINDS, Generation, StoreKind
 from eso_operator.controllers.secretstore.status import INVALID_PROVIDER_CONFIG
 from eso_operator.generators.ledger import OWNER_INDEX, owner_of
-from eso_operator.missingkinds import Presence, Reach, ServedKinds, present
+from eso_operator.missingkinds import LeftOutKinds, Presence, ServedKinds, present
 from eso_operator.settings import FeatureGate, Settings
 from eso_operator.stores.discovery import PROVIDER_LABEL
 from eso_operator.stores.resolved import CLASS, CLUSTER_CLASS, Reason, Scope, WatchedObjects
@@ -60,17 +60,17 @@ from kuberun.watch import ServerRecovery, Source, WatchSettings
 
 T = TypeVar("T")
 
-Heard = Callable[[KindId, Change[Any]], None]
-Appeared = Callable[[KindId], None]
+ObjectListener = Callable[[KindId, Change[Any]], None]
+KindListener = Callable[[KindId], None]
 
 MAX_INCLUDED: Final = 256
 MAX_MISSING: Final = 32
-_LOOK_AGAIN_SECONDS: Final = 5.0
+_INCLUDE_SECONDS: Final = 5.0
 _MISSED_SECONDS: Final = 3600.0
-"""The lookup of a missing kind stops this long after the last request for it. Waiting objects ask every few minutes."""
+"""The lookup of a missing kind stops this long after the last request, which waiting objects make every few minutes."""
 _SYNC_SECONDS: Final = 10.0
 _BY_NAMESPACE: Final = "namespace"
-_ALWAYS_TOLD: Final = frozenset({KindId("", "v1", "Secret"), KindId("", "v1", "ConfigMap")})
+_ALWAYS_WATCHED: Final = frozenset({KindId("", "v1", "Secret"), KindId("", "v1", "ConfigMap")})
 """Kinds that are watched from the start in all watched namespaces; their changes reach the same listeners."""
 
 _LATER: Final = WatchSettings(spread=2.0)
@@ -85,7 +85,7 @@ class WatchedKinds(WatchedObjects):
         self._client = client
         self._clock = clock
         self._namespace = namespace
-        self.reach = Reach(client, namespace)
+        self.left_out = LeftOutKinds(client, namespace)
         self._recovery = ServerRecovery()
         self._served = ServedKinds(client, clock)
         self.required: list[Resource] = []
@@ -94,8 +94,8 @@ class WatchedKinds(WatchedObjects):
         self._followed: set[KindId] = set()
         self._missing: BoundedDict[KindId, float] = BoundedDict(MAX_MISSING)
         self._including = asyncio.Lock()
-        self._listeners: list[Heard] = []
-        self._appeared: list[Appeared] = []
+        self._listeners: list[ObjectListener] = []
+        self._kind_listeners: list[KindListener] = []
         self._group: asyncio.TaskGroup | None = None
 
     # --- from the start -----------------------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ class WatchedKinds(WatchedObjects):
         presence: Presence = Presence.REQUIRED,
         first: bool = False,
     ) -> Informer[T]:
-        """Return an informer of a kind, for the caller to run. `Reach` decides about cluster-scoped kinds.
+        """Return an informer of a kind, for the caller to run. `LeftOutKinds` decides about cluster-scoped kinds.
 
         `packing` is for kinds of which there are many objects; most of them are then cached packed. After an outage of
         the API server, kinds with `first` are watched again at once, and the others over some time.
@@ -121,7 +121,7 @@ class WatchedKinds(WatchedObjects):
         if kind.resource.namespaced:
             source: Source[T] = self._source(kind, Selection(self._namespace, label_selector=labels))
         else:
-            source = self.reach.source(kind, needs)
+            source = self.left_out.source(kind, needs)
         source = present(source, kind.resource, presence, self._served)
         informer = self._over(source, str(kind.resource), indexes, packing, first=first)
         self._informers[kind_id(kind.resource)] = (kind.resource, (informer,))
@@ -149,7 +149,7 @@ class WatchedKinds(WatchedObjects):
 
     def scope(self, kind: KindId) -> Scope | None:
         found = self._informers.get(kind)
-        if found is None or self.reach.leaves_out(found[0]):
+        if found is None or found[0] in self.left_out:
             return None
         return Scope.NAMESPACED if found[0].namespaced else Scope.CLUSTER
 
@@ -163,13 +163,13 @@ class WatchedKinds(WatchedObjects):
 
     # --- on demand ----------------------------------------------------------------------------------------------------
 
-    def listen(self, listener: Heard) -> None:
+    def listen(self, listener: ObjectListener) -> None:
         """Call the listener on every change of an object of an included or followed kind."""
         self._listeners.append(listener)
 
-    def listen_for_kinds(self, listener: Appeared) -> None:
+    def listen_for_kinds(self, listener: KindListener) -> None:
         """Call the listener when a kind that was missing is watched."""
-        self._appeared.append(listener)
+        self._kind_listeners.append(listener)
 
     async def include(self, kind: KindId) -> bool:
         """Watch a kind.
@@ -194,13 +194,13 @@ class WatchedKinds(WatchedObjects):
         """
         kind = kind_id(resource)
         full = len(self._followed) >= MAX_INCLUDED
-        if kind in self._followed or kind in _ALWAYS_TOLD or kind in self._included or full or self._group is None:
+        if kind in self._followed or kind in _ALWAYS_WATCHED or kind in self._included or full or self._group is None:
             return
         self._followed.add(kind)
         labels = f"{MANAGED_LABEL}={MANAGED}"
-        informer = self._informer(metadata_of(resource), self._home(resource), labels=labels)
+        informer = self._informer(metadata_of(resource), self._namespace_for(resource), labels=labels)
         self._group.create_task(informer.run())
-        self._group.create_task(self._tell(kind, informer))
+        self._group.create_task(self._notify_listeners(kind, informer))
         _log.info("kind is followed", kind=str(kind))
 
     async def run(self) -> None:
@@ -208,15 +208,15 @@ class WatchedKinds(WatchedObjects):
         async with asyncio.TaskGroup() as group:
             self._group = group
             while True:
-                await self._clock.sleep(_LOOK_AGAIN_SECONDS)
-                await self._look_for_missing()
+                await self._clock.sleep(_INCLUDE_SECONDS)
+                await self._include_missing()
 
     def _miss(self, kind: KindId) -> None:
         self._missing[kind] = self._clock.monotonic()
 
-    async def _look_for_missing(self) -> None:
-        for kind, asked_at in list(self._missing.items()):
-            if self._clock.monotonic() - asked_at > _MISSED_SECONDS:
+    async def _include_missing(self) -> None:
+        for kind, requested_at in list(self._missing.items()):
+            if self._clock.monotonic() - requested_at > _MISSED_SECONDS:
                 self._missing.pop(kind, None)
         for version in dict.fromkeys(kind.api_version for kind in self._missing):
             with suppress(ApiError):  # `include` has logged it
@@ -244,22 +244,22 @@ class WatchedKinds(WatchedObjects):
             return True
         if self._group is None or len(self._included) >= MAX_INCLUDED:
             return False
-        await self._try(resource)
+        await self._check_readable(resource)
         if not await self._start(kind, resource, self._group):
             return False
         if self._missing.pop(kind, None) is not None:
-            for appeared in self._appeared:
-                appeared(kind)
+            for listener in self._kind_listeners:
+                listener(kind)
         return True
 
-    async def _try(self, resource: Resource) -> None:
+    async def _check_readable(self, resource: Resource) -> None:
         """List one object, so that a kind that we may not read fails now and not after the sync deadline."""
-        source = self._client.source(raw(resource), Selection(self._home(resource)))
+        source = self._client.source(raw(resource), Selection(self._namespace_for(resource)))
         await source.list_page(limit=1, continue_token="", resource_version="")
 
     async def _start(self, kind: KindId, resource: Resource, group: asyncio.TaskGroup) -> bool:
-        informer = self._informer(raw(resource), self._home(resource))
-        running = [group.create_task(informer.run()), group.create_task(self._tell(kind, informer))]
+        informer = self._informer(raw(resource), self._namespace_for(resource))
+        running = [group.create_task(informer.run()), group.create_task(self._notify_listeners(kind, informer))]
         try:
             async with Deadline(self._clock, _SYNC_SECONDS):
                 await informer.wait_synced()
@@ -275,7 +275,7 @@ class WatchedKinds(WatchedObjects):
         _log.info("kind is watched", kind=str(kind))
         return True
 
-    async def _tell(self, kind: KindId, informer: Informer[Any]) -> None:
+    async def _notify_listeners(self, kind: KindId, informer: Informer[Any]) -> None:
         subscription = informer.subscribe()
         while True:
             for change in await subscription.take():
@@ -308,12 +308,12 @@ class WatchedKinds(WatchedObjects):
             recovery=self._recovery,
         )
 
-    def _home(self, resource: Resource) -> str:
+    def _namespace_for(self, resource: Resource) -> str:
         return self._namespace if resource.namespaced else ""
 
 
 def is_our_annotation(name: str) -> bool:
-    """Return whether a metadata-only cache keeps an annotation. What others say is read with the whole object."""
+    """Return whether a metadata-only cache keeps an annotation. Others are read with the whole object."""
     group = name.partition("/")[0]
     return group == CORE_GROUP or group.endswith(f".{CORE_GROUP}")
 
@@ -382,7 +382,7 @@ def informers_of(watched: WatchedKinds, settings: Settings) -> Informers:
         stores={kind: watched.add(kind.kind, presence=_store_presence(kind, settings), first=True) for kind in kinds},
         classes={CLASS: watched.add(PROVIDER_CLASS.kind()), CLUSTER_CLASS: watched.add(CLUSTER_PROVIDER_CLASS.kind())},
         services=watched.add(raw(SERVICES), labels=providers),
-        shared_services=watched.add_in(raw(SERVICES), _elsewhere(settings), labels=providers),
+        shared_services=watched.add_in(raw(SERVICES), _other_namespaces(settings), labels=providers),
         secrets=watched.add(
             metadata_of(SECRETS), indexes={CREATED_BY_INDEX: created_by_of}, packing=Packing(Object), first=True
         ),
@@ -430,7 +430,7 @@ def fan_outs(settings: Settings) -> tuple[FanOut, ...]:
     return (*external, *push)
 
 
-def _elsewhere(settings: Settings) -> tuple[str, ...]:
+def _other_namespaces(settings: Settings) -> tuple[str, ...]:
     """Return the namespaces with providers that the other informers do not watch."""
     if not settings.namespace:
         return ()

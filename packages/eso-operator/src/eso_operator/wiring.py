@@ -52,9 +52,9 @@ from eso_operator.wiring_controllers import (
     external_secret_controller,
     fan_out_controllers,
     generator_state_controllers,
-    look_again,
     malformed_controller,
     push_secret_controllers,
+    requeue_evicted,
     service_controller,
     store_controllers,
     store_holders,
@@ -176,7 +176,7 @@ def _managed(
     dashboard = dashboard_of(parts)
     if dashboard is not None:
         manager.add_service("dashboard", dashboard.run)
-    definitions = Definitions(client, clock, parts.watched.required, reach=parts.watched.reach)
+    definitions = Definitions(client, clock, parts.watched.required, left_out=parts.watched.left_out)
     manager.add_service("watches", parts.watched.run)
     manager.add_service("definitions", definitions.run)
     health.add_readiness("crds", definitions.check)
@@ -222,7 +222,7 @@ def _listen(parts: Parts, wakes: Wakes, controllers: Controllers) -> None:
     """Connect providers, streams and watches to the queues of the controllers whose objects depend on them."""
     for subsystem, controller in controllers.items():
         wakes.add(subsystem, controller.queue)
-        look_again(parts.memories.by_controller[subsystem], controller.queue)
+        requeue_evicted(parts.memories.by_controller[subsystem], controller.queue)
     parts.directory.listen(wakes.provider_changed)
     parts.changes.listen(broken_streams(parts.settings, wakes, controllers))
     parts.watched.listen(wakes.object_changed)
@@ -308,10 +308,10 @@ def broken_streams(settings: Settings, wakes: Wakes, controllers: Mapping[Subsys
         if kind.subsystem in controllers
     }
 
-    def heard(store: OnObject) -> None:
+    def on_change(store: OnObject) -> None:
         if (queue := queues.get((store.group, store.kind))) is not None:
             queue.add(ReconcileRequest(store.key, "push refresh of it broke, or works again"))
         if settings.sync.push_refresh_multiplier > 1:
             wakes.wake(store, f"push refresh of {store.kind} {store.key} broke, or works again")
 
-    return heard
+    return on_change

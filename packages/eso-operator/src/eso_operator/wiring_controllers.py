@@ -98,12 +98,12 @@ from kuberun.workqueue import ReconcileRequest, WorkQueue
 # --- records of objects -----------------------------------------------------------------------------------------------
 
 
-LOOK_AGAIN_SECONDS: Final = 300.0
-"""An evicted object is looked at after this time. Not at once, because with more objects than records every look evicts
-another record."""
+EVICTED_SECONDS: Final = 300.0
+"""An evicted object is reconciled after this time. Not at once, because with more objects than records each reconcile
+evicts another record."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Memories:
     """The tables by kind of object."""
 
@@ -124,7 +124,7 @@ class Memories:
             Subsystem.CLUSTER_PUSH_SECRET: self.cluster_push_secrets,
         }
         others = {subsystem: Memory(Record) for subsystem in Subsystem if subsystem not in own}
-        object.__setattr__(self, "by_controller", own | others)
+        self.by_controller = own | others
 
     def parents(self, subsystem: Subsystem) -> Memory[ParentRecord]:
         """Return the table of one kind that is fanned out."""
@@ -133,11 +133,11 @@ class Memories:
         return self.cluster_push_secrets
 
 
-def look_again(memory: Memory[Record], queue: WorkQueue) -> None:
-    """Have evicted objects looked at again, which restores their records: the indexes no longer point to them."""
+def requeue_evicted(memory: Memory[Record], queue: WorkQueue) -> None:
+    """Requeue evicted objects, which restores their records: the indexes no longer point to them."""
 
     def requeue(key: ObjectKey) -> None:
-        queue.add(ReconcileRequest(key, "its record was evicted"), after=LOOK_AGAIN_SECONDS)
+        queue.add(ReconcileRequest(key, "its record was evicted"), after=EVICTED_SECONDS)
 
     memory.on_evict(requeue)
 
@@ -145,9 +145,9 @@ def look_again(memory: Memory[Record], queue: WorkQueue) -> None:
 # --- shared objects ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Parts:
-    """The objects that more than one controller uses."""
+    """The objects that more than one controller uses. `queues` are those of all controllers."""
 
     settings: Settings
     client: Client
@@ -162,44 +162,38 @@ class Parts:
     gateway: Gateway
     reads: ReadBatcher
     changes: ChangeFeed
-    credentials: CredentialReader = field(init=False)
-    events: EventRecorder = field(init=False)
     queues: list[WorkQueue] = field(default_factory=list)
-    """The queues of all controllers."""
-    seals: Seals = field(init=False)
-    templates: TemplateReader = field(init=False)
-    byte_limits: ByteLimits = field(init=False)
-    workers: Workers = field(init=False)
+    events: EventRecorder = field(init=False)
     pushes: Pushes = field(init=False)
     loops: Loops = field(init=False)
+    credentials: CredentialReader = field(init=False)
+    templates: TemplateReader = field(init=False)
+    seals: Seals = field(init=False)
+    byte_limits: ByteLimits = field(init=False)
+    workers: Workers = field(init=False)
 
     def __post_init__(self) -> None:
-        limits, pushes = self.settings.limits, Pushes(self.memories.push_secrets)
-        terminating = TerminatingNamespaces(self.informers.namespaces.cache)
-        made = {
-            "events": EventRecorder(
-                self.client,
-                self.clock,
-                component="external-secrets",
-                busy=lambda: any(queue.has_backlog for queue in self.queues),
-                accepts=terminating.accepts_events,
-            ),
-            "pushes": pushes,
-            "loops": Loops(
-                self.informers.external_secrets.cache,
-                self.informers.secrets.cache,
-                self.memories.external_secrets,
-                pushed_from=self._pushed_from,
-                next_order=pushes.rivals.next_order,
-            ),
-            "credentials": CredentialReader(self.client, self.clock, self.informers.version_of),
-            "templates": TemplateReader(self.client, self.informers.version_of),
-            "seals": Seals(self.client, self.settings.core_namespace),
-            "byte_limits": ByteLimits(object_bytes=limits.object_bytes, total_bytes=limits.total_bytes),
-            "workers": Workers(self.settings.sync.workers, waiting=parked),
-        }
-        for name, part in made.items():
-            object.__setattr__(self, name, part)
+        informers, limits = self.informers, self.settings.limits
+        self.events = EventRecorder(
+            self.client,
+            self.clock,
+            component="external-secrets",
+            busy=lambda: any(queue.has_backlog for queue in self.queues),
+            accepts=TerminatingNamespaces(informers.namespaces.cache).accepts_events,
+        )
+        self.pushes = Pushes(self.memories.push_secrets)
+        self.loops = Loops(
+            informers.external_secrets.cache,
+            informers.secrets.cache,
+            self.memories.external_secrets,
+            pushed_from=self._pushed_from,
+            next_order=self.pushes.rivals.next_order,
+        )
+        self.credentials = CredentialReader(self.client, self.clock, informers.version_of)
+        self.templates = TemplateReader(self.client, informers.version_of)
+        self.seals = Seals(self.client, self.settings.core_namespace)
+        self.byte_limits = ByteLimits(object_bytes=limits.object_bytes, total_bytes=limits.total_bytes)
+        self.workers = Workers(self.settings.sync.workers, waiting=parked)
 
     async def bind(self, target: ResolvedStore) -> BoundStore:
         """Read the credentials of a store."""

@@ -29,7 +29,7 @@ def test_the_verdict_on_a_flag(name: str, value: str | None, verdict: Verdict, s
     judged = examine(name, value)
 
     assert (judged.flag, judged.verdict) == (f"--{name}", verdict)
-    assert says in judged.says
+    assert says in judged.reason
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_a_refused_value_is_not_repeated(name: str, value: str) -> None:
     judged = examine(name, value)
 
     assert judged.verdict is Verdict.REFUSED
-    assert "8f3a" not in judged.says
+    assert "8f3a" not in judged.reason
 
 
 @pytest.mark.parametrize(

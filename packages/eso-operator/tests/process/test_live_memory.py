@@ -124,7 +124,7 @@ async def test_nothing_in_the_process_holds_the_key_of_a_push_secret_that_is_gon
 async def test_an_evicted_object_keeps_its_target_and_is_woken_and_told_as_before(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wiring_controllers, "LOOK_AGAIN_SECONDS", 0.1)
+    monkeypatch.setattr(wiring_controllers, "EVICTED_SECONDS", 0.1)
     async with watchable_stores(bench) as stage:
         await stage.sync("db", ONE)
         watched = await eventually(lambda: _watched(stage, "backend-key"), "it follows nothing")

@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
-from eso_operator.missingkinds import Definitions, Reach
+from eso_operator.missingkinds import Definitions, LeftOutKinds
 from eso_operator.settings import Reconcilers
 from eso_testkit.operator.operators import Bench, eventually
 from eso_testkit.operator.transports import UnservedGroup, UnservedKinds
@@ -59,7 +59,7 @@ class Story:
         self.server = server
         self.clock = VirtualClock()
         client = Client(server)
-        self.definitions = Definitions(client, self.clock, resources, reach=Reach(client, ""))
+        self.definitions = Definitions(client, self.clock, resources, left_out=LeftOutKinds(client, ""))
 
     async def looks(self, *servers: Sequence[Resource] | None) -> list[Healthy | Unhealthy]:
         """Return the result of the probe after each check; None means a server that does not respond."""

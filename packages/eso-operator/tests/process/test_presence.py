@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 from structlog.testing import capture_logs
 
-from eso_operator.missingkinds import LOOK_AGAIN_SECONDS, Presence, nothing
+from eso_operator.missingkinds import SERVED_SECONDS, Presence, no_frames
 from eso_operator.settings import Reconcilers, Settings
 from eso_operator.watches import WatchedKinds, informers_of
 from kubebase.meta import ObjectKey, Resource, raw
@@ -56,7 +56,7 @@ class Server:
     async def _quiet(self) -> AsyncIterator[AsyncIterator[bytes]]:
         if self.error is not None:
             raise self.error
-        yield nothing()
+        yield no_frames()
 
 
 class Story:
@@ -89,7 +89,7 @@ async def test_an_optional_kind_has_no_objects_until_it_can_be_listed(error: Api
             await story.clock.advance(4 * 3600.0)
             missing = (story.informer.synced, story.knows_it, story.informer.age < 600)
             server.error = None
-            await story.clock.advance(LOOK_AGAIN_SECONDS)
+            await story.clock.advance(SERVED_SECONDS)
             there = story.knows_it
             server.error = error
             await story.clock.advance(3600.0)
@@ -114,10 +114,10 @@ async def test_fifty_missing_kinds_cost_one_request_in_a_while_and_each_is_found
         running = [group.create_task(informer.run()) for informer in informers]
         await clock.advance(1.0)
         server.asked.clear()
-        await clock.advance(100 * LOOK_AGAIN_SECONDS)
+        await clock.advance(100 * SERVED_SECONDS)
         asked = list(server.asked)
         server.error = None
-        await clock.advance(LOOK_AGAIN_SECONDS)
+        await clock.advance(SERVED_SECONDS)
         found = [informer.cache.get(ObjectKey("team", "one")) is not None for informer in informers]
         for task in running:
             task.cancel()
@@ -138,10 +138,10 @@ async def test_without_the_right_to_discover_kinds_each_missing_kind_is_tried() 
 
     async with asyncio.TaskGroup() as group:
         running = group.create_task(story.informer.run())
-        await story.clock.advance(10 * LOOK_AGAIN_SECONDS)
+        await story.clock.advance(10 * SERVED_SECONDS)
         tried = server.asked.count(THINGS.path())
         server.error = None
-        await story.clock.advance(LOOK_AGAIN_SECONDS)
+        await story.clock.advance(SERVED_SECONDS)
         there = story.knows_it
         running.cancel()
 

@@ -207,7 +207,7 @@ def findings_for(judged: Iterable[FlagVerdict], origin: str) -> Findings:
         by_verdict.setdefault(each.verdict, []).append(each)
     for verdict, says, advice in SENTENCES:
         if chosen := by_verdict.get(verdict):
-            details = tuple(Detail(each.flag, says=each.says) for each in chosen)
+            details = tuple(Detail(each.flag, says=each.reason) for each in chosen)
             yield Finding(Level.WARNING, f"{origin}: {counted(len(chosen), 'flag')} {says}", details, advice)
 
 
@@ -241,7 +241,7 @@ def judge_values(values: JsonObject, origin: str) -> Findings:
         is_quiet = row.quiet is not None and value is row.quiet
         if row.flag and not is_quiet:
             judged = examine(row.flag, _flag_text(value))
-            flags.append(FlagVerdict(f"{path} ({judged.flag})", judged.verdict, judged.says))
+            flags.append(FlagVerdict(f"{path} ({judged.flag})", judged.verdict, judged.reason))
         else:
             effect = Effect.SAME if is_quiet else row.effect
             by_effect.setdefault(effect, {}).setdefault(covering, []).append(path)
@@ -272,7 +272,7 @@ def _extra_flags(extra: Any) -> Iterator[FlagVerdict]:
             yield FlagVerdict(flag, Verdict.DIFFERENT, SWITCHED_ON)
         else:
             judged = examine(name, None if value in (None, "") else _flag_text(value))
-            yield FlagVerdict(flag, judged.verdict, judged.says)
+            yield FlagVerdict(flag, judged.verdict, judged.reason)
 
 
 def _flag_text(value: Any) -> str:

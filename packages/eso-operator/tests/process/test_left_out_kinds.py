@@ -13,7 +13,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from eso_api.references import StoreRef
-from eso_operator.missingkinds import Definitions, Reach
+from eso_operator.missingkinds import Definitions, LeftOutKinds
 from eso_operator.stores.resolve import resolve
 from eso_operator.stores.resolved import ClusterView, Reason, ResolutionError, Scope
 from eso_operator.watches import WatchedKinds
@@ -178,9 +178,9 @@ async def test_an_operator_of_the_whole_cluster_leaves_nothing_out() -> None:
 async def test_the_definition_of_a_kind_that_is_left_out_is_not_missed() -> None:
     server = Server(closed={THINGS.path()})
     client, clock = Client(server), VirtualClock()
-    reach = Reach(client, "team-a")
-    reach.source(raw(THINGS))
-    definitions = Definitions(client, clock, [THINGS], reach=reach)
+    left_out = LeftOutKinds(client, "team-a")
+    left_out.source(raw(THINGS))
+    definitions = Definitions(client, clock, [THINGS], left_out=left_out)
 
     with capture_logs() as lines:
         async with asyncio.TaskGroup() as group:
