@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from eso_api.references import SecretKeySelector
+from eso_api.references import RequiredSecretKeySelector, SecretKeySelector
 from eso_api.values import SecretBytes
+from eso_sdk.backend import Backend
 from eso_sdk.logins import Grant, Login, digest, fixed, join_login, optional_text, text
 from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.testing.clock import VirtualClock
@@ -103,21 +104,21 @@ async def test_refused_logins_are_repeated_once_a_minute(clock: VirtualClock) ->
     assert (before, office.logins) == (1, 2)
 
 
-class Keyring:
+class OneCredential(Backend[Any]):
     """Holds one credential."""
 
     def __init__(self, value: bytes) -> None:
         self._value = SecretBytes(value)
 
-    def secret(self, reference: SecretKeySelector) -> SecretBytes:
+    def secret(self, reference: SecretKeySelector | RequiredSecretKeySelector) -> SecretBytes:
         assert reference == REFERENCE
         return self._value
 
 
 @pytest.mark.parametrize("value", [b"CANARY", b"CANARY\n", b"CANARY\r\n"], ids=["plain", "a line", "a line of Windows"])
 def test_a_credential_is_read_without_the_line_break_at_its_end(value: bytes) -> None:
-    assert text(Keyring(value), REFERENCE, "auth.token") == "CANARY"
-    assert optional_text(Keyring(value), REFERENCE, "auth.token") == "CANARY"
+    assert text(OneCredential(value), REFERENCE, "auth.token") == "CANARY"
+    assert optional_text(OneCredential(value), REFERENCE, "auth.token") == "CANARY"
 
 
 @pytest.mark.parametrize(
@@ -133,7 +134,7 @@ def test_a_credential_that_cannot_be_one_is_named_and_not_shown(
     value: bytes, reference: SecretKeySelector | None, problem: str
 ) -> None:
     with pytest.raises(ProviderError) as caught:
-        text(Keyring(value), reference, "auth.token")
+        text(OneCredential(value), reference, "auth.token")
 
     assert caught.value.reason is ErrorReason.CONFIG_INVALID
     assert caught.value.message == f"auth.token: {problem}"
@@ -141,7 +142,9 @@ def test_a_credential_that_cannot_be_one_is_named_and_not_shown(
 
 
 def test_a_credential_that_is_optional_may_be_missing() -> None:
-    assert [optional_text(Keyring(b""), reference, "auth.token") for reference in (None, SecretKeySelector())] == [
+    assert [
+        optional_text(OneCredential(b""), reference, "auth.token") for reference in (None, SecretKeySelector())
+    ] == [
         "",
         "",
     ]

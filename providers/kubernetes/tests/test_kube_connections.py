@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 import yaml
 
-from eso_api.references import CaProvider, SecretKeySelector, ServiceAccountSelector
+from eso_api.references import ServiceAccountSelector
 from eso_api.stores.kubernetes import KubernetesAuth, KubernetesProvider
 from eso_api.values import SecretBytes
 from eso_provider_kubernetes.clusterstore import connect
 from eso_provider_kubernetes.provider import PROVIDER
 from eso_provider_kubernetes.secretstore import KubernetesStore
+from eso_sdk.provider import Store
 from eso_sdk.testing import InMemory, call_context
 from eso_wire.values import Token, ValidationMode, ValidationState
 from kubebase.clock import SystemClock
@@ -55,17 +56,15 @@ async def test_a_service_account(kube: Any, token: str) -> None:
 async def test_a_refused_token_of_a_service_account_is_replaced_by_the_newest_one_sent() -> None:
     """Tokens expire after an hour, sessions do not."""
 
-    class Sent:
+    class Sent(Store[KubernetesProvider]):
         text = "first"
 
-        def token(self, _: ServiceAccountSelector) -> Token:
+        def __init__(self) -> None:
+            """Hold nothing else of a session."""
+
+        def token(self, reference: ServiceAccountSelector) -> Token:
+            del reference
             return Token(SecretBytes(self.text.encode()))
-
-        def secret(self, _: SecretKeySelector) -> SecretBytes:
-            raise AssertionError("the store refers to no Secret")
-
-        def ca(self, _: CaProvider) -> bytes:
-            raise AssertionError("the store refers to no authority")
 
     sent = Sent()
     auth = KubernetesAuth(service_account=ServiceAccountSelector(name="reader"))

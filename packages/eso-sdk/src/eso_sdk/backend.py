@@ -7,7 +7,7 @@ calls.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, get_args, get_origin
@@ -32,14 +32,18 @@ from kubebase.clock import Clock
 
 if TYPE_CHECKING:
     from eso_sdk.http import HttpClient
+    from eso_sdk.metrics import ApiCallSeries
 
 C = TypeVar("C", bound=msgspec.Struct)
 
 
-class ApiCalls(Protocol):
-    """Counts a provider's calls to its backend."""
+class Closable(Protocol):
+    """What a session closes: a client, a login, a subscription."""
 
-    def count(self, call: str, status: str, seconds: float, *, api: str = "") -> None: ...
+    async def close(self) -> None: ...
+
+
+R = TypeVar("R", bound=Closable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,7 @@ class Opening(Generic[C]):
     """The object that holds the configuration."""
     credentials: Credentials = field(repr=False)
     clock: Clock
-    api_calls: ApiCalls
+    api_calls: ApiCallSeries
     addresses: AddressPolicy = ORDINARY
     """The addresses of a spec to which connections are allowed."""
     process_identity: ProcessIdentityPolicy = STRICT
@@ -87,6 +91,7 @@ class Opening(Generic[C]):
 
 
 CURRENT_CALL: ContextVar[Call] = ContextVar("current_call")
+"""The call in progress, for `Backend.call`: one session serves many calls at a time, and authors' methods take none."""
 
 
 class Backend(Generic[C]):
@@ -103,6 +108,8 @@ class Backend(Generic[C]):
         self.clock = opening.clock
         self._credentials = opening.credentials
         self._api_calls = opening.api_calls
+        self.resources = AsyncExitStack()
+        """What `close` releases, the last one first."""
         self.addresses = opening.addresses
         self.process_identity = ProcessIdentity(opening.process_identity, opening.holder)
 
@@ -118,10 +125,11 @@ class Backend(Generic[C]):
         """Log in, connect. Called once, before any other method."""
 
     async def close(self) -> None:
-        """Release the resources of `open`. Called once, when no call uses the session any more.
+        """Release the resources of `open` (`close_later`). Called once, when no call uses the session any more.
 
         Also called if `open` failed or timed out: then only some of its resources may exist.
         """
+        await self.resources.aclose()
 
     async def validate(self) -> Validation:
         """Ask the backend whether this configuration works."""
@@ -160,6 +168,11 @@ class Backend(Generic[C]):
         from eso_sdk.http import HttpClient, HttpSettings
 
         return HttpClient(HttpSettings(subject, **settings), policy=self.addresses, clock=self.clock)
+
+    def close_later(self, resource: R) -> R:
+        """Return a resource that is closed with this session, before those that were opened earlier."""
+        self.resources.push_async_callback(resource.close)
+        return resource
 
     @contextmanager
     def observe(self, call: str) -> Iterator[None]:

@@ -71,7 +71,10 @@ class CallBytes:
 
 
 CURRENT_BYTES: ContextVar[CallBytes | None] = ContextVar("current_bytes", default=None)
-"""The count of the call that is being answered, or of its item; None in a subscription, and outside of a call."""
+"""The count of the call in progress, or of its item; None in a subscription, and outside of a call.
+
+A context variable, because the HTTP client counts here below author code, which passes nothing on.
+"""
 
 
 @contextmanager

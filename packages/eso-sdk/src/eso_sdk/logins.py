@@ -27,6 +27,7 @@ from typing import Any, Final, Protocol
 
 from eso_api.references import SecretKeySelector
 from eso_api.values import SecretBytes
+from eso_sdk.backend import Backend
 from eso_sdk.errors import invalid_config
 from eso_sdk.processwide import shared_table
 from eso_wire.errors import ErrorReason, ProviderError
@@ -243,18 +244,12 @@ Body = Mapping[str, Any]
 MakeBody = Callable[[], Awaitable[Body]]
 
 
-class Keyring(Protocol):
-    """An opened store or generator, as far as its credentials go."""
-
-    def secret(self, reference: SecretKeySelector, /) -> SecretBytes: ...
-
-
-def text(keyring: Keyring, reference: SecretKeySelector | None, field: str) -> str:
+def text(backend: Backend[Any], reference: SecretKeySelector | None, field: str) -> str:
     """Return a part of the credentials, without the line break that editors leave at its end."""
     if reference is None or not reference.name:
         raise invalid_config(field, "is needed: name the Secret and the key")
     try:
-        found = keyring.secret(reference).reveal().decode().rstrip("\r\n")
+        found = backend.secret(reference).reveal().decode().rstrip("\r\n")
     except UnicodeDecodeError:
         raise invalid_config(field, "names a value that is not UTF-8 text") from None
     if not found:
@@ -262,9 +257,9 @@ def text(keyring: Keyring, reference: SecretKeySelector | None, field: str) -> s
     return found
 
 
-def optional_text(keyring: Keyring, reference: SecretKeySelector | None, field: str) -> str:
+def optional_text(backend: Backend[Any], reference: SecretKeySelector | None, field: str) -> str:
     """Return a part of the credentials as `text` does, and an empty text if none is named."""
-    return text(keyring, reference, field) if reference is not None and reference.name else ""
+    return text(backend, reference, field) if reference is not None and reference.name else ""
 
 
 def fixed(body: Body) -> MakeBody:

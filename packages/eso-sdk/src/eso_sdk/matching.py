@@ -83,4 +83,7 @@ class Considered:
 
 
 CONSIDERED: Final[ContextVar[Considered | None]] = ContextVar("considered", default=None)
-"""The count of the search that is under way; `Matcher.accepts` adds to it."""
+"""The count of the search in progress; `Matcher.accepts` adds to it.
+
+A context variable, because authors make the matcher, from a query of their own.
+"""

@@ -19,9 +19,10 @@ import msgspec
 
 from eso_api.values import SecretBytes
 from eso_sdk.addresses import ORDINARY, AddressPolicy
-from eso_sdk.backend import CURRENT_CALL, ApiCalls, Opening
+from eso_sdk.backend import CURRENT_CALL, Opening
 from eso_sdk.credentials import Credentials, check_namespaces
 from eso_sdk.errors import invalid_request
+from eso_sdk.metrics import ApiCallSeries
 from eso_sdk.operations import (
     Emit,
     HeartbeatSchedule,
@@ -185,7 +186,7 @@ class Service:
     provider: Provider
     clock: Clock
     sessions: Sessions
-    api_calls: ApiCalls
+    api_calls: ApiCallSeries
     instance_id: str
     protocols: tuple[ProtocolVersion, ...] = SUPPORTED
     heartbeats: HeartbeatSchedule = field(init=False)

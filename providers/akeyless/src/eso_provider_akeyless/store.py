@@ -57,17 +57,11 @@ class AkeylessStore(Store[AkeylessProvider]):
     async def open(self) -> None:
         self.check_config(self.config)
         settings = self._settings()
-        self._session = Session(self, settings, chosen_form(self))
-        self._rest = Rest(self, settings, self._session.authorization())
+        self._session = self.close_later(Session(self, settings, chosen_form(self)))
+        self._rest = self.close_later(Rest(self, settings, self._session.authorization()))
         self._items = Items(self._rest, self._session, ignore_cache=self.config.ignore_cache)
         self._reader = Reader(self._items, self._session.proof, self.clock)
         self._writer = Writer(self._items, self._reader)
-
-    async def close(self) -> None:
-        if (rest := self.__dict__.pop("_rest", None)) is not None:
-            await rest.close()
-        if (session := self.__dict__.pop("_session", None)) is not None:
-            await session.close()
 
     async def validate(self) -> Validation:
         await self._session.check()

@@ -107,6 +107,7 @@ _BEGINNINGS: Final = {"json": b"{", "rest-json": b"{", "query": b"<", "rest-xml"
 _HTML: Final = (b"<html", b"<!doctype")
 
 _SIGNER: ContextVar[ReadOnlyCredentials] = ContextVar("signer")
+"""The keys of the call in progress: a client serves all identities, and botocore asks for keys without an argument."""
 
 
 @contextmanager

@@ -57,11 +57,8 @@ class AwsGenerator(Generator[C]):
         # The whole login is stored: a web identity reads its token from here.
         self._login = log_in(self, runtime, config.region, config.auth, roles, keys_first=True)
         service, region = self.service_and_region()
-        self.api = await Api.opened(runtime, self._login.identity, service, region, observe=self.observe)
-
-    async def close(self) -> None:
-        if hasattr(self, "api"):
-            await self.api.close()
+        api = await Api.opened(runtime, self._login.identity, service, region, observe=self.observe)
+        self.api = self.close_later(api)
 
     async def validate(self) -> Validation:
         """Obtain keys. The service itself is called only to generate values."""

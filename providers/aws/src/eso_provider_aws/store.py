@@ -72,7 +72,6 @@ class AwsStore(Store[C]):
         config = self.config
         tags = tags_of(config, namespace=self.call.caller.namespace, kind=self.holder.kind, name=self.holder.name)
         self._runtime = runtime_of(self.clock)
-        self._apis: list[Api] = []
         self._login: Login = log_in(self, self._runtime, config.region, config.auth, roles_of(config, tags))
         self.api = await self.api_of(self.SERVICE)
         # Kept open for logins too: a client of their own would cost each of them a TLS context.
@@ -82,13 +81,11 @@ class AwsStore(Store[C]):
         """Return an `Api` of another service with the same identity; it is closed with the store."""
         identity = self._login.identity
         api = await Api.opened(self._runtime, identity, service, self.config.region, observe=self.observe)
-        self._apis.append(api)
-        return api
+        return self.close_later(api)
 
     async def close(self) -> None:
         self.__dict__.pop("_login", None)  # closing also drops the token of a service account
-        for api in getattr(self, "_apis", ()):
-            await api.close()
+        await super().close()
 
     async def validate(self) -> Validation:
         """Obtain keys and let AWS verify them.
@@ -180,19 +177,16 @@ class WatchedStore(AwsStore[W]):
     async def open(self) -> None:
         await super().open()
         changes = self.config.changes
-        self.watcher = Watcher(
-            self.SOURCE,
-            self.api,
-            shared_by(self._runtime),
-            prefix=self.config.prefix,
-            queue_url=changes.queue_url if changes is not None else "",
-            sqs=self._sqs,
+        self.watcher = self.close_later(
+            Watcher(
+                self.SOURCE,
+                self.api,
+                shared_by(self._runtime),
+                prefix=self.config.prefix,
+                queue_url=changes.queue_url if changes is not None else "",
+                sqs=self._sqs,
+            )
         )
-
-    async def close(self) -> None:
-        if hasattr(self, "watcher"):
-            await self.watcher.close()
-        await super().close()
 
     async def validate(self) -> Validation:
         found = await super().validate()

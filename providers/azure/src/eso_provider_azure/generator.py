@@ -61,12 +61,11 @@ class ACRAccessTokenGenerator(Generator[ACRAccessTokenSpec]):
         self._login = self._logged_in()
         # The resource ends with a slash, and the scope needs one of its own.
         self._credential = self._login.identity.bind(runtime.logins, f"{cloud.management}/.default")
-        self._http = runtime.http_client(f"registry {config.registry}", "/registry", self.addresses)
+        self._http = self.close_later(runtime.http_client(f"registry {config.registry}", "/registry", self.addresses))
 
     async def close(self) -> None:
-        self.__dict__.pop("_login", None)
-        if hasattr(self, "_http"):
-            await self._http.close()
+        self.__dict__.pop("_login", None)  # the token of a service account goes with it
+        await super().close()
 
     async def validate(self) -> Validation:
         """Obtain a token of Entra ID. The registry is called only to generate values."""

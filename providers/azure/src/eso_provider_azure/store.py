@@ -56,6 +56,7 @@ class KeyVaultStore(Store[KeyVaultConfig]):
         self._login: Login = log_in(self, self._runtime, self.config)
         credential = self._login.identity.bind(self._runtime.logins, cloud.vault_scope)
         self._vault: Vault = self._runtime.join(url, credential, self.addresses)
+        self.resources.push_async_callback(self._runtime.leave, self._vault)
         api = Api(self._vault, self.observe)
         self._reader = Reader(api, asyncio.Semaphore(CONCURRENCY))
         self._finder = Finder(api, self._reader)
@@ -65,14 +66,12 @@ class KeyVaultStore(Store[KeyVaultConfig]):
             check_queue(self.config.queue_url, self.config.environment_type)
             requesting = self._login.identity.bind(self._runtime.logins, SCOPE)
             self._queue = self._runtime.join_queue(self.config.queue_url, requesting, self.addresses)
+            self.resources.push_async_callback(self._runtime.leave_queue, self._queue)
         self._watcher = Watcher(api, self._queue)
 
     async def close(self) -> None:
-        self.__dict__.pop("_login", None)
-        if (vault := self.__dict__.pop("_vault", None)) is not None:
-            await self._runtime.leave(vault)
-        if (queue := self.__dict__.pop("_bell", None)) is not None:
-            await self._runtime.leave_queue(queue)
+        self.__dict__.pop("_login", None)  # the token of a service account goes with it
+        await super().close()
 
     async def validate(self) -> Validation:
         """Obtain a token. The vault itself is not called, because an identity may have rights to single secrets."""

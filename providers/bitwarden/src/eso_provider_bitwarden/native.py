@@ -12,7 +12,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 from yarl import URL
@@ -36,14 +36,6 @@ from kubebase.deadline import Deadline
 SECONDS = 30.0
 MAX_LINE: Final = 16 * 1024 * 1024
 COMMAND: Final = (sys.executable, "-m", "eso_provider_bitwarden.worker")
-
-
-class Channel(Protocol):
-    """Sends requests to one session of the SDK."""
-
-    async def send(self, request: Mapping[str, Any]) -> dict[str, Any]: ...
-
-    async def close(self) -> None: ...
 
 
 class Process:
@@ -112,7 +104,7 @@ class Client:
         self._key = key
         self._clock = clock
         self._lock = asyncio.Lock()
-        self._channel: Channel | None = None
+        self._channel: Process | None = None
 
     async def send(self, login: dict[str, str], call: str, *arguments: Any) -> Any:
         """Make one call, after a login if there is none."""

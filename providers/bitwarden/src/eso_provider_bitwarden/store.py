@@ -312,15 +312,10 @@ class BitwardenStore(Store[BitwardenProvider]):
     async def open(self) -> None:
         self.check_config(self.config)
         token = self.secret(self.config.auth.secret_ref.credentials)
-        self._client: BitwardenClient = (
-            self._companion(token) if self.config.bitwarden_server_sdk_url else Native(self, token)
-        )
+        companion = bool(self.config.bitwarden_server_sdk_url)
+        self._client: BitwardenClient = self.close_later(self._companion(token) if companion else Native(self, token))
         self._reader = Reader(self._client, self.config.project_id, self.clock)
         self._writer = Writer(self._client, self._reader)
-
-    async def close(self) -> None:
-        if (client := self.__dict__.pop("_warden", None)) is not None:
-            await client.close()
 
     async def validate(self) -> Validation:
         await self._client.listed()

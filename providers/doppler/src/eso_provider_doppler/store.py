@@ -139,16 +139,10 @@ class DopplerStore(Store[DopplerProvider]):
         )
         settings = RestSettings("Doppler", _base(), field="DOPPLER_BASE_URL", etags=True)
         if token is not None:
-            self._rest = Rest(self, settings, fixed_authorization(self.secret(token)))
+            self._rest = self.close_later(Rest(self, settings, fixed_authorization(self.secret(token))))
         elif auth.oidc_config is not None:
-            self._login = OidcLogin(self, settings, auth.oidc_config)
-            self._rest = Rest(self, settings, self._login.authorization())
-
-    async def close(self) -> None:
-        if hasattr(self, "_rest"):
-            await self._rest.close()
-        if hasattr(self, "_login"):
-            await self._login.close()
+            login = self.close_later(OidcLogin(self, settings, auth.oidc_config))
+            self._rest = self.close_later(Rest(self, settings, login.authorization()))
 
     async def validate(self) -> Validation:
         await self._rest.get("v3/projects", call="ListProjects")

@@ -170,7 +170,7 @@ Observe = Callable[[str], AbstractContextManager[None]]
 
 _SECRET_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,255}")
 _VERSION: Final = re.compile(r"[A-Za-z0-9_-]{1,63}")
-_WORD_START: Final = re.compile(r"(?<!^)(?=[A-Z])")
+_CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 class Api:
@@ -238,7 +238,7 @@ class Api:
                 return
 
     async def _once(self, subject: CallSubject, request: Mapping[str, Any], access: Access) -> Any:
-        method = getattr(self._client, _WORD_START.sub("_", subject.operation).lower())
+        method = getattr(self._client, _CAPITAL.sub("_", subject.operation).lower())
         metadata = [("authorization", f"Bearer {access.token}")]
         if access.quota_project:
             metadata.append(("x-goog-user-project", access.quota_project))

@@ -38,10 +38,7 @@ class GCRAccessTokenGenerator(Generator[GCRAccessTokenSpec]):
     async def open(self) -> None:
         self._runtime = runtime_of(self.clock)
         self._joined: Joined = self._runtime.join(source_of(self, self.config.auth, self.config.project_id))
-
-    async def close(self) -> None:
-        if hasattr(self, "_joined"):
-            await self._runtime.leave(self._joined)
+        self.resources.push_async_callback(self._runtime.leave, self._joined)
 
     async def validate(self) -> Validation:
         await self._joined.identity.access()

@@ -59,21 +59,17 @@ class SecretManagerStore(Store[SecretManagerConfig]):
 
     async def open(self) -> None:
         config, runtime = self.config, runtime_of(self.clock)
-        self._runtime = runtime
         project = await project_of(self, config.auth, config.project_id)
         self._joined: Joined = runtime.join(source_of(self, config.auth, config.project_id))
+        self.resources.push_async_callback(runtime.leave, self._joined)
         self.api = Api(runtime, self._joined.identity, project, config.location, observe=self.observe)
         self.reader = Reader(self.api, config.secret_version_selection_policy, asyncio.Semaphore(CONCURRENCY))
         self.finder = Finder(self.api, self.reader)
         self.writer = Writer(self.api, self.reader)
         changes = config.changes
-        self.watcher = Watcher(self.api, self._joined.identity, changes.subscription) if changes is not None else None
-
-    async def close(self) -> None:
-        if (watcher := getattr(self, "watcher", None)) is not None:
-            await watcher.close()
-        if hasattr(self, "_joined"):
-            await self._runtime.leave(self._joined)
+        self.watcher: Watcher | None = None
+        if changes is not None:
+            self.watcher = self.close_later(Watcher(self.api, self._joined.identity, changes.subscription))
 
     async def validate(self) -> Validation:
         """Obtain a token. The service itself is not called: an identity may have rights for single secrets only."""

@@ -36,12 +36,12 @@ from kubebase.fairness import FairSlots
 
 T = TypeVar("T")
 
-_TURNS: Final = FairSlots(3, greed=1)
+_SLOTS: Final = FairSlots(3, greed=1)
 
 
 async def in_thread(namespace: str, make: Callable[[], T]) -> T:
     """Run `make` in a thread when it is the namespace's turn. It cannot be stopped, so its cost must be bounded."""
-    async with _TURNS.slot(namespace):
+    async with _SLOTS.slot(namespace):
         return await asyncio.to_thread(make)
 
 

@@ -58,17 +58,17 @@ def settings_of(base: URL) -> RestSettings:
     return RestSettings(f"GitHub {base.origin()}", base, headers=_HEADERS, limits=limited)
 
 
-def limited(answer: HttpResponse, now: datetime) -> float | None:
+def limited(response: HttpResponse, now: datetime) -> float | None:
     """Return the seconds to wait if a limit is reached: GitHub answers 403 or 429, with one of two headers or none."""
-    if answer.status not in (403, 429):
+    if response.status not in (403, 429):
         return None
-    if seconds := retry_after(answer.headers, now):
+    if seconds := retry_after(response.headers, now):
         return seconds
-    reset = answer.headers.get("X-RateLimit-Reset", "")
-    if answer.headers.get("X-RateLimit-Remaining") == "0" and reset.isdecimal():
+    reset = response.headers.get("X-RateLimit-Reset", "")
+    if response.headers.get("X-RateLimit-Remaining") == "0" and reset.isdecimal():
         until = datetime.fromtimestamp(min(int(reset), 2**33), UTC)
         return min(max((until - now).total_seconds(), 1.0), MAX_RETRY_AFTER)
-    return _PAUSE if answer.status == 429 or b"secondary rate limit" in answer.body else None
+    return _PAUSE if response.status == 429 or b"secondary rate limit" in response.body else None
 
 
 def _parsed(text: str) -> URL:
@@ -140,12 +140,12 @@ async def issue(rest: Rest, app: App, installation: str, limits: Mapping[str, An
     path = segments("app", "installations", installation, "access_tokens")
     request = RestRequest("POST", path, "CreateInstallationToken", allowed=_REFUSED)
     try:
-        answer = await rest.send(replace(request, json=limits) if limits else request)
+        response = await rest.send(replace(request, json=limits) if limits else request)
     except ProviderError as failed:
         raise _explained(failed, app, installation) from None
-    if answer.status in _REFUSED:
-        raise _refusal(answer.status, app, installation)
-    found: Issued = answer.read(Issued)
+    if response.status in _REFUSED:
+        raise _refusal(response.status, app, installation)
+    found: Issued = response.read(Issued)
     return found
 
 

@@ -109,12 +109,8 @@ class GithubAccessTokenGenerator(Generator[GithubAccessTokenSpec]):
         self._settings = settings_of(generator_base(config.url))
         self._place = f"{self._settings.base} {config.install_id}"
         self._app = App(config.app_id, self.secret(config.auth.private_key.secret_ref), self.clock, field=KEY_FIELD)
-        self._rest = Rest(self, self._settings, self._app)
+        self._rest = self.close_later(Rest(self, self._settings, self._app))
         self._generations = generations_of("GithubAccessToken", self.clock)
-
-    async def close(self) -> None:
-        if hasattr(self, "_rest"):
-            await self._rest.close()
 
     async def validate(self) -> Validation:
         """Ask for the installation as the App; no token is made."""

@@ -154,18 +154,12 @@ class ActionsStore(Store[GithubProvider]):
         config, settings = self.config, settings_of(store_base(self.config.url))
         self._scope = Scope.of(config)
         self._app = App(str(config.app_id), self.secret(config.auth.private_key), self.clock, field=KEY_FIELD)
-        self._as_app = Rest(self, settings, self._app)
+        self._as_app = self.close_later(Rest(self, settings, self._app))
         proof = digest(str(settings.base), str(config.installation_id), self._app.proof)
         self._login = join_login(proof, self.clock, self._log_in)
-        self._rest = Rest(self, settings, LoginHeaders(self._login, proof, bearer))
+        self.resources.callback(self._login.leave, self._log_in)
+        self._rest = self.close_later(Rest(self, settings, LoginHeaders(self._login, proof, bearer)))
         self._published: tuple[PublishedKey, float] | None = None
-
-    async def close(self) -> None:
-        if hasattr(self, "_login"):
-            self._login.leave(self._log_in)
-        for name in ("_rest", "_as_app"):
-            if hasattr(self, name):
-                await getattr(self, name).close()
 
     async def validate(self) -> Validation:
         """List one secret of the scope."""

@@ -68,12 +68,8 @@ class GitlabDeployTokenGenerator(Generator[GitlabDeployTokenSpec]):
 
     async def open(self) -> None:
         token = self.secret(self.config.auth.token.secret_ref)
-        self._rest = connect(self, self.config.url, token, field=TOKEN_FIELD)
+        self._rest = self.close_later(connect(self, self.config.url, token, field=TOKEN_FIELD))
         self._generations = generations_of("GitlabDeployToken", self.clock)
-
-    async def close(self) -> None:
-        if hasattr(self, "_rest"):
-            await self._rest.close()
 
     async def validate(self) -> Validation:
         """List the deploy tokens of the place."""

@@ -62,14 +62,10 @@ class VariableStore(Store[GitlabProvider]):
             ca = ca_bundle(config.ca_bundle)
         elif config.ca_provider is not None:
             ca = self.ca(config.ca_provider)
-        self._rest = connect(self, config.url, self.secret(token), field=TOKEN_FIELD, ca=ca)
+        self._rest = self.close_later(connect(self, config.url, self.secret(token), field=TOKEN_FIELD, ca=ca))
         self._catalog = Catalog(self._rest, config.environment)
         # Stores with the same token share what is known of missing keys, so the name of a key has its store's places.
         self._scope = f"{config.project_id} {config.group_ids} {config.inherit_from_groups} {config.environment}"
-
-    async def close(self) -> None:
-        if hasattr(self, "_rest"):
-            await self._rest.close()
 
     async def validate(self) -> Validation:
         """List one variable of each place."""
@@ -82,7 +78,7 @@ class VariableStore(Store[GitlabProvider]):
     @reads("not_found")
     async def get_many(self, refs: Sequence[RemoteRef]) -> Sequence[Value | ProviderError]:
         found = await self._found({key_of(ref) for ref in refs})
-        return [await _answer(ref, found.get(key_of(ref))) for ref in refs]
+        return [await _value_or_error(ref, found.get(key_of(ref))) for ref in refs]
 
     @finds("name", "tags")
     async def find(self, query: FindQuery) -> AsyncIterator[Found]:
@@ -104,10 +100,10 @@ class VariableStore(Store[GitlabProvider]):
         if all(self._rest.is_missing(self._named(key)) for key in left):
             return found
         try:
-            places = await self._look(self._projects(), left, found)
+            places = await self._search(self._projects(), left, found)
             if left:
-                places += await self._look(reversed(await self._groups()), left, found)
-            await self._look_again(places, left, found)
+                places += await self._search(reversed(await self._groups()), left, found)
+            await self._read_singly(places, left, found)
         except ProviderError as failed:
             if not found:
                 raise
@@ -116,17 +112,17 @@ class VariableStore(Store[GitlabProvider]):
             self._rest.note_missing(self._named(key))
         return found
 
-    async def _look(self, places: Iterable[Place], left: set[str], found: dict[str, Outcome]) -> list[Place]:
+    async def _search(self, places: Iterable[Place], left: set[str], found: dict[str, Outcome]) -> list[Place]:
         """Move keys from `left` to `found`, place by place; return the places that were asked."""
-        asked = []
+        searched = []
         for place in places:
             if left:
-                asked.append(place)
+                searched.append(place)
                 candidates = await self._catalog.of_keys(place, frozenset(left))
                 self._choose(candidates, left, found)
-        return asked
+        return searched
 
-    async def _look_again(self, places: Iterable[Place], left: set[str], found: dict[str, Outcome]) -> None:
+    async def _read_singly(self, places: Iterable[Place], left: set[str], found: dict[str, Outcome]) -> None:
         """Ask for keys that no list had: deletion policies act on what is missing."""
         for place in places:
             for key in sorted(left):
@@ -168,7 +164,7 @@ def _chosen(variables: Sequence[Variable], environment: str) -> Outcome | None:
         return ambiguous
 
 
-async def _answer(ref: RemoteRef, found: Outcome | None) -> Value | ProviderError:
+async def _value_or_error(ref: RemoteRef, found: Outcome | None) -> Value | ProviderError:
     if isinstance(found, ProviderError):
         return found
     try:

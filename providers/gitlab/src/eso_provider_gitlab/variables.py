@@ -186,7 +186,7 @@ _CALLS: Final = {"projects": "ProjectVariable", "groups": "GroupVariable"}
 Accepts = Callable[[str], Awaitable[bool]]
 
 
-class _Told(msgspec.Struct, gc=False):
+class _VariableResponse(msgspec.Struct, gc=False):
     key: str
     value: str | None = None
     environment_scope: str = ANY
@@ -235,7 +235,11 @@ class Catalog:
                 if answer.status in REFUSED:
                     raise refusal(answer.status, place, RIGHTS)
                 totals.append(answer.headers.get("X-Total", ""))
-                found += [_variable(told) for told in answer.read(list[_Told]) if await accepts(told.key)]
+                found += [
+                    _variable(response)
+                    for response in answer.read(list[_VariableResponse])
+                    if await accepts(response.key)
+                ]
             self._pages[place] = len(totals)
             if len(set(totals)) == 1:
                 return found
@@ -275,7 +279,7 @@ class Catalog:
             if answer.status == _SEVERAL:
                 return (await self._listed(place, {key})).get(key, ())
             if answer.status != 404:
-                return [_variable(answer.read(_Told))]
+                return [_variable(answer.read(_VariableResponse))]
         return ()
 
 
@@ -284,5 +288,9 @@ def _list(place: Place, size: int) -> RestRequest:
     return RestRequest("GET", place.path("variables"), call, {"per_page": str(size)}, allowed=REFUSED)
 
 
-def _variable(told: _Told) -> Variable:
-    return Variable(told.key, told.environment_scope, None if told.value is None else SecretBytes(told.value.encode()))
+def _variable(found: _VariableResponse) -> Variable:
+    return Variable(
+        found.key,
+        found.environment_scope,
+        None if found.value is None else SecretBytes(found.value.encode()),
+    )

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from email.utils import format_datetime
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import jwt
 import msgspec
@@ -26,7 +26,6 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from yarl import URL
 
-from eso_api.references import SecretKeySelector
 from eso_api.stores.infisical import (
     InfisicalAuth,
     InfisicalAwsAuth,
@@ -61,24 +60,18 @@ from eso_sdk.logins import (
     optional_text,
     text,
 )
-from eso_sdk.processidentity import POD_TOKEN, ProcessIdentity
+from eso_sdk.processidentity import POD_TOKEN
 from eso_sdk.rest import Rest, RestRequest, RestSettings
 from kubebase.clock import Clock
 
 # --- A configured login of any form: where it is sent, whom it proves, and its body ----------------------------------
 
 
-class Opened(Protocol):
-    """The part of an opened store that logins need."""
-
-    config: InfisicalProvider
-    clock: Clock
-    process_identity: ProcessIdentity
-
-    def secret(self, reference: SecretKeySelector) -> SecretBytes: ...
+Session = Backend[InfisicalProvider]
+"""The session that logs in, and its credentials."""
 
 
-def prove_own_identity(store: Opened, own: str, pointer: str) -> None:
+def prove_own_identity(store: Session, own: str, pointer: str) -> None:
     """Refuse a proof of the provider's own identity, unless its administrator allows it for this server."""
     instead = "use universalAuthCredentials or another form that names its own credentials"
     store.process_identity.use(own, field=pointer, instead=instead)
@@ -115,7 +108,7 @@ class Form:
 LIFETIME: Final = timedelta(minutes=10)
 
 
-def kubernetes(config: InfisicalKubernetesAuth, store: Opened) -> Form:
+def kubernetes(config: InfisicalKubernetesAuth, store: Session) -> Form:
     pointer = "/auth/kubernetesAuthCredentials"
     identity = text(store, config.identity_id, f"{pointer}/identityId")
     where = f"{pointer}/serviceAccountTokenPath"
@@ -136,7 +129,7 @@ def kubernetes(config: InfisicalKubernetesAuth, store: Opened) -> Form:
     )
 
 
-def gcp_iam(config: InfisicalGcpIamAuth, store: Opened) -> Form:
+def gcp_iam(config: InfisicalGcpIamAuth, store: Session) -> Form:
     pointer = "/auth/gcpIamAuthCredentials"
     identity = text(store, config.identity_id, f"{pointer}/identityId")
     where = f"{pointer}/serviceAccountKeyFilePath"
@@ -169,7 +162,7 @@ def signed_jwt(key: str, identity: str, clock: Clock, pointer: str) -> str:
         raise invalid_config(pointer, "does not name the JSON key of a Google service account") from None
 
 
-async def _content(store: Opened, path: str, pointer: str, own: str = "") -> str:
+async def _content(store: Session, path: str, pointer: str, own: str = "") -> str:
     content = await asyncio.to_thread(store.process_identity.read_file, path, field=pointer, own=own)
     try:
         return content.reveal().decode()
@@ -184,7 +177,7 @@ async def _content(store: Opened, path: str, pointer: str, own: str = "") -> str
 # TENANCY/USER/FINGERPRINT.
 
 
-def universal(config: InfisicalUniversalAuth, store: Opened) -> Form:
+def universal(config: InfisicalUniversalAuth, store: Session) -> Form:
     pointer = "/auth/universalAuthCredentials"
     client = text(store, config.client_id, f"{pointer}/clientId")
     secret = text(store, config.client_secret, f"{pointer}/clientSecret")
@@ -198,7 +191,7 @@ def universal(config: InfisicalUniversalAuth, store: Opened) -> Form:
     )
 
 
-def jwt_form(config: InfisicalJwtAuth, store: Opened) -> Form:
+def jwt_form(config: InfisicalJwtAuth, store: Session) -> Form:
     pointer = "/auth/jwtAuthCredentials"
     identity = text(store, config.identity_id, f"{pointer}/identityId")
     token = text(store, config.jwt, f"{pointer}/jwt")
@@ -212,7 +205,7 @@ def jwt_form(config: InfisicalJwtAuth, store: Opened) -> Form:
     )
 
 
-def ldap(config: InfisicalLdapAuth, store: Opened) -> Form:
+def ldap(config: InfisicalLdapAuth, store: Session) -> Form:
     pointer = "/auth/ldapAuthCredentials"
     identity = text(store, config.identity_id, f"{pointer}/identityId")
     user = text(store, config.ldap_username, f"{pointer}/ldapUsername")
@@ -232,7 +225,7 @@ _OCID: Final = re.compile(r"[A-Za-z0-9._-]+")
 _SIGNED: Final = ("date", "(request-target)", "host")
 
 
-def oracle(config: InfisicalOciAuth, store: Opened) -> Form:
+def oracle(config: InfisicalOciAuth, store: Session) -> Form:
     pointer = "/auth/ociAuthCredentials"
     identity = text(store, config.identity_id, f"{pointer}/identityId")
     user = text(store, config.user_id, f"{pointer}/userId")
@@ -299,7 +292,7 @@ _GOOGLE: Final = "metadata.google.internal"
 _IDENTITY: Final = "/computeMetadata/v1/instance/service-accounts/default/identity"
 
 
-def azure(config: InfisicalAzureAuth, store: Opened, environment: Mapping[str, str] = os.environ) -> Form:
+def azure(config: InfisicalAzureAuth, store: Session, environment: Mapping[str, str] = os.environ) -> Form:
     pointer = "/auth/azureAuthCredentials"
     identity = text(store, config.identity_id, f"{pointer}/identityId")
     resource = optional_text(store, config.resource, f"{pointer}/resource") or RESOURCE
@@ -323,7 +316,7 @@ def azure(config: InfisicalAzureAuth, store: Opened, environment: Mapping[str, s
     )
 
 
-def gcp_id_token(config: InfisicalGcpIdTokenAuth, store: Opened, environment: Mapping[str, str] = os.environ) -> Form:
+def gcp_id_token(config: InfisicalGcpIdTokenAuth, store: Session, environment: Mapping[str, str] = os.environ) -> Form:
     pointer = "/auth/gcpIdTokenAuthCredentials"
     identity = text(store, config.identity_id, f"{pointer}/identityId")
     prove_own_identity(store, "Google identity", pointer)
@@ -370,7 +363,7 @@ SESSION_NAME: Final = "external-secrets-provider-infisical"
 _FORM: Final = "application/x-www-form-urlencoded; charset=utf-8"
 
 
-def amazon(config: InfisicalAwsAuth, store: Opened, environment: Mapping[str, str] = os.environ) -> Form:
+def amazon(config: InfisicalAwsAuth, store: Session, environment: Mapping[str, str] = os.environ) -> Form:
     pointer = "/auth/awsAuthCredentials"
     identity = text(store, config.identity_id, f"{pointer}/identityId")
     prove_own_identity(store, "AWS role", pointer)
@@ -414,7 +407,7 @@ def amazon(config: InfisicalAwsAuth, store: Opened, environment: Mapping[str, st
 
 _REFUSED: Final = (400, 401, 403, 404, 422)
 _TOKEN: Final = "token_auth_credentials"  # noqa: S105 - the name of a field
-_FORMS: Final[Mapping[str, Callable[[Any, Opened], Form]]] = {
+_FORMS: Final[Mapping[str, Callable[[Any, Session], Form]]] = {
     "universal_auth_credentials": universal,
     "azure_auth_credentials": azure,
     "gcp_id_token_auth_credentials": gcp_id_token,
@@ -457,7 +450,7 @@ def check_auth(auth: InfisicalAuth) -> tuple[str, ...]:
     return (f"auth configures {', '.join(chosen)}; only {chosen[0]} is used",) if len(chosen) > 1 else ()
 
 
-def open_auth(store: Backend[InfisicalProvider], settings: RestSettings) -> Auth:
+def open_auth(store: Session, settings: RestSettings) -> Auth:
     """Return the authorization of a session. The identity logs in when the first token is needed."""
     auth = store.config.auth
     for name, make in _FORMS.items():
@@ -471,7 +464,7 @@ def open_auth(store: Backend[InfisicalProvider], settings: RestSettings) -> Auth
     return Auth(FixedHeaders(bearer(SecretBytes(token.encode()), pointer)))
 
 
-def _logged_in(store: Backend[InfisicalProvider], settings: RestSettings, form: Form) -> Auth:
+def _logged_in(store: Session, settings: RestSettings, form: Form) -> Auth:
     organization = store.config.secrets_scope.organization_slug
     proof = digest(str(settings.base), settings.ca, form.method, organization, *form.proof)
     # Logins have connections of their own: a rejected login must not stop those of other identities.

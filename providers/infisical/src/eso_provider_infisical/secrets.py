@@ -415,10 +415,10 @@ class Secrets:
     async def _project_id(self) -> str:
         async with self._meeting:
             if not self._project:
-                self._project = await self._looked_up()
+                self._project = await self._fetched_project()
             return self._project
 
-    async def _looked_up(self) -> str:
+    async def _fetched_project(self) -> str:
         slug = self._scope.project_slug
         for lookup in _LOOKUPS:
             request = RestRequest("GET", f"{lookup}/{segments(slug)}", "GetWorkspaceBySlug", allowed=(403, 404))

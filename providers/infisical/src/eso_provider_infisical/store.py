@@ -328,17 +328,11 @@ class InfisicalStore(Store[InfisicalProvider]):
     async def open(self) -> None:
         self.check_config(self.config)
         settings = self._settings()
-        self._auth = open_auth(self, settings)
-        self._rest = Rest(self, settings, self._auth.authorization)
+        self._auth = self.close_later(open_auth(self, settings))
+        self._rest = self.close_later(Rest(self, settings, self._auth.authorization))
         self._secrets = Secrets(self._rest, self.config.secrets_scope)
         self._reader = Reader(self._secrets, self.config.secrets_scope.secrets_path, self.clock)
         self._writer = Writer(self._secrets, self.config.secrets_scope.secrets_path)
-
-    async def close(self) -> None:
-        if (rest := self.__dict__.pop("_rest", None)) is not None:
-            await rest.close()
-        if (auth := self.__dict__.pop("_auth", None)) is not None:
-            await auth.close()
 
     async def validate(self) -> Validation:
         await self._secrets.check(folder_of(self.config.secrets_scope.secrets_path))

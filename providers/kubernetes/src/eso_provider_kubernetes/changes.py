@@ -50,7 +50,7 @@ class Watches:
             members.update(key for key, labels in present.items() if _carries(labels, wanted))
 
     def overtaken(
-        self, fresh: Sequence[WatchItem], versions: Mapping[str, str], *, tell_unknown: bool
+        self, fresh: Sequence[WatchItem], versions: Mapping[str, str], *, report_unknown: bool
     ) -> dict[ChangeType, list[str]]:
         """Return new watches whose reader does not have the current version, by the type of change.
 
@@ -60,7 +60,7 @@ class Watches:
         found: dict[ChangeType, list[str]] = {ChangeType.UPDATED: [], ChangeType.DELETED: []}
         for item in fresh:
             if item.ref is None or not item.known_version:
-                found[ChangeType.UPDATED] += [item.watch_id] if tell_unknown else []
+                found[ChangeType.UPDATED] += [item.watch_id] if report_unknown else []
                 continue
             version = versions.get(item.ref.key)
             if version is None:
@@ -125,14 +125,14 @@ class Changes:
             latest, present = await self._list()
             watches.remember({key: meta.labels for key, meta in present.items()})
             versions = {key: meta.resource_version for key, meta in present.items()}
-            events = self._overtaken(watches.overtaken(fresh, versions, tell_unknown=not resumed))
+            events = self._overtaken(watches.overtaken(fresh, versions, report_unknown=not resumed))
             if position > latest:
                 events.append(self._event(ChangeType.RESYNC, ()))
             position = position if 0 < position <= latest else latest
             for event in _with_token(events, position):
                 yield event
         self._followed = frozenset(item.watch_id for item in items)
-        yield self._beat(position)
+        yield self._heartbeat(position)
         while True:
             try:
                 async for told in self._watch(position, watches):
@@ -152,7 +152,7 @@ class Changes:
             try:
                 async for signal in self._frames(position):
                     failures = 0
-                    for event in self._told(signal, watches):
+                    for event in self._events(signal, watches):
                         yield event
                     position = _reached(signal) or position
             except _TRANSIENT as error:
@@ -171,7 +171,7 @@ class Changes:
             async for frame in frames:
                 yield read_frame(frame, self._source.decode)
 
-    def _told(self, signal: Signal[Object], watches: Watches) -> Iterator[ChangeEvent | Heartbeat]:
+    def _events(self, signal: Signal[Object], watches: Watches) -> Iterator[ChangeEvent | Heartbeat]:
         match signal:
             case Changed(object=obj) | Removed(object=obj):
                 meta = meta_of(obj)
@@ -181,7 +181,7 @@ class Changes:
                     kind = ChangeType.DELETED if removed else ChangeType.UPDATED
                     yield self._event(kind, ids, meta.resource_version)
             case Bookmarked(resource_version=version):
-                yield self._beat(_position(version))
+                yield self._heartbeat(_position(version))
             case Refused(code=code) if code == _GONE:
                 raise Gone(_GONE, "Expired", "the resource version is too old")
             case Refused(code=code):
@@ -210,7 +210,7 @@ class Changes:
         resync = kind is ChangeType.RESYNC
         return ChangeEvent(kind, ids, "" if resync else version, self._store.clock.now(), resume_token=version)
 
-    def _beat(self, position: int) -> Heartbeat:
+    def _heartbeat(self, position: int) -> Heartbeat:
         return Heartbeat(self._store.clock.now(), str(position) if position else "")
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
-from eso_api.references import CaProvider, SecretKeySelector, ServiceAccountSelector
+from eso_api.references import SecretKeySelector
 from eso_api.stores.kubernetes import KubernetesAuth, KubernetesConnection, KubernetesServer
-from eso_api.values import SecretBytes
 from eso_sdk.addresses import ForbiddenAddressError
 from eso_sdk.errors import (
     already_exists,
@@ -28,7 +27,7 @@ from eso_sdk.errors import (
 from eso_sdk.http import ca_bundle, forbidden_address, tls_context
 from eso_sdk.provider import Store
 from eso_wire.errors import ErrorReason, ProviderError
-from eso_wire.values import Token, Validation, ValidationState
+from eso_wire.values import Validation, ValidationState
 from kubebase.clock import Clock
 from kubebase.meta import JsonObject, Resource, raw
 from kuberun import errors as kube
@@ -164,16 +163,6 @@ _MAX_KUBECONFIG: Final = 1 << 20
 _NO_AUTHORITY: Final = "neither /server/caBundle nor /server/caProvider is set: only public authorities are trusted"
 
 
-class Resolved(Protocol):
-    """The values that the operator sent for the references of a configuration."""
-
-    def secret(self, reference: SecretKeySelector) -> SecretBytes: ...
-
-    def token(self, reference: ServiceAccountSelector) -> Token: ...
-
-    def ca(self, reference: CaProvider) -> bytes: ...
-
-
 def check_connection(config: KubernetesConnection) -> tuple[str, ...]:
     """Check the configuration without a call: return warnings, or raise `invalid_config`."""
     if config.auth is None and config.auth_ref is None:
@@ -204,7 +193,7 @@ def check_namespaces_named(config: KubernetesConnection) -> None:
             raise invalid_config(f"{pointer}/namespace", "must be set in a cluster-scoped store")
 
 
-async def connect(config: KubernetesConnection, resolved: Resolved, clock: Clock) -> Connection:
+async def connect(config: KubernetesConnection, resolved: Store[Any], clock: Clock) -> Connection:
     """Return the connection of a checked configuration."""
     try:
         made = _from_kubeconfig(config, resolved, clock) or _from_fields(config, resolved, clock)
@@ -216,7 +205,7 @@ async def connect(config: KubernetesConnection, resolved: Resolved, clock: Clock
     return made
 
 
-def _from_kubeconfig(config: KubernetesConnection, resolved: Resolved, clock: Clock) -> Connection | None:
+def _from_kubeconfig(config: KubernetesConnection, resolved: Store[Any], clock: Clock) -> Connection | None:
     if config.auth_ref is None:
         return None
     text = resolved.secret(config.auth_ref).reveal()
@@ -225,14 +214,14 @@ def _from_kubeconfig(config: KubernetesConnection, resolved: Resolved, clock: Cl
     return kubeconfig.connection(kubeconfig.parse_self_contained(text, "of /authRef"), "", clock)
 
 
-def _from_fields(config: KubernetesConnection, resolved: Resolved, clock: Clock) -> Connection:
+def _from_fields(config: KubernetesConnection, resolved: Store[Any], clock: Clock) -> Connection:
     server = config.server or KubernetesServer()
     # Asked for again each minute: the session outlives the token of a service account, and gets newer ones.
     credentials = ReadCredentials(lambda: _credential(config.auth or KubernetesAuth(), resolved), clock)
     return Connection(_address(server), credentials, Tls(_authorities(server, resolved)), origin="the store")
 
 
-def _authorities(server: KubernetesServer, resolved: Resolved) -> bytes | None:
+def _authorities(server: KubernetesServer, resolved: Store[Any]) -> bytes | None:
     if server.ca_bundle:
         pointer, bundle = "/server/caBundle", ca_bundle(server.ca_bundle, "/server/caBundle")
     elif server.ca_provider is not None:
@@ -245,7 +234,7 @@ def _authorities(server: KubernetesServer, resolved: Resolved) -> bytes | None:
     return bundle
 
 
-def _credential(auth: KubernetesAuth, resolved: Resolved) -> Credential:
+def _credential(auth: KubernetesAuth, resolved: Store[Any]) -> Credential:
     if auth.service_account is not None:
         token = resolved.token(auth.service_account).token
         return Credential(bearer(token.reveal().decode(errors="replace"), "/auth/serviceAccount"))
@@ -298,11 +287,8 @@ class ClusterStore(Store[K]):
         if not self.holder.namespace:
             check_namespaces_named(self.config)
         connection = await connect(self.config, self, self.clock)
-        self.client = Client(AiohttpTransport(connection, LIMITS, vet=self._vet), field_manager=_FIELD_MANAGER)
-
-    async def close(self) -> None:
-        if client := getattr(self, "client", None):
-            await client.close()
+        transport = AiohttpTransport(connection, LIMITS, vet=self._vet)
+        self.client = self.close_later(Client(transport, field_manager=_FIELD_MANAGER))
 
     @contextmanager
     def asking(self, call: str, request: Request) -> Iterator[None]:
@@ -372,11 +358,11 @@ async def _allowed_by_review(store: AnyClusterStore, resource: Resource, namespa
 def _grants(rule: JsonObject, resource: Resource) -> bool:
     """Return whether a rule grants the verb. A rule for single objects counts: the store may need only those."""
     wanted = (("verbs", _VERB), ("apiGroups", resource.group), ("resources", resource.plural))
-    return all(_lists(rule.get(field), word) for field, word in wanted)
+    return all(_lists(rule.get(field), value) for field, value in wanted)
 
 
-def _lists(words: Any, word: str) -> bool:
-    return isinstance(words, list) and ("*" in words or word in words)
+def _lists(values: Any, value: str) -> bool:
+    return isinstance(values, list) and ("*" in values or value in values)
 
 
 def _mapping(document: JsonObject, name: str) -> JsonObject:

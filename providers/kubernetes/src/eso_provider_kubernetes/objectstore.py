@@ -220,17 +220,17 @@ class CustomResourceStore(ClusterStore[CrdProvider]):
 class _Objects:
     """The resource behind the kind, and what keys mean in it."""
 
-    def __init__(self, store: CustomResourceStore, resource: Resource, home: str) -> None:
-        if home and not resource.namespaced:
+    def __init__(self, store: CustomResourceStore, resource: Resource, namespace: str) -> None:
+        if namespace and not resource.namespaced:
             raise ProviderError(
                 ErrorReason.CONFIG_INVALID,
                 f"/resource: {resource.kind} is cluster-scoped; only a cluster-scoped store can read it",
             )
         self.resource = resource
         self.kind: Kind[JsonObject] = raw(resource)
-        self.namespace = home
+        self.namespace = namespace
         """Empty for all namespaces."""
-        self.changes = Changes(store, resource, home, key_of=self.text)
+        self.changes = Changes(store, resource, namespace, key_of=self.text)
 
     def key(self, text: str) -> ObjectKey:
         """Return the object that a remote key names."""

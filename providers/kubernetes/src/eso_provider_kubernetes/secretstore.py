@@ -70,7 +70,7 @@ class KubernetesStore(ClusterStore[KubernetesProvider]):
         """Read each Secret once, however many of its properties are requested."""
         names = list(dict.fromkeys(ref.key for ref in refs))
         found = dict(zip(names, await asyncio.gather(*map(self._read, names)), strict=True))
-        return [await _answer(found[ref.key], ref) for ref in refs]
+        return [await _value_or_error(found[ref.key], ref) for ref in refs]
 
     async def get_map(self, ref: RemoteRef) -> dict[str, bytes]:
         return await map_of(await self._secret(ref.key), ref)
@@ -182,7 +182,7 @@ class KubernetesStore(ClusterStore[KubernetesProvider]):
             yield event
 
 
-async def _answer(found: Secret | ProviderError, ref: RemoteRef) -> Value | ProviderError:
+async def _value_or_error(found: Secret | ProviderError, ref: RemoteRef) -> Value | ProviderError:
     if isinstance(found, ProviderError):
         return found
     try:

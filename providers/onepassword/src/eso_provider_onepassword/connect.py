@@ -33,7 +33,7 @@ SHOWN_SECONDS: Final = 5.0
 SHOWN_PAUSE: Final = 0.25
 """How long a write waits until the server shows it, and how often it reads."""
 UNLISTED_SECONDS: Final = 600.0
-MAX_UNSEEN: Final = 1000
+MAX_UNLISTED: Final = 1000
 """How long, and of how many, the server's promise to create an item is remembered."""
 NOTES: Final = "NOTES"
 SERVER: Final = "SERVER"
@@ -101,7 +101,7 @@ class Connect:
     def __init__(self, rest: Rest) -> None:
         self._rest = rest
         self._gate = asyncio.Semaphore(CONCURRENCY)
-        self._unlisted: ExpiringDict[tuple[str, str], Overview] = ExpiringDict(MAX_UNSEEN, rest.clock)
+        self._unlisted: ExpiringDict[tuple[str, str], Overview] = ExpiringDict(MAX_UNLISTED, rest.clock)
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
@@ -119,7 +119,7 @@ class Connect:
         def late(_overview: Overview, error: ProviderError) -> Item | ProviderError:
             return error
 
-        return await side_by_side(overviews, self._settled, late=late, gate=self._gate, clock=self._rest.clock)
+        return await side_by_side(overviews, self._item_or_error, late=late, gate=self._gate, clock=self._rest.clock)
 
     async def content(self, item: Item, file: File) -> bytes:
         path = f"{_path(item.overview.vault, item.overview.id)}/{segments('files', file.id, 'content')}"
@@ -135,7 +135,7 @@ class Connect:
             raise
         return _item(response, overview.vault)
 
-    async def _settled(self, overview: Overview) -> Item | ProviderError:
+    async def _item_or_error(self, overview: Overview) -> Item | ProviderError:
         try:
             return await self.item(overview) or not_found(overview.title)
         except ProviderError as failed:
@@ -286,16 +286,13 @@ class ConnectStore(Store[OnePasswordProvider]):
         settings = RestSettings(
             subject, address / "v1", field="/connectHost", repeats=is_sporadic, max_response=MAX_RESPONSE
         )
-        self._rest = Rest(self, settings, FixedHeaders(bearer(self.secret(reference), _TOKEN)))
+        authorization = FixedHeaders(bearer(self.secret(reference), _TOKEN))
+        self._rest = self.close_later(Rest(self, settings, authorization))
         connect = Connect(self._rest)
         names = sorted(config.vaults, key=lambda name: config.vaults[name])
         self._vault_cache = VaultCache(connect, names, pointer="/vaults", clock=self.clock)
         self._reader = Reader(self._vault_cache, self.clock)
         self._writer = Writer(self._vault_cache, connect, first=names[0], subject=subject, clock=self.clock)
-
-    async def close(self) -> None:
-        if hasattr(self, "_rest"):
-            await self._rest.close()
 
     async def validate(self) -> Validation:
         """Check that every vault can be read."""

@@ -95,7 +95,7 @@ class Reader:
     async def find(self, query: FindQuery) -> AsyncIterator[Found]:
         """Yield fields and files whose names match, of the items with the title and all tags; the first one wins."""
         matcher = Matcher(FindQuery(name_regexp=query.name_regexp))
-        overviews = [each for each in await self._vault_cache.overviews() if _is_asked_for(each, query)]
+        overviews = [each for each in await self._vault_cache.overviews() if _matches(each, query)]
         known: set[str] = set()
         for item in await self._vault_cache.items(overviews):
             if isinstance(item, ProviderError):
@@ -126,7 +126,7 @@ def refuse_version(ref: RemoteRef) -> None:
         raise ProviderError(ErrorReason.VERSION_NOT_FOUND, f"{message}; remove remoteRef.version")
 
 
-def _is_asked_for(overview: Overview, query: FindQuery) -> bool:
+def _matches(overview: Overview, query: FindQuery) -> bool:
     """Return whether an item has the title and all tags of a query. Tags of 1Password have no values."""
     return query.path in ("", overview.title) and set(query.tags) <= set(overview.tags)
 

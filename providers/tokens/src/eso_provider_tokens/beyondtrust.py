@@ -81,11 +81,8 @@ class BeyondtrustGenerator(Generator[BeyondtrustWorkloadCredentialsDynamicSecret
             field="/provider/server/apiUrl",
         )
         token = self.secret(provider.auth.apikey.token)
-        self._rest = Rest(self, settings, FixedHeaders(bearer(token, "/provider/auth/apikey/token")))
-
-    async def close(self) -> None:
-        if hasattr(self, "_rest"):
-            await self._rest.close()
+        authorization = FixedHeaders(bearer(token, "/provider/auth/apikey/token"))
+        self._rest = self.close_later(Rest(self, settings, authorization))
 
     async def generate(self, request: GenerateRequest) -> Generated:
         del request

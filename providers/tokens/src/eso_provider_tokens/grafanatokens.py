@@ -78,11 +78,7 @@ class GrafanaGenerator(Generator[GrafanaSpec]):
 
     async def open(self) -> None:
         settings = RestSettings(f"Grafana {self.config.url}", URL(self.config.url))
-        self._rest = Rest(self, settings, FixedHeaders(self._headers(self.config.auth)))
-
-    async def close(self) -> None:
-        if hasattr(self, "_rest"):
-            await self._rest.close()
+        self._rest = self.close_later(Rest(self, settings, FixedHeaders(self._headers(self.config.auth))))
 
     async def generate(self, request: GenerateRequest) -> Generated:
         account = await self._found_account() or await self._new_account()

@@ -82,11 +82,7 @@ class QuayGenerator(Generator[QuayAccessTokenSpec]):
     async def open(self) -> None:
         base = _base(self.config)
         self._subject = f'Quay {base.host}, robot account "{self.config.robot_account}"'
-        self._rest = Rest(self, RestSettings(self._subject, base))
-
-    async def close(self) -> None:
-        if hasattr(self, "_rest"):
-            await self._rest.close()
+        self._rest = self.close_later(Rest(self, RestSettings(self._subject, base)))
 
     async def generate(self, request: GenerateRequest) -> Generated:
         del request
@@ -144,11 +140,8 @@ class CloudsmithGenerator(Generator[CloudsmithAccessTokenSpec]):
     async def open(self) -> None:
         config = self.config
         self._subject = f'Cloudsmith, service "{config.service_slug}" of organisation "{config.org_slug}"'
-        self._rest = Rest(self, RestSettings(self._subject, URL(config.api_url or DEFAULT_URL), field="/apiUrl"))
-
-    async def close(self) -> None:
-        if hasattr(self, "_rest"):
-            await self._rest.close()
+        settings = RestSettings(self._subject, URL(config.api_url or DEFAULT_URL), field="/apiUrl")
+        self._rest = self.close_later(Rest(self, settings))
 
     async def generate(self, request: GenerateRequest) -> Generated:
         del request

@@ -323,14 +323,14 @@ class Api:
         now = self.clock.monotonic()
         if now < self._alive_until or now < self._dead_until:
             return now < self._alive_until
-        good = accepts_token(await self.look_up_token()) is True
+        good = accepts_token(await self.lookup_self()) is True
         if good:
             self._alive_until = now + VERDICT_SECONDS
         else:
             self._dead_until = now + VERDICT_SECONDS
         return good
 
-    async def look_up_token(self) -> Reply:
+    async def lookup_self(self) -> Reply:
         """Ask the server about the token, in the namespace it was made in."""
         token = await self._tokens.token()
         with self._observe("LookupSelf"):

@@ -155,15 +155,9 @@ class VaultDynamicSecretGenerator(Generator[VaultDynamicSecretSpec]):
 
     async def open(self) -> None:
         with _below("/provider"):
-            self._connection = connect(self, self.config.provider)
-            self._tokens = open_tokens(self, self.config.provider, self._connection)
+            self._connection = self.close_later(connect(self, self.config.provider))
+            self._tokens = self.close_later(open_tokens(self, self.config.provider, self._connection))
         self._generations: Generations = shared_generations(self.clock)
-
-    async def close(self) -> None:
-        if hasattr(self, "_tokens"):
-            await self._tokens.close()
-        if hasattr(self, "_connection"):
-            await self._connection.close()
 
     async def generate(self, request: GenerateRequest) -> Generated:
         if (former := self._generations.of(request.idempotency_key)) is not None:

@@ -20,6 +20,7 @@ from typing import Any, Final, Protocol
 from weakref import WeakKeyDictionary
 
 from eso_api.values import SecretBytes
+from eso_sdk.backend import Closable
 from eso_sdk.logins import REFUSALS, Pauses, Refusals
 from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.clock import Clock
@@ -348,14 +349,10 @@ class Identity:
         return await (self._log_in(login) if held is None else self._renew(held, login))
 
 
-class Closes(Protocol):
-    async def close(self) -> None: ...
-
-
 class SharedToken:
     """One session's share of an identity: a `TokenSource`."""
 
-    def __init__(self, table: Identities, key: bytes, login: Login, closes: Closes | None = None) -> None:
+    def __init__(self, table: Identities, key: bytes, login: Login, closes: Closable | None = None) -> None:
         self._table = table
         self._key = key
         self._login: Login | None = login
@@ -390,7 +387,7 @@ class Identities:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def join(self, key: bytes, login: Login, closes: Closes | None = None) -> SharedToken:
+    def join(self, key: bytes, login: Login, closes: Closable | None = None) -> SharedToken:
         """Share the token of an identity with one more session; `closes` is closed with that session's share."""
         return SharedToken(self, key, login, closes)
 

@@ -55,7 +55,8 @@ class KvStore(Store[C]):
 
     async def open(self) -> None:
         connection = connect(self, self.config)
-        self.api = Api(connection, self.token_source(connection), observe=self.observe, clock=self.clock)
+        tokens = self.token_source(connection)
+        self.api = self.close_later(Api(connection, tokens, observe=self.observe, clock=self.clock))
         self.mounts = Mounts(self.api)
         self.reader = Reader(self.api, self.mounts)
         self.finder = Finder(self.api, self.mounts, self.reader)
@@ -66,10 +67,6 @@ class KvStore(Store[C]):
     def token_source(self, connection: Connection) -> TokenSource:
         """Choose the login of the configuration."""
         return open_tokens(self, self.config, connection)
-
-    async def close(self) -> None:
-        if hasattr(self, "api"):
-            await self.api.close()
 
     async def validate(self) -> Validation:
         return await examined(self.api, self.mounts, self.watcher, self.OPERATIONS)
@@ -195,7 +192,7 @@ async def _check_mount(api: Api, mounts: Mounts) -> str:
 
 
 async def _check_token(api: Api) -> None:
-    reply = await api.look_up_token()
+    reply = await api.lookup_self()
     if reply.status != 403 and not reply.ok:
         raise refusal(reply, api.endpoint("auth/token/lookup-self"))
     if accepts_token(reply) is not True:

@@ -250,10 +250,10 @@ async def _logged_in(
     scheme = ntlm.scheme_of(refusal.headers.getall("WWW-Authenticate", []))
     if scheme is None:
         return refusal
-    answer = await send(_authorized(request, f"{scheme} {ntlm.NEGOTIATE}"))
-    challenge = ntlm.challenge_of(answer.headers.getall("WWW-Authenticate", []), scheme)
+    response = await send(_authorized(request, f"{scheme} {ntlm.NEGOTIATE}"))
+    challenge = ntlm.challenge_of(response.headers.getall("WWW-Authenticate", []), scheme)
     if challenge is None:
-        return answer
+        return response
     return await send(_authorized(request, f"{scheme} {ntlm.authenticate(login, challenge, clock.now())}"))
 
 

@@ -32,22 +32,18 @@ class WebhookGenerator(Generator[WebhookSpec]):
         return ()
 
     async def open(self) -> None:
-        self._endpoint = Endpoint(self, self.config)
-
-    async def close(self) -> None:
-        if hasattr(self, "_endpoint"):
-            await self._endpoint.close()
+        self._endpoint = self.close_later(Endpoint(self, self.config))
 
     async def generate(self, request: GenerateRequest) -> Mapping[str, bytes]:
         del request
         config, variables = self.config, Variables(self._endpoint.secrets)
         namespace = self.call.caller.namespace
-        asked = await request_of(config, variables, namespace, method=config.method or "GET")
-        answer = await self._endpoint.send(asked)
+        call = await request_of(config, variables, namespace, method=config.method or "GET")
+        response = await self._endpoint.send(call)
         # A 404 stays an ordinary error: only a store can say that one key does not exist.
-        if problem := status_error(answer, SUBJECT, self.clock):
+        if problem := status_error(response, SUBJECT, self.clock):
             raise problem
-        work = partial(members, answer.body, config.result.json_path)
+        work = partial(members, response.body, config.result.json_path)
         return await computed(work, namespace, field=PATH_FIELD)
 
 

@@ -283,7 +283,7 @@ _INTEGER: Final = re.compile(r"-?\d{1,9}(?![\d.])")
 _QUOTED: Final = re.compile(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"")
 _ESCAPE: Final = re.compile(r"\\(.)")
 _OPERATOR: Final = re.compile(r"==|!=|<=|>=|<|>")
-_WORDS: Final[dict[str, bool | None]] = {"true": True, "false": False, "null": None}
+_LITERALS: Final[dict[str, bool | None]] = {"true": True, "false": False, "null": None}
 
 
 def parsed(text: str) -> Path:
@@ -438,8 +438,8 @@ class _Reader:
             return self.path()
         if self._peek("'") or self._peek('"'):
             return Literally(self._quoted())
-        for word, value in _WORDS.items():
-            if self._took(word):
+        for literal, value in _LITERALS.items():
+            if self._took(literal):
                 return Literally(value)
         number = self._matched(_NUMBER)
         return Literally(float(number.group()) if number.group(1) or number.group(2) else int(number.group()))

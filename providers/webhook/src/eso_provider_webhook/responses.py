@@ -36,12 +36,12 @@ def path_of(text: str) -> Path:
         raise invalid_config(PATH_FIELD, str(exc)) from None
 
 
-def single_at(answer: bytes, path: Path) -> bytes:
+def single_at(response: bytes, path: Path) -> bytes:
     """Return the value at a path: the first entry of a list, an object as JSON, a number without decimal places.
 
     This is the behaviour of the Go operator, except that whole numbers keep all their digits.
     """
-    found = _at(_decoded(answer, f"{_NO_JSON}, and result.jsonPath needs JSON"), path)
+    found = _at(_decoded(response, f"{_NO_JSON}, and result.jsonPath needs JSON"), path)
     while isinstance(found, list):
         if not found:
             raise backend_error("result.jsonPath finds an empty list in the answer of the endpoint; it needs one entry")
@@ -51,9 +51,9 @@ def single_at(answer: bytes, path: Path) -> bytes:
     return _value("at result.jsonPath", found)
 
 
-def members_at(answer: bytes, path: Path) -> dict[str, bytes]:
+def members_at(response: bytes, path: Path) -> dict[str, bytes]:
     """Return every member of the object at the path, as bytes. If the path leads to a string, it is parsed as JSON."""
-    found = _at(_decoded(answer, _NO_JSON), path)
+    found = _at(_decoded(response, _NO_JSON), path)
     if isinstance(found, str):
         found = _decoded(found.encode(), f"{_place(path)} is a string that is not JSON")
     if not isinstance(found, dict):
@@ -157,18 +157,18 @@ def fill(pieces: Mapping[str, Piece], *, render: TextRenderer) -> dict[str, byte
     return filled
 
 
-def single(answer: bytes, path: str, *, render: TextRenderer) -> bytes:
+def single(response: bytes, path: str, *, render: TextRenderer) -> bytes:
     """Call `single_at` with the path as text."""
-    allow(render, _nanos(answer, path))
-    return single_at(answer, path_of(path))
+    allow(render, _nanos(response, path))
+    return single_at(response, path_of(path))
 
 
-def members(answer: bytes, path: str, *, render: TextRenderer) -> dict[str, bytes]:
+def members(response: bytes, path: str, *, render: TextRenderer) -> dict[str, bytes]:
     """Call `members_at` with the path as text."""
-    allow(render, _nanos(answer, path))
-    return members_at(answer, path_of(path))
+    allow(render, _nanos(response, path))
+    return members_at(response, path_of(path))
 
 
-def _nanos(answer: bytes, path: str) -> int:
+def _nanos(response: bytes, path: str) -> int:
     """Return the time limit in nanoseconds. A path that descends to any depth may visit one place many times."""
-    return _FOREVER if ".." in path else _JSON_NANOS * (len(answer) + len(path))
+    return _FOREVER if ".." in path else _JSON_NANOS * (len(response) + len(path))

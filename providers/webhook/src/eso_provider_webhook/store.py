@@ -85,12 +85,8 @@ class WebhookStore(Store[WebhookProvider]):
 
     async def open(self) -> None:
         self._check_namespaces()
-        self._endpoint = Endpoint(self, self.config)
+        self._endpoint = self.close_later(Endpoint(self, self.config))
         self._etags = ETagCache()
-
-    async def close(self) -> None:
-        if hasattr(self, "_endpoint"):
-            await self._endpoint.close()
 
     async def validate(self) -> Validation:
         """Open a TCP connection to the endpoint. No request is sent: it could change something."""
@@ -129,28 +125,28 @@ class WebhookStore(Store[WebhookProvider]):
 
     async def _read(self, ref: RemoteRef, variables: Variables) -> _Read:
         """Return a successful answer, which may be an earlier one that the endpoint says is still good."""
-        asked = await self._request(variables, self.config.method or "GET")
-        kept = self._etags.find(asked)
-        answer = await self._endpoint.send(asked if kept is None else conditional(asked, kept))
-        if answer.status == _NOT_MODIFIED:
-            if kept is None:
+        request = await self._request(variables, self.config.method or "GET")
+        cached = self._etags.find(request)
+        response = await self._endpoint.send(request if cached is None else conditional(request, cached))
+        if response.status == _NOT_MODIFIED:
+            if cached is None:
                 raise backend_error(
                     f"{SUBJECT} answers with HTTP 304, but no earlier answer is known; let it send the value",
                     backend_code="304",
                 )
-            return _Read(kept.body, self._version(asked, kept.etag))
-        if answer.status == _FOUND_NOTHING:
+            return _Read(cached.body, self._version(request, cached.etag))
+        if response.status == _FOUND_NOTHING:
             raise not_found(ref.key)
-        self._check_status(answer)
-        self._etags.store(asked, answer)
-        return _Read(answer.body, self._version(asked, answer.headers.get("ETag", "")))
+        self._check_status(response)
+        self._etags.store(request, response)
+        return _Read(response.body, self._version(request, response.headers.get("ETag", "")))
 
-    def _version(self, asked: HttpRequest, etag: str) -> str:
+    def _version(self, request: HttpRequest, etag: str) -> str:
         """Return the version of a value.
 
         An ETag is valid for one address only, so the version covers all inputs of the value.
         """
-        return fingerprint(asked, etag, self.config.result.json_path).hex() if etag else ""
+        return fingerprint(request, etag, self.config.result.json_path).hex() if etag else ""
 
     async def _found(self, work: Callable[..., T]) -> T:
         return await computed(work, self.call.caller.namespace, field=PATH_FIELD)
@@ -176,16 +172,16 @@ class WebhookStore(Store[WebhookProvider]):
         place = {"remoteKey": key.encode(), "secretKey": item.secret_key.encode()}
         variables = self._variables(item.remote, {key: value, "value": value, **place})
         body = None if self.config.body else value
-        asked = await self._request(variables, self.config.method or "POST", body)
-        self._check_status(await self._endpoint.send(asked))
+        request = await self._request(variables, self.config.method or "POST", body)
+        self._check_status(await self._endpoint.send(request))
         return PushOutcome.UPDATED
 
     async def delete(self, item: DeleteItem) -> bool:
         variables = self._variables(item.remote, {"remoteKey": item.remote.key.encode()})
-        answer = await self._endpoint.send(await self._request(variables, "DELETE", b""))
-        if answer.status == _FOUND_NOTHING:
+        response = await self._endpoint.send(await self._request(variables, "DELETE", b""))
+        if response.status == _FOUND_NOTHING:
             return False
-        self._check_status(answer)
+        self._check_status(response)
         return True
 
     # --- both --------------------------------------------------------------------------------------------------------
@@ -200,8 +196,8 @@ class WebhookStore(Store[WebhookProvider]):
         always = {"namespace": self.call.caller.namespace.encode(), "property": ref.property.encode()}
         return Variables(self._endpoint.secrets, {**dict.fromkeys(_NAMES, b""), **always, **known})
 
-    def _check_status(self, answer: HttpResponse) -> None:
-        if problem := status_error(answer, SUBJECT, self.clock):
+    def _check_status(self, response: HttpResponse) -> None:
+        if problem := status_error(response, SUBJECT, self.clock):
             raise problem
 
     def _check_namespaces(self) -> None:

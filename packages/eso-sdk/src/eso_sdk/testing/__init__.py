@@ -10,7 +10,7 @@ from eso_sdk.testing.memory import InMemory, call_context
 from eso_sdk.testing.server import Client, ProviderServer
 
 if TYPE_CHECKING:
-    from eso_sdk.testing.server import Fixture, Target, conformance_server, conformance_tests, from_plain
+    from eso_sdk.testing.conformance import Fixture, Target, conformance_server, conformance_tests, from_plain
 
 _SUITE: Final = frozenset({"Fixture", "Target", "conformance_server", "conformance_tests", "from_plain"})
 
@@ -31,4 +31,4 @@ def __getattr__(name: str) -> Any:
     """Load a name of the conformance suite."""
     if name not in _SUITE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module("eso_sdk.testing.server"), name)
+    return getattr(import_module("eso_sdk.testing.conformance"), name)

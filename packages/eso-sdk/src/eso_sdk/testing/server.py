@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -21,9 +21,6 @@ from google.protobuf.message import Message
 from grpc import aio
 
 from eso_api.values import SecretBytes
-from eso_conformance.fixture import Fixture, from_plain
-from eso_conformance.plugin import conformance_tests
-from eso_conformance.subject import Identity, Target
 from eso_sdk.errors import MissingPathError
 from eso_sdk.frame import FIND_PATH, GENERATORS, INFO, STORES, SUBSCRIBE_PATH
 from eso_sdk.provider import Provider
@@ -347,26 +344,3 @@ class ProviderServer:
         """Return a client that acts as the operator, with the token of a service account."""
         metadata = ((AUTHORIZATION_KEY, f"Bearer {token}"),)
         return await self.connect(self.authority.leaf(CLIENT_ID), metadata)
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Run the conformance suite on a provider of this process. Needs the distribution `eso-conformance` and pytest.
-#
-# test_conformance = conformance_tests("read", "write", "tls")
-#
-# @pytest.fixture
-# async def conformance_target() -> AsyncIterator[Target]:
-#     async with conformance_server(PROVIDER) as target:
-#         yield target
-
-
-__all__ = ["Fixture", "Target", "conformance_server", "conformance_tests", "from_plain"]
-
-
-@asynccontextmanager
-async def conformance_server(provider: Provider, **options: Any) -> AsyncIterator[Target]:
-    """Serve a provider behind a real socket; `options` are those of `ServeOptions`."""
-    async with ProviderServer(provider, **options) as server:
-        client = server.authority.leaf(CLIENT_ID)
-        identity = Identity(client.ca, client.certificate, client.key.reveal())
-        yield Target(server.address, identity, authority=(server.authority.pem, server.authority.key_pem))

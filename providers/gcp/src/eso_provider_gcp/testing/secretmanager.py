@@ -299,7 +299,7 @@ _MESSAGES: Final[dict[str, tuple[Any, Any]]] = {
     "ListSecrets": (types.ListSecretsRequest, types.ListSecretsResponse),
     "UpdateSecret": (types.UpdateSecretRequest, types.Secret),
 }
-_WORD_START: Final = re.compile(r"(?<!^)(?=[A-Z])")
+_CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 @dataclass(slots=True)
@@ -365,7 +365,7 @@ class SecretManager:
 
     def _handler(self, operation: str) -> Any:
         request, reply = _MESSAGES[operation]
-        method = getattr(self.model, _WORD_START.sub("_", operation).lower())
+        method = getattr(self.model, _CAPITAL.sub("_", operation).lower())
 
         def handle(message: Any, context: grpc.ServicerContext) -> Any:
             self._admit(operation, message, context)

@@ -60,12 +60,12 @@ class TokenCalls:
             raise refusal(reply, self._connection.endpoint(RENEW_SELF, self._namespace))
         return Grant(token, *_life(reply))
 
-    async def look_up(self, token: SecretBytes) -> Reply:
+    async def lookup_self(self, token: SecretBytes) -> Reply:
         return await self._send("LookupSelf", "GET", LOOKUP_SELF, token)
 
     async def examine(self, token: SecretBytes) -> Grant:
         """Look up how long a token lives. Its policies may forbid that: then it is used as long as it works."""
-        reply = await self.look_up(token)
+        reply = await self.lookup_self(token)
         if not reply.ok:
             if down := sealed_or_down(reply, self._connection.endpoint(LOOKUP_SELF, self._namespace), ""):
                 raise down
@@ -77,7 +77,7 @@ class TokenCalls:
         return Grant(token, float(life), at(reply.json, "data", "renewable") is True, left=float(left))
 
     async def is_valid(self, token: SecretBytes) -> bool:
-        reply = await self.look_up(token)
+        reply = await self.lookup_self(token)
         if reply.ok or reply.status == 403:
             return reply.ok
         raise refusal(reply, self._connection.endpoint(LOOKUP_SELF, self._namespace))

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from urllib.parse import quote
 
 import jwt
@@ -42,10 +42,10 @@ from eso_sdk.awsidentity import (
     signed_headers,
     sts_url,
 )
+from eso_sdk.backend import Backend
 from eso_sdk.errors import backend_error, credentials_not_found, invalid_config, rejected
 from eso_sdk.http import HttpRequest, call_cloud, status_error
 from eso_sdk.logins import Pauses
-from eso_sdk.processidentity import ProcessIdentity
 from eso_wire.values import Token
 from kubebase.clock import Clock
 
@@ -55,15 +55,8 @@ Body = Mapping[str, str]
 MakeBody = Callable[[], Awaitable[Body]]
 
 
-class Secrets(Protocol):
-    """The part of a session that login methods need."""
-
-    clock: Clock
-    process_identity: ProcessIdentity
-
-    def secret(self, reference: SecretKeySelector) -> SecretBytes: ...
-
-    def token(self, reference: ServiceAccountSelector) -> Token: ...
+Secrets = Backend[Any]
+"""The session that logs in, and its credentials."""
 
 
 @dataclass(frozen=True, slots=True)

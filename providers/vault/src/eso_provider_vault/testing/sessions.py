@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
 
 import msgspec
+from prometheus_client import CollectorRegistry
 
 from eso_api.stores.vault import OpenBaoProvider, VaultProvider
 from eso_api.values import SecretBytes
@@ -19,6 +20,7 @@ from eso_provider_vault.store import KvStore, OpenBaoStore, VaultStore
 from eso_sdk.addresses import LOOPBACK, AddressPolicy
 from eso_sdk.backend import Backend, Opening
 from eso_sdk.credentials import Credentials
+from eso_sdk.metrics import ApiCallSeries
 from eso_sdk.processidentity import STRICT, ProcessIdentityPolicy
 from eso_wire.values import Credential, ObjectRef, Token
 from kubebase.clock import Clock, SystemClock
@@ -33,10 +35,11 @@ Sent = Mapping[str, str | bytes | Token]
 B = TypeVar("B", bound=Backend[Any])
 
 
-class CallCounts:
+class CallCounts(ApiCallSeries):
     """Counts calls by name, as the metric does."""
 
     def __init__(self) -> None:
+        super().__init__("vault", CollectorRegistry())
         self.calls: dict[str, int] = {}
 
     def count(self, call: str, status: str, seconds: float, *, api: str = "") -> None:
