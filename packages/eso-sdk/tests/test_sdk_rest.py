@@ -557,3 +557,20 @@ async def test_credentials_may_be_members_of_the_body_and_a_post_may_only_read(s
     assert [call.path for call in desk.calls] == ["/describe", "/create", "/describe"]
     assert desk.calls[0].json() == {"name": "a", "token": "good"}
     assert "token" not in desk.calls[0].headers
+
+
+async def test_a_session_closes_what_it_opened_the_last_first(store: Keep) -> None:
+    closed: list[str] = []
+
+    class Part:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        async def close(self) -> None:
+            closed.append(self.name)
+
+    store.close_later(Part("connection"))
+    store.close_later(Part("login"))
+    await store.close()
+
+    assert closed == ["login", "connection"]

@@ -11,9 +11,12 @@ from typing import Any
 import pytest
 
 from eso_provider_azure.changes import Listing, State, Topics, position_of, token_of
+from eso_provider_azure.login import runtime_of
+from eso_provider_azure.provider import PROVIDER
 from eso_provider_azure.testing.server import AzureServer
 from eso_provider_azure.testing.sessions import store
 from eso_provider_azure.vault import Kind
+from eso_sdk.addresses import AddressPolicy
 from eso_sdk.testing import InMemory
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import (
@@ -364,6 +367,16 @@ async def test_an_event_in_the_queue_is_reported_and_deleted(
     assert queue.messages == {}
     assert "https://storage.azure.com/.default" in {call.form()["scope"] for call in azure.requests("POST login.*")}
     assert verdict.conditions == ()
+
+
+@pytest.mark.usefixtures("azure")
+async def test_the_last_store_of_a_queue_closes_it() -> None:
+    async with InMemory(PROVIDER, addresses=AddressPolicy.parse(["loopback"])) as provider:
+        await provider.validate(store("kv-events", **QUEUE))
+        queues = runtime_of(provider.clock)._queues
+        assert len(queues) == 1
+
+    assert queues == {}
 
 
 async def test_a_refused_queue_is_said_and_the_vault_is_listed(

@@ -68,6 +68,24 @@ async def test_names_and_ids_are_read_with_one_login(provider: InMemory, address
     assert core.settings[0]["apiUrl"] == core.settings[0]["identityUrl"] == address
 
 
+@pytest.mark.usefixtures("core")
+async def test_the_last_store_of_a_machine_account_ends_its_process(
+    monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    closed: list[Direct] = []
+
+    class Closing(Direct):
+        async def close(self) -> None:
+            closed.append(self)
+
+    monkeypatch.setattr(connection, "Process", Closing)
+    async with InMemory(PROVIDER, addresses=AddressPolicy.parse(["loopback"])) as provider:
+        await found(provider, native(address), FindQuery(name_regexp="."))
+        assert closed == []
+
+    assert len(closed) == 1
+
+
 async def test_a_missing_secret_is_not_found(provider: InMemory, address: str, core: type[Core]) -> None:
     core.server.put("there", "1")
 

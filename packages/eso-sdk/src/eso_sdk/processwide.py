@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
-from eso_api.values import SecretBytes
 from kubebase.bounded import ExpiringDict
 from kubebase.clock import Clock
 
 T = TypeVar("T")
+S = TypeVar("S")
 
 _TABLES: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, int], tuple[Clock, Any]]]] = (
     WeakKeyDictionary()
@@ -43,17 +43,17 @@ KEEP_SECONDS: Final = 3600.0
 MAX_GENERATIONS: Final = 10_000
 
 
-class Generations:
+class Generations(Generic[S]):
     """The recent calls of one process, bounded; the oldest is evicted first."""
 
     def __init__(self, clock: Clock) -> None:
-        self._states: ExpiringDict[str, SecretBytes] = ExpiringDict(MAX_GENERATIONS, clock)
+        self._states: ExpiringDict[str, S] = ExpiringDict(MAX_GENERATIONS, clock)
 
-    def add(self, key: str, state: SecretBytes) -> None:
+    def add(self, key: str, state: S) -> None:
         if key:
             self._states.put(key, state, KEEP_SECONDS)
 
-    def of(self, key: str) -> SecretBytes | None:
+    def of(self, key: str) -> S | None:
         """Return the state of the call with this key; None if it has none or was evicted."""
         return self._states.get(key) if key else None
 
@@ -61,6 +61,6 @@ class Generations:
         self._states.discard(key)
 
 
-def generations_of(name: str, clock: Clock) -> Generations:
+def generations_of(name: str, clock: Clock) -> Generations[Any]:
     """Return the calls of all sessions of a generator in this process."""
-    return shared_table(f"eso_sdk.processwide.{name}", clock, lambda: Generations(clock))
+    return shared_table(f"eso_sdk.generations.{name}", clock, lambda: Generations[Any](clock))

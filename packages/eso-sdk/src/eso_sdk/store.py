@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, Protocol, TypeVar
 
 from eso_api.values import SecretBytes
 from eso_sdk.backend import Backend, C
@@ -183,6 +183,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _OPERATIONS: Final = "_eso_operations"
 _PROMISES: Final = "_eso_promises"
+_FINDS: Final = frozenset({Operation.FIND_BY_NAME, Operation.FIND_BY_TAGS, Operation.FIND_BY_PATH})
 
 
 def finds(*by: Literal["name", "tags", "path"]) -> Callable[[F], F]:
@@ -278,6 +279,52 @@ class Store(Backend[C]):
         """
 
 
+class ReadsMany(Protocol):
+    """A part of a store that reads values; `Store.get_many` says what it returns."""
+
+    async def read(self, refs: Sequence[RemoteRef]) -> Sequence[GetReturn | ProviderError]: ...
+
+
+class Finds(Protocol):
+    """A part of a store that finds keys."""
+
+    def find(self, query: FindQuery) -> AsyncIterator[Found]: ...
+
+
+class WritesMany(Protocol):
+    """A part of a store that writes and deletes; all items of a call have the same key."""
+
+    async def push(self, items: Sequence[PushItem]) -> Sequence[PushOutcome | Pushed | ProviderError]: ...
+
+    async def delete(self, items: Sequence[DeleteItem]) -> Sequence[bool | ProviderError]: ...
+
+
+class DelegatingStore(Store[C]):
+    """A store made of parts that `open` sets. The marks `reads`, `finds` and `pushes` go on the class."""
+
+    reader: ReadsMany
+    finder: Finds
+    writer: WritesMany
+
+    async def get_many(self, refs: Sequence[RemoteRef]) -> Sequence[GetReturn | ProviderError]:
+        return await self.reader.read(refs)
+
+    async def find(self, query: FindQuery) -> AsyncIterator[Found]:
+        async for found in self.finder.find(query):
+            yield found
+
+    async def push_many(
+        self, items: Sequence[PushItem], source: SourceSecret
+    ) -> Sequence[PushOutcome | Pushed | ProviderError]:
+        """Write all items of one key as one new version."""
+        del source
+        return await self.writer.push(items)
+
+    async def delete_many(self, items: Sequence[DeleteItem]) -> Sequence[bool | ProviderError]:
+        """Remove all items of one key at once."""
+        return await self.writer.delete(items)
+
+
 def members_of(raw: SecretBytes, key: str) -> Mapping[str, bytes]:
     """Return the members of the JSON object that a key holds."""
     try:
@@ -288,13 +335,13 @@ def members_of(raw: SecretBytes, key: str) -> Mapping[str, bytes]:
 
 def store_operations(store: type[Store[Any]]) -> frozenset[Operation]:
     """Return the operations of a class: the methods that it overrides, and their marks."""
-    found: set[Operation] = set()
+    found: set[Operation] = set(_marked(store))
     if _overrides(store, "get") or _overrides(store, "get_many"):
         found |= {Operation.GET, Operation.GET_MAP} | _marked(store.get) | _marked(store.get_many)
     if _overrides(store, "get_map"):
         found |= {Operation.GET_MAP}
     if _overrides(store, "find"):
-        found |= _marked(store.find) or {Operation.FIND_BY_NAME}
+        found |= _marked(store.find) or _FINDS & found or {Operation.FIND_BY_NAME}
     if _overrides(store, "push"):
         found |= {Operation.PUSH} | _marked(store.push)
     if _overrides(store, "push_many"):
@@ -308,7 +355,7 @@ def store_operations(store: type[Store[Any]]) -> frozenset[Operation]:
 def promises(store: type[Store[Any]]) -> frozenset[str]:
     """Return the marks of `push`. Expected versions have a mark, but no operation."""
     found: frozenset[str] = getattr(store.push, _PROMISES, frozenset())
-    return found | getattr(store.push_many, _PROMISES, frozenset())
+    return found | getattr(store.push_many, _PROMISES, frozenset()) | getattr(store, _PROMISES, frozenset())
 
 
 def reads_batches(store: type[Store[Any]]) -> bool:
@@ -334,8 +381,9 @@ def _overrides(store: type[Store[Any]], method: str) -> bool:
 
 def _marks(operations: set[Operation], promises: frozenset[str] = frozenset()) -> Callable[[F], F]:
     def mark(method: F) -> F:
-        setattr(method, _OPERATIONS, frozenset(operations))
-        setattr(method, _PROMISES, promises)
+        # A class may have several marks.
+        setattr(method, _OPERATIONS, getattr(method, _OPERATIONS, frozenset()) | operations)
+        setattr(method, _PROMISES, getattr(method, _PROMISES, frozenset()) | promises)
         return method
 
     return mark

@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from typing import Final
 
 from eso_api.stores.akeyless import AkeylessProvider
@@ -22,18 +22,15 @@ from eso_provider_akeyless.kinds import KINDS
 from eso_sdk.errors import invalid_request
 from eso_sdk.http import ca_bundle
 from eso_sdk.matching import Matcher
-from eso_sdk.provider import Check, Store, finds, pushes, reads, store_kind
+from eso_sdk.provider import Check, finds, pushes, reads, store_kind
 from eso_sdk.push import Draft
 from eso_sdk.rest import Rest, RestSettings
+from eso_sdk.store import DelegatingStore
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import (
-    DeleteItem,
     FindQuery,
     Found,
-    PushItem,
-    PushOutcome,
     RemoteRef,
-    SourceSecret,
     Validation,
     ValidationState,
 )
@@ -44,8 +41,13 @@ FIND_CHUNK: Final = 100
 
 
 @store_kind(objects=KINDS, v1_key="akeyless")
-class AkeylessStore(Store[AkeylessProvider]):
+@reads("not_found")
+@pushes("whole_secret")
+class AkeylessStore(DelegatingStore[AkeylessProvider]):
     """A store of `spec.provider.akeyless`, `Akeyless` or `ClusterAkeyless`."""
+
+    reader: Reader
+    writer: Writer
 
     @classmethod
     def check_config(cls, config: AkeylessProvider) -> tuple[str, ...]:
@@ -60,23 +62,19 @@ class AkeylessStore(Store[AkeylessProvider]):
         self._session = self.close_later(Session(self, settings, chosen_form(self)))
         self._rest = self.close_later(Rest(self, settings, self._session.authorization()))
         self._items = Items(self._rest, self._session, ignore_cache=self.config.ignore_cache)
-        self._reader = Reader(self._items, self._session.proof, self.clock)
-        self._writer = Writer(self._items, self._reader)
+        self.reader = Reader(self._items, self._session.proof, self.clock)
+        self.writer = Writer(self._items, self.reader)
 
     async def validate(self) -> Validation:
         await self._session.check()
         return Validation(ValidationState.READY)
-
-    @reads("not_found")
-    async def get_many(self, refs: Sequence[RemoteRef]) -> Sequence[bytes | ProviderError]:
-        return await self._reader.read(refs)
 
     async def check(self, ref: RemoteRef) -> Check:
         """Tell whether an item exists. The property counts for static secrets: reads of others can have effects."""
         item = await self._items.describe(ref.key, remembered=False)
         if item is None or not ref.property or item.item_type != STATIC:
             return Check(exists=item is not None)
-        return Check(exists=await Draft(await self._writer.value(ref.key)).has(ref.property))
+        return Check(exists=await Draft(await self.writer.value(ref.key)).has(ref.property))
 
     @finds("name", "tags", "path")
     async def find(self, query: FindQuery) -> AsyncIterator[Found]:
@@ -85,21 +83,12 @@ class AkeylessStore(Store[AkeylessProvider]):
             raise invalid_request("find needs name.regexp or tags")
         names = await self._matching(query)
         for begin in range(0, len(names), FIND_CHUNK):
-            values = await self._reader.values([(name, "") for name in names[begin : begin + FIND_CHUNK]])
+            values = await self.reader.values([(name, "") for name in names[begin : begin + FIND_CHUNK]])
             for (name, _), value in values.items():
                 if not isinstance(value, ProviderError):
                     yield Found(name, SecretBytes(value))
                 elif value.reason is not ErrorReason.SECRET_NOT_FOUND:  # deleted since it was listed
                     raise value
-
-    @pushes("whole_secret")
-    async def push_many(self, items: Sequence[PushItem], source: SourceSecret) -> Sequence[PushOutcome | ProviderError]:
-        """Write all items of one name as one new version."""
-        del source
-        return await self._writer.push(items)
-
-    async def delete_many(self, items: Sequence[DeleteItem]) -> Sequence[bool | ProviderError]:
-        return await self._writer.delete(items)
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
@@ -112,7 +101,7 @@ class AkeylessStore(Store[AkeylessProvider]):
             async for item in self._items.listed(path, tag):
                 if await matcher.accepts(item.item_name):
                     names.add(item.item_name)
-                    self._reader.note(item)
+                    self.reader.note(item)
         return sorted(names)
 
     def _settings(self) -> RestSettings:

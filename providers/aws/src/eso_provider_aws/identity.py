@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, NoReturn, TypeVar
-from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 
 from botocore.credentials import ReadOnlyCredentials
 from botocore.exceptions import ClientError
@@ -38,6 +38,7 @@ from eso_provider_aws.errors import FAILURES, CallSubject, no_identity, refusal
 from eso_sdk.backend import Backend
 from eso_sdk.errors import credentials_not_found, invalid_config
 from eso_sdk.logins import REFUSALS, Pauses, Refusals
+from eso_sdk.processwide import shared_table
 from eso_sdk.rest import Throttle
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Token
@@ -420,15 +421,9 @@ class Runtime:
         return found
 
 
-_RUNTIMES: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, Runtime]]] = WeakKeyDictionary()
-
-
 def runtime_of(clock: Clock) -> Runtime:
-    """Return the runtime of this event loop and clock: in a provider process there is one of each."""
-    known = _RUNTIMES.setdefault(asyncio.get_running_loop(), {})
-    if id(clock) not in known:
-        known[id(clock)] = Runtime(clock)
-    return known[id(clock)]
+    """Return the runtime that all sessions of the process share."""
+    return shared_table("aws.runtime", clock, lambda: Runtime(clock))
 
 
 # --- The identity of a configuration: the source of the first keys, and the roles to assume --------------------------

@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import os
 import ssl
@@ -19,7 +18,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
-from weakref import WeakKeyDictionary
 
 from azure.identity.aio import (
     CertificateCredential,
@@ -52,6 +50,7 @@ from eso_sdk.addresses import AddressPolicy
 from eso_sdk.backend import Backend
 from eso_sdk.errors import credentials_not_found, invalid_config, unsupported
 from eso_sdk.http import HttpClient, HttpSettings, tls_context
+from eso_sdk.processwide import shared_table
 from eso_wire.values import Token
 from kubebase.clock import Clock
 
@@ -101,7 +100,7 @@ class Runtime:
             await vault.close()
 
     def join_queue(self, url: str, credential: BoundIdentity, addresses: AddressPolicy) -> EventQueue:
-        """Return the bell of a queue, as one identity; every call needs a `leave_queue`."""
+        """Return a queue, as one identity; every call needs a `leave_queue`."""
         key = (url, credential.identity.key, addresses)
         if key not in self._queues:
             if len(self._queues) >= MAX_QUEUES:
@@ -113,7 +112,7 @@ class Runtime:
         return queue
 
     async def leave_queue(self, queue: EventQueue) -> None:
-        """Release a bell; the last user closes its connections."""
+        """Release a queue; the last user closes its connections."""
         queue.users -= 1
         if queue.users == 0:
             for key in [key for key, each in self._queues.items() if each is queue]:
@@ -121,15 +120,9 @@ class Runtime:
             await queue.close()
 
 
-_RUNTIMES: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, Runtime]]] = WeakKeyDictionary()
-
-
 def runtime_of(clock: Clock) -> Runtime:
-    """Return the runtime of this event loop and clock: in a provider process there is one of each."""
-    known = _RUNTIMES.setdefault(asyncio.get_running_loop(), {})
-    if id(clock) not in known:
-        known[id(clock)] = Runtime(clock)
-    return known[id(clock)]
+    """Return the runtime that all sessions of the process share."""
+    return shared_table("azure.runtime", clock, lambda: Runtime(clock))
 
 
 # --- The identity of a configuration ---------------------------------------------------------------------------------

@@ -13,18 +13,13 @@ from eso_provider_azure.login import Login, check_auth, log_in, runtime_of
 from eso_provider_azure.reading import Finder, Reader
 from eso_provider_azure.vault import Api, Vault
 from eso_provider_azure.writing import Writer
-from eso_sdk.provider import Check, Pushed, Store, Value, finds, pushes, reads, store_kind
-from eso_wire.errors import ProviderError
+from eso_sdk.provider import Check, finds, pushes, reads, store_kind
+from eso_sdk.store import DelegatingStore
 from eso_wire.values import (
     ChangeEvent,
-    DeleteItem,
-    FindQuery,
-    Found,
     Heartbeat,
     Operation,
-    PushItem,
     RemoteRef,
-    SourceSecret,
     Validation,
     ValidationState,
     WatchItem,
@@ -35,8 +30,13 @@ CONCURRENCY: Final = 32
 
 
 @store_kind(objects=STORES, v1_key="azurekv", concurrency=CONCURRENCY)
-class KeyVaultStore(Store[KeyVaultConfig]):
+@reads("metadata", "not_found")
+@finds("name", "tags", "path")
+@pushes("whole_secret")
+class KeyVaultStore(DelegatingStore[KeyVaultConfig]):
     """Secrets, keys and certificates of one vault."""
+
+    reader: Reader
 
     API_NAME: ClassVar[str] = "Azure/KeyVault"
 
@@ -58,9 +58,9 @@ class KeyVaultStore(Store[KeyVaultConfig]):
         self._vault: Vault = self._runtime.join(url, credential, self.addresses)
         self.resources.push_async_callback(self._runtime.leave, self._vault)
         api = Api(self._vault, self.observe)
-        self._reader = Reader(api, asyncio.Semaphore(CONCURRENCY))
-        self._finder = Finder(api, self._reader)
-        self._writer = Writer(api, self._reader)
+        self.reader = Reader(api, asyncio.Semaphore(CONCURRENCY))
+        self.finder = Finder(api, self.reader)
+        self.writer = Writer(api, self.reader)
         self._queue: EventQueue | None = None
         if self.config.queue_url:
             check_queue(self.config.queue_url, self.config.environment_type)
@@ -79,30 +79,11 @@ class KeyVaultStore(Store[KeyVaultConfig]):
         offered = self.OPERATIONS - {Operation.SUBSCRIBE} if self._watcher.is_refused else None
         return Validation(ValidationState.READY, operations=offered, conditions=self._watcher.conditions())
 
-    @reads("metadata", "not_found")
-    async def get_many(self, refs: Sequence[RemoteRef]) -> Sequence[Value | ProviderError]:
-        return await self._reader.read(refs)
-
     async def get_map(self, ref: RemoteRef) -> Mapping[str, bytes]:
-        return await self._reader.read_map(ref)
+        return await self.reader.read_map(ref)
 
     async def check(self, ref: RemoteRef) -> Check:
-        return await self._reader.check(ref)
-
-    @finds("name", "tags", "path")
-    async def find(self, query: FindQuery) -> AsyncIterator[Found]:
-        async for found in self._finder.find(query):
-            yield found
-
-    @pushes("whole_secret")
-    async def push_many(self, items: Sequence[PushItem], source: SourceSecret) -> Sequence[Pushed | ProviderError]:
-        """Write all items of one key as one new version."""
-        del source
-        return await self._writer.push(items)
-
-    async def delete_many(self, items: Sequence[DeleteItem]) -> Sequence[bool | ProviderError]:
-        """Remove all items of one key at once."""
-        return await self._writer.delete(items)
+        return await self.reader.check(ref)
 
     def subscribe(self, items: Sequence[WatchItem], resume_token: str) -> AsyncIterator[ChangeEvent | Heartbeat]:
         return self._watcher.subscribe(items, resume_token)

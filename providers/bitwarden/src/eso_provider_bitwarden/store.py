@@ -22,9 +22,10 @@ from eso_sdk.extract import NotAnObjectError, json_map, property_in
 from eso_sdk.http import ca_bundle
 from eso_sdk.logins import FixedHeaders, header_text
 from eso_sdk.matching import Matcher
-from eso_sdk.provider import Check, Pushed, Store, Value, finds, pushes, reads, store_kind
+from eso_sdk.provider import Check, Pushed, Value, finds, pushes, reads, store_kind
 from eso_sdk.push import Draft, payload_of, removed, text_of
 from eso_sdk.rest import Rest, RestSettings
+from eso_sdk.store import DelegatingStore
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import (
     DeleteItem,
@@ -33,7 +34,6 @@ from eso_wire.values import (
     PushItem,
     PushOutcome,
     RemoteRef,
-    SourceSecret,
     Validation,
     ValidationState,
 )
@@ -293,7 +293,8 @@ _TOKEN = "/auth/secretRef/credentials"  # noqa: S105 - the name of a field
 
 
 @store_kind(objects=KINDS, v1_key="bitwardensecretsmanager")
-class BitwardenStore(Store[BitwardenProvider]):
+@pushes("whole_secret")
+class BitwardenStore(DelegatingStore[BitwardenProvider]):
     """Secrets of one organization."""
 
     @classmethod
@@ -315,7 +316,7 @@ class BitwardenStore(Store[BitwardenProvider]):
         companion = bool(self.config.bitwarden_server_sdk_url)
         self._client: BitwardenClient = self.close_later(self._companion(token) if companion else Native(self, token))
         self._reader = Reader(self._client, self.config.project_id, self.clock)
-        self._writer = Writer(self._client, self._reader)
+        self.writer = Writer(self._client, self._reader)
 
     async def validate(self) -> Validation:
         await self._client.listed()
@@ -343,15 +344,6 @@ class BitwardenStore(Store[BitwardenProvider]):
         ids = [each.id for each in await self._client.listed() if await matcher.accepts(each.key)]
         for entry in await self._client.get_all(ids):
             yield Found(entry.id, SecretBytes(entry.value.encode()))
-
-    @pushes("whole_secret")
-    async def push_many(self, items: Sequence[PushItem], source: SourceSecret) -> Sequence[Pushed | ProviderError]:
-        """Write all items of one name at once."""
-        del source
-        return await self._writer.push(items)
-
-    async def delete_many(self, items: Sequence[DeleteItem]) -> Sequence[bool | ProviderError]:
-        return await self._writer.delete(items)
 
     def _companion(self, token: SecretBytes) -> Companion:
         config = self.config

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final, NoReturn
 from urllib.parse import urlsplit
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from weakref import WeakValueDictionary
 
 import grpc
 from google.cloud.secretmanager_v1 import SecretManagerServiceAsyncClient
@@ -26,6 +26,7 @@ from grpc import aio
 
 from eso_sdk.errors import invalid_config
 from eso_sdk.logins import REFUSALS, Pauses, Refusals
+from eso_sdk.processwide import shared_table
 from eso_sdk.rest import Throttle
 from eso_wire.errors import ProviderError
 from kubebase.bounded import BoundedDict
@@ -265,12 +266,6 @@ class Runtime:
         return found
 
 
-_RUNTIMES: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, Runtime]]] = WeakKeyDictionary()
-
-
 def runtime_of(clock: Clock) -> Runtime:
-    """Return the runtime of this event loop and clock: in a provider process there is one of each."""
-    known = _RUNTIMES.setdefault(asyncio.get_running_loop(), {})
-    if id(clock) not in known:
-        known[id(clock)] = Runtime(clock)
-    return known[id(clock)]
+    """Return the runtime that all sessions of the process share."""
+    return shared_table("gcp.runtime", clock, lambda: Runtime(clock))

@@ -15,18 +15,13 @@ from eso_provider_gcp.kinds import STORES, SUBSCRIPTION, SecretManagerConfig
 from eso_provider_gcp.reading import FETCH, Finder, Reader
 from eso_provider_gcp.writing import Writer
 from eso_sdk.errors import invalid_config, unsupported
-from eso_sdk.provider import Check, Pushed, Store, Value, finds, pushes, reads, store_kind
-from eso_wire.errors import ProviderError
+from eso_sdk.provider import Check, finds, pushes, reads, store_kind
+from eso_sdk.store import DelegatingStore
 from eso_wire.values import (
     ChangeEvent,
-    DeleteItem,
-    FindQuery,
-    Found,
     Heartbeat,
     Operation,
-    PushItem,
     RemoteRef,
-    SourceSecret,
     Validation,
     ValidationState,
     WatchItem,
@@ -41,8 +36,13 @@ _LOCATION: Final = re.compile(r"[a-z0-9-]{1,63}")
 
 
 @store_kind(objects=STORES, v1_key="gcpsm", concurrency=CONCURRENCY)
-class SecretManagerStore(Store[SecretManagerConfig]):
+@reads("metadata", "not_found")
+@finds("name", "tags", "path")
+@pushes("whole_secret", "if_absent")
+class SecretManagerStore(DelegatingStore[SecretManagerConfig]):
     """A store of `spec.provider.gcpsm`, `GCPSecretManager` or `ClusterGCPSecretManager`."""
+
+    reader: Reader
 
     @classmethod
     def check_config(cls, config: SecretManagerConfig) -> tuple[str, ...]:
@@ -79,29 +79,10 @@ class SecretManagerStore(Store[SecretManagerConfig]):
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
-    @reads("metadata", "not_found")
-    async def get_many(self, refs: Sequence[RemoteRef]) -> Sequence[Value | ProviderError]:
-        return await self.reader.read(refs)
-
     async def check(self, ref: RemoteRef) -> Check:
         return await self.reader.check(ref)
 
-    @finds("name", "tags", "path")
-    async def find(self, query: FindQuery) -> AsyncIterator[Found]:
-        async for found in self.finder.find(query):
-            yield found
-
     # --- writing -----------------------------------------------------------------------------------------------------
-
-    @pushes("whole_secret", "if_absent")
-    async def push_many(self, items: Sequence[PushItem], source: SourceSecret) -> Sequence[Pushed | ProviderError]:
-        """Write all items of one key as one new version."""
-        del source
-        return await self.writer.push(items)
-
-    async def delete_many(self, items: Sequence[DeleteItem]) -> Sequence[bool | ProviderError]:
-        """Remove all items of one key at once."""
-        return await self.writer.delete(items)
 
     # --- changes -----------------------------------------------------------------------------------------------------
 

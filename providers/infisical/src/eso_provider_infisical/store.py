@@ -26,9 +26,10 @@ from eso_sdk.errors import backend_error, invalid_config, version_not_found
 from eso_sdk.extract import property_in
 from eso_sdk.http import ca_bundle
 from eso_sdk.matching import Matcher
-from eso_sdk.provider import Check, Pushed, Store, Value, finds, pushes, reads, store_kind
+from eso_sdk.provider import Check, Pushed, Value, finds, pushes, reads, store_kind
 from eso_sdk.push import Draft, payload_of, removed, text_of
 from eso_sdk.rest import Rest, RestSettings
+from eso_sdk.store import DelegatingStore
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import (
     DeleteItem,
@@ -37,7 +38,6 @@ from eso_wire.values import (
     PushItem,
     PushOutcome,
     RemoteRef,
-    SourceSecret,
     Validation,
     ValidationState,
 )
@@ -310,7 +310,9 @@ MAX_RESPONSE: Final = 16 * 1024 * 1024
 
 
 @store_kind(objects=KINDS, v1_key="infisical")
-class InfisicalStore(Store[InfisicalProvider]):
+@reads("not_found")
+@pushes("whole_secret")
+class InfisicalStore(DelegatingStore[InfisicalProvider]):
     """Secrets of one environment."""
 
     @classmethod
@@ -331,16 +333,12 @@ class InfisicalStore(Store[InfisicalProvider]):
         self._auth = self.close_later(open_auth(self, settings))
         self._rest = self.close_later(Rest(self, settings, self._auth.authorization))
         self._secrets = Secrets(self._rest, self.config.secrets_scope)
-        self._reader = Reader(self._secrets, self.config.secrets_scope.secrets_path, self.clock)
-        self._writer = Writer(self._secrets, self.config.secrets_scope.secrets_path)
+        self.reader = Reader(self._secrets, self.config.secrets_scope.secrets_path, self.clock)
+        self.writer = Writer(self._secrets, self.config.secrets_scope.secrets_path)
 
     async def validate(self) -> Validation:
         await self._secrets.check(folder_of(self.config.secrets_scope.secrets_path))
         return Validation(ValidationState.READY)
-
-    @reads("not_found")
-    async def get_many(self, refs: Sequence[RemoteRef]) -> Sequence[Value | ProviderError]:
-        return await self._reader.read(refs)
 
     async def check(self, ref: RemoteRef) -> Check:
         location = location_of(ref.key, self.config.secrets_scope.secrets_path)
@@ -362,15 +360,6 @@ class InfisicalStore(Store[InfisicalProvider]):
         }
         for name, secret in matching.items():
             yield Found(name, SecretBytes(secret.value(name)))
-
-    @pushes("whole_secret")
-    async def push_many(self, items: Sequence[PushItem], source: SourceSecret) -> Sequence[Pushed | ProviderError]:
-        """Write all items of one key as one new version."""
-        del source
-        return await self._writer.push(items)
-
-    async def delete_many(self, items: Sequence[DeleteItem]) -> Sequence[bool | ProviderError]:
-        return await self._writer.delete(items)
 
     def _settings(self) -> RestSettings:
         config = self.config

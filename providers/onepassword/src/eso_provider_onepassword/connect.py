@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -21,10 +21,11 @@ from eso_sdk.errors import backend_error, invalid_config, invalid_request, not_f
 from eso_sdk.http import HttpResponse, url_of
 from eso_sdk.logins import FixedHeaders, bearer
 from eso_sdk.operations import side_by_side
-from eso_sdk.provider import Check, Pushed, Store, Value, finds, reads, store_kind
+from eso_sdk.provider import Check, Pushed, finds, reads, store_kind
 from eso_sdk.rest import ATTEMPT_PAUSE, ATTEMPTS, Rest, RestRequest, RestResponse, RestSettings, segments
+from eso_sdk.store import DelegatingStore
 from eso_wire.errors import ErrorReason, ProviderError
-from eso_wire.values import DeleteItem, FindQuery, Found, PushItem, RemoteRef, SourceSecret, Validation, ValidationState
+from eso_wire.values import DeleteItem, PushItem, RemoteRef, SourceSecret, Validation, ValidationState
 from kubebase.bounded import ExpiringDict
 
 CONCURRENCY: Final = 8
@@ -263,8 +264,12 @@ _TOKEN: Final = "/auth/secretRef/connectTokenSecretRef"  # noqa: S105 - a pointe
 
 
 @store_kind(objects=CONNECT, v1_key="onepassword")
-class ConnectStore(Store[OnePasswordProvider]):
+@reads("not_found")
+@finds("name", "tags", "path")
+class ConnectStore(DelegatingStore[OnePasswordProvider]):
     """A store of `spec.provider.onepassword`, `OnePassword` or `ClusterOnePassword`."""
+
+    reader: Reader
 
     API_NAME = API_NAME
 
@@ -291,7 +296,7 @@ class ConnectStore(Store[OnePasswordProvider]):
         connect = Connect(self._rest)
         names = sorted(config.vaults, key=lambda name: config.vaults[name])
         self._vault_cache = VaultCache(connect, names, pointer="/vaults", clock=self.clock)
-        self._reader = Reader(self._vault_cache, self.clock)
+        self.finder = self.reader = Reader(self._vault_cache, self.clock)
         self._writer = Writer(self._vault_cache, connect, first=names[0], subject=subject, clock=self.clock)
 
     async def validate(self) -> Validation:
@@ -299,20 +304,11 @@ class ConnectStore(Store[OnePasswordProvider]):
         await self._vault_cache.check_all()
         return Validation(ValidationState.READY)
 
-    @reads("not_found")
-    async def get_many(self, refs: Sequence[RemoteRef]) -> Sequence[Value | ProviderError]:
-        return await self._reader.read(refs)
-
     async def get_map(self, ref: RemoteRef) -> Mapping[str, bytes]:
-        return await self._reader.map(ref)
+        return await self.reader.map(ref)
 
     async def check(self, ref: RemoteRef) -> Check:
-        return await self._reader.check(ref)
-
-    @finds("name", "tags", "path")
-    async def find(self, query: FindQuery) -> AsyncIterator[Found]:
-        async for found in self._reader.find(query):
-            yield found
+        return await self.reader.check(ref)
 
     async def push_many(self, items: Sequence[PushItem], source: SourceSecret) -> Sequence[Pushed | ProviderError]:
         """Write all fields of one item at once."""

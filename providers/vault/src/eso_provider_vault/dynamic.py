@@ -14,14 +14,12 @@ has only the idempotency key. So recent states are remembered by that key (`Gene
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
-from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -35,14 +33,10 @@ from eso_provider_vault.kinds import DYNAMIC_SECRET
 from eso_provider_vault.replies import Json, Members, Number, Reply, at, integer, members, refusal, text, text_of
 from eso_provider_vault.settings import settings_of
 from eso_sdk.errors import backend_error, invalid_config, invalid_request
+from eso_sdk.processwide import Generations, generations_of
 from eso_sdk.provider import Generator, generator_kind
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Generated, GenerateRequest, ValueMetadata
-from kubebase.bounded import ExpiringDict
-from kubebase.clock import Clock
-
-STATE_SECONDS: Final = 3600.0
-MAX_GENERATIONS: Final = 10_000
 
 
 class LeaseState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -51,33 +45,6 @@ class LeaseState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     lease_id: str = ""
     accessor: str = ""
     namespace: str = ""
-
-
-class Generations:
-    """The recent calls of one process, bounded; the oldest is evicted first."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._made: ExpiringDict[str, LeaseState] = ExpiringDict(MAX_GENERATIONS, clock)
-
-    def add(self, key: str, state: LeaseState) -> None:
-        if key:
-            self._made.put(key, state, STATE_SECONDS)
-
-    def of(self, key: str) -> LeaseState | None:
-        """Return the result of the call with this key; None if it has none or was evicted."""
-        return self._made.get(key)
-
-    def forget(self, key: str) -> None:
-        self._made.discard(key)
-
-
-_TABLES: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, Generations]]] = WeakKeyDictionary()
-
-
-def shared_generations(clock: Clock) -> Generations:
-    """Return the calls of this event loop and clock: in a provider process there is one of each."""
-    tables = _TABLES.setdefault(asyncio.get_running_loop(), {})
-    return tables.setdefault(id(clock), Generations(clock))
 
 
 class LeaseTokens:
@@ -157,7 +124,7 @@ class VaultDynamicSecretGenerator(Generator[VaultDynamicSecretSpec]):
         with _below("/provider"):
             self._connection = self.close_later(connect(self, self.config.provider))
             self._tokens = self.close_later(open_tokens(self, self.config.provider, self._connection))
-        self._generations: Generations = shared_generations(self.clock)
+        self._generations: Generations[LeaseState] = generations_of("VaultDynamicSecret", self.clock)
 
     async def generate(self, request: GenerateRequest) -> Generated:
         if (former := self._generations.of(request.idempotency_key)) is not None:

@@ -17,11 +17,11 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
-from weakref import WeakKeyDictionary
 
 from eso_api.values import SecretBytes
 from eso_sdk.backend import Closable
 from eso_sdk.logins import REFUSALS, Pauses, Refusals
+from eso_sdk.processwide import shared_table
 from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.clock import Clock
 
@@ -409,10 +409,6 @@ class Identities:
         await identity.finish(login)
 
 
-_TABLES: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, Identities]]] = WeakKeyDictionary()
-
-
 def shared_identities(clock: Clock) -> Identities:
-    """Return the identities of this event loop and clock: in a provider process there is one of each."""
-    tables = _TABLES.setdefault(asyncio.get_running_loop(), {})
-    return tables.setdefault(id(clock), Identities(clock))
+    """Return the identities that all sessions of the process share."""
+    return shared_table("vault.identities", clock, lambda: Identities(clock))

@@ -21,19 +21,15 @@ from eso_provider_vault.replies import accepts_token, dead_token, refusal
 from eso_provider_vault.settings import settings_of
 from eso_provider_vault.writing import Writer
 from eso_sdk.operations import side_by_side
-from eso_sdk.provider import Check, Pushed, Store, Value, finds, pushes, reads, store_kind
+from eso_sdk.provider import Check, Value, finds, pushes, reads, store_kind
+from eso_sdk.store import DelegatingStore
 from eso_wire.errors import ProviderError
 from eso_wire.values import (
     ChangeEvent,
     ConditionReport,
-    DeleteItem,
-    FindQuery,
-    Found,
     Heartbeat,
     Operation,
-    PushItem,
     RemoteRef,
-    SourceSecret,
     Validation,
     ValidationState,
     WatchItem,
@@ -45,7 +41,9 @@ CONCURRENCY: Final = 32
 """Requests to one server at a time, for each session."""
 
 
-class KvStore(Store[C]):
+@finds("name", "tags", "path")
+@pushes("whole_secret", "if_absent", "if_version")
+class KvStore(DelegatingStore[C]):
     """One key/value engine. `VaultStore` and `OpenBaoStore` differ only in the block that configures them."""
 
     @classmethod
@@ -58,8 +56,8 @@ class KvStore(Store[C]):
         tokens = self.token_source(connection)
         self.api = self.close_later(Api(connection, tokens, observe=self.observe, clock=self.clock))
         self.mounts = Mounts(self.api)
-        self.reader = Reader(self.api, self.mounts)
-        self.finder = Finder(self.api, self.mounts, self.reader)
+        self._reader = Reader(self.api, self.mounts)
+        self.finder = Finder(self.api, self.mounts, self._reader)
         self.writer = Writer(self.api, self.mounts)
         self.watcher = Watcher(self.api, self.finder)
         self._requests = asyncio.Semaphore(CONCURRENCY)
@@ -80,7 +78,7 @@ class KvStore(Store[C]):
         requests: list[ReadRequest | ProviderError] = []
         for ref in refs:
             try:
-                request = self.reader.request_for(ref)
+                request = self._reader.request_for(ref)
             except ProviderError as wrong:
                 requests.append(wrong)
                 continue
@@ -95,7 +93,7 @@ class KvStore(Store[C]):
     async def _read_all(self, keys: dict[ReadRequest, str]) -> dict[ReadRequest, Secret | ProviderError]:
         async def read_one(request: ReadRequest) -> Secret | ProviderError:
             try:
-                return await self.reader.read(request, keys[request])
+                return await self._reader.read(request, keys[request])
             except ProviderError as failed:
                 return failed
 
@@ -109,29 +107,14 @@ class KvStore(Store[C]):
     async def check(self, ref: RemoteRef) -> Check:
         """Check whether the key exists and, if the reference names a property, has it."""
         try:
-            found = await value_in(await self.reader.read(self.reader.request_for(ref), ref.key), ref)
+            found = await value_in(await self._reader.read(self._reader.request_for(ref), ref.key), ref)
         except ProviderError as missing:
             if missing.is_not_found:
                 return Check(exists=False)
             raise
         return Check(exists=True, version=found.metadata.provider_version)
 
-    @finds("name", "tags", "path")
-    async def find(self, query: FindQuery) -> AsyncIterator[Found]:
-        async for found in self.finder.find(query):
-            yield found
-
     # --- writing -----------------------------------------------------------------------------------------------------
-
-    @pushes("whole_secret", "if_absent", "if_version")
-    async def push_many(self, items: Sequence[PushItem], source: SourceSecret) -> Sequence[Pushed | ProviderError]:
-        """Write all items of one key as one new version."""
-        del source
-        return await self.writer.push(items)
-
-    async def delete_many(self, items: Sequence[DeleteItem]) -> Sequence[bool | ProviderError]:
-        """Remove all items of one key at once."""
-        return await self.writer.delete(items)
 
     # --- changes -----------------------------------------------------------------------------------------------------
 
