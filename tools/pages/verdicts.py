@@ -125,8 +125,8 @@ def _push_secret() -> Facts:
 
 
 def _fan_out() -> Facts:
-    results = (of_fan_out.Refused("red", "why"), of_fan_out.Failed("blue", "why"))
-    fine = of_fan_out.Spread("name", (of_fan_out.Reached("green"), of_fan_out.Left()))
+    results = (of_fan_out.ChildBlocked("red", "why"), of_fan_out.ChildFailed("blue", "why"))
+    fine = of_fan_out.Spread("name", (of_fan_out.ChildPresent("green"), of_fan_out.ChildGone()))
     _complete(of_fan_out.ChildResult, [*results, *fine.results])
     lacking = (Gaps(names=("grey",)), Gaps(selectors=("field",)), Gaps(nothing_chosen=True))
     came: tuple[of_fan_out.Spread | of_fan_out.Unreadable, ...] = (
@@ -149,14 +149,14 @@ def _parent(fan_out: FanOut, spec: str) -> Parent:
 
 def _stores(generation: Generation) -> Facts:
     own = (ConditionReport(type="NAME", status="True", reason="REASON", message=""),)
-    fine = verdict.Answer(frozenset(), conditions=own, warnings=("one",))
+    fine = verdict.ProviderFacts(frozenset(), conditions=own, warnings=("one",))
     verdicts: list[verdict.Verdict] = [
         *(verdict.Valid(replace(fine, maintenance=state)) for state in ("unmaintained", "deprecated")),
-        verdict.Referent(fine, ""),
+        verdict.PerCaller(fine, ""),
         verdict.Unverified(fine, ""),
         verdict.Broken(CAUSE, ""),
         verdict.Throttled("", 1.0),
-        verdict.Waiting(Reason.STARTING.value, "", 1.0),
+        verdict.Starting(Reason.STARTING.value, "", 1.0),
     ]
     _complete(verdict.Verdict, verdicts)
     kind = next(kind for kind in STORE_KINDS if kind.generation is generation)
@@ -169,10 +169,10 @@ def _stores(generation: Generation) -> Facts:
 
 def _classes() -> Facts:
     kind = KindId("example.com", "v1", "Any")
-    answered = of_class.Answered(serving(kind))
+    answered = of_class.Connected(serving(kind))
     spec = ProviderClassSpec(address="grpc://any.any.svc:8080")
     more = msgspec.structs.replace(spec, serves=[ServedKind(group="example.com", version="v1", kind="Other")])
-    unanswered = of_class.Unanswered(CAUSE, "")
+    unanswered = of_class.NotConnected(CAUSE, "")
     tried: list[tuple[ProviderClassSpec, of_class.CheckResult]] = [
         (spec, answered),
         (more, answered),

@@ -113,7 +113,7 @@ def wire(
     wakes = Wakes(dependencies, clock, (settings.core_namespace, *settings.providers.namespaces))
     ends = CertificateEnds(metrics.registry, wakes.certificates_changed)
     issuer = Issuer(client, issuer_settings(settings), clock=clock, worker=CertificateWorker())
-    issuer.listen(ends.heard)
+    issuer.listen(ends.on_report)
     certificates = _client_certificates(settings, client, clock, issuer)
     calls, runtime = ProviderMetrics(metrics.registry), runtime_settings(settings)
     gateway = Gateway(

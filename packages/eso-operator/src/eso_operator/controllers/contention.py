@@ -1,8 +1,8 @@
 """Writers that undo each other's work: the condition `Contended`, and limits for rewrites.
 
 The first few rewrites happen at once, which is enough to revert an edit. After that, one rewrite is allowed per
-interval. A new wish is always written. `Allowance` decides by a bucket that the caller keeps. `Contention` keeps the
-buckets of objects without a record; it holds only objects that were rewritten in the last minutes.
+interval. A new desired state is always written. `Allowance` decides by a bucket that the caller keeps. `Contention`
+keeps the buckets of objects without a record; it holds only objects that were rewritten in the last minutes.
 
 The condition names other objects of the reader's namespace only: who may read an object may not know what others have.
 """
@@ -38,7 +38,7 @@ class PushedKey(NamedTuple):
     written: int
 
 
-ELSEWHERE: Final = "an object in another namespace"
+OTHER_NAMESPACE: Final = "an object in another namespace"
 
 BURST: Final = 5
 REFILL_SECONDS: Final = 60.0
@@ -47,9 +47,9 @@ _MAX_TEXT: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """The rewrites that are left for one wish, counted at a time (monotonic)."""
+    """The rewrites that are left for one desired state, counted at a time (monotonic)."""
 
-    wish: object
+    desired: object
     left: float
     at: float
 
@@ -62,14 +62,14 @@ class Allowance:
         self._burst = burst
         self._refill = refill
 
-    def is_exhausted(self, bucket: Bucket | None, wish: object) -> bool:
-        """Return whether the object was rewritten to this wish too often."""
-        return bucket is not None and bucket.wish == wish and self._left(bucket) < 1
+    def is_exhausted(self, bucket: Bucket | None, desired: object) -> bool:
+        """Return whether the object was rewritten to this desired state too often."""
+        return bucket is not None and bucket.desired == desired and self._left(bucket) < 1
 
-    def after_rewrite(self, bucket: Bucket | None, wish: object) -> Bucket:
+    def after_rewrite(self, bucket: Bucket | None, desired: object) -> Bucket:
         """Return the bucket after one more rewrite."""
-        left = self._left(bucket) if bucket is not None and bucket.wish == wish else self._burst
-        return Bucket(wish, left - 1, self._clock.monotonic())
+        left = self._left(bucket) if bucket is not None and bucket.desired == desired else self._burst
+        return Bucket(desired, left - 1, self._clock.monotonic())
 
     def is_full(self, bucket: Bucket) -> bool:
         """Return whether the bucket is full, which is the same as no bucket."""
@@ -86,20 +86,20 @@ class Contention:
         self._allowance = Allowance(clock, burst=burst, refill=refill)
         self._buckets: OrderedDict[ObjectKey, Bucket] = OrderedDict()
 
-    def allows(self, key: ObjectKey, wish: object) -> bool:
-        """Return whether the object may be rewritten to this wish now; if so, count the rewrite."""
-        if self.exhausted(key, wish):
+    def allows(self, key: ObjectKey, desired: object) -> bool:
+        """Return whether the object may be rewritten to this desired state now; if so, count the rewrite."""
+        if self.exhausted(key, desired):
             return False
-        self.count(key, wish)
+        self.count(key, desired)
         return True
 
-    def exhausted(self, key: ObjectKey, wish: object) -> bool:
-        """Return whether the object was rewritten to this wish too often."""
-        return self._allowance.is_exhausted(self._buckets.get(key), wish)
+    def exhausted(self, key: ObjectKey, desired: object) -> bool:
+        """Return whether the object was rewritten to this desired state too often."""
+        return self._allowance.is_exhausted(self._buckets.get(key), desired)
 
-    def count(self, key: ObjectKey, wish: object) -> None:
+    def count(self, key: ObjectKey, desired: object) -> None:
         """Count a rewrite."""
-        bucket = self._allowance.after_rewrite(self._buckets.pop(key, None), wish)
+        bucket = self._allowance.after_rewrite(self._buckets.pop(key, None), desired)
         self._forget_rested()
         self._buckets[key] = bucket
 
@@ -151,4 +151,4 @@ def with_contention(report: Report, before: Sequence[Condition], found: Contende
 
 def named(kind: str, other: ObjectKey, namespace: str) -> str:
     """Return how a message to a reader in `namespace` names an object."""
-    return f"{kind} {other.name}" if other.namespace == namespace else ELSEWHERE
+    return f"{kind} {other.name}" if other.namespace == namespace else OTHER_NAMESPACE

@@ -1,6 +1,6 @@
 """Reports objects that the API server stored but that do not decode into their type, on the object itself.
 
-    any informer of a typed kind -> Misfits.changes -> a separate controller -> condition and event
+    any informer of a typed kind -> MalformedObjects.changes -> a separate controller -> condition and event
 
 A CRD of another version admits them. Their own controllers cannot decode them and ignore them; only this module reports
 the wrong field. If garbage collection does the work of our finalizer, the finalizer is removed, so that such an object
@@ -69,14 +69,14 @@ class MalformedObjects:
         return requests
 
     async def reconcile(self, key: ObjectKey, _: ReconcileContext) -> Result:
-        """Tell about every object of that name that cannot be read."""
+        """Report every object of that name that cannot be decoded."""
         outcome: Result = Done()
         for kind in self._kinds.pop(key, set()):
             found = kind.store.get(key)
             if not isinstance(found, Malformed):
                 continue
             try:
-                await self._tell(kind, found)
+                await self._report(kind, found)
             except NotFound:
                 continue
             except ApiError as problem:
@@ -84,7 +84,7 @@ class MalformedObjects:
                 outcome = Backoff(api_error_text(problem))
         return outcome
 
-    async def _tell(self, kind: TypedKind, found: Malformed) -> None:
+    async def _report(self, kind: TypedKind, found: Malformed) -> None:
         live = await self._client.get(raw(kind.resource), found.key)
         metadata = meta_of(live)
         if metadata.deletion_timestamp is not None and kind.release:
@@ -92,7 +92,7 @@ class MalformedObjects:
             return
         message = f"nothing is done for this {kind.resource.kind}: it does not fit its type: {found.error}; correct it"
         before = _conditions(live)
-        if any(_says(condition, message) for condition in before):
+        if any(_is_reported(condition, message) for condition in before):
             return
         status = {"conditions": _with_ready(before, kind.reason, message, rfc3339(self._clock.now()))}
         patch = {"metadata": {"uid": metadata.uid, "resourceVersion": metadata.resource_version}, "status": status}
@@ -109,7 +109,7 @@ def _conditions(live: JsonObject) -> list[JsonObject]:
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
-def _says(condition: JsonObject, message: str) -> bool:
+def _is_reported(condition: JsonObject, message: str) -> bool:
     """Return whether a condition already has this message.
 
     The reason is ignored, because some kinds do not store it.

@@ -14,14 +14,14 @@ from eso_operator.controllers.fanout.clusterexternalsecret import (
 )
 from eso_operator.controllers.fanout.clusterpushsecret import CLUSTER_PUSH_SECRETS, StoredClusterPushSecret
 from eso_operator.controllers.fanout.sync import (
-    Create,
+    BeingDeleted,
+    ChildChange,
+    CreateChild,
     Desired,
-    Keep,
-    Leaving,
+    NameTaken,
     NoSpecError,
-    Rewrite,
-    Step,
-    Taken,
+    PatchChild,
+    UpToDate,
     desired_of,
     step,
 )
@@ -61,19 +61,19 @@ def live(spec: JsonObject = SPEC, **metadata: Any) -> ExternalSecret:
     return msgspec.convert({"metadata": {**named, **metadata}, "spec": spec}, ExternalSecret)
 
 
-def planned(wanted: Desired, found: ExternalSecret | Malformed | None) -> Step:
+def planned(wanted: Desired, found: ExternalSecret | Malformed | None) -> ChildChange:
     return step(CLUSTER_EXTERNAL_SECRETS, wanted, KEY, found)
 
 
-def patched(what: Step) -> dict[str, Any]:
-    assert isinstance(what, Rewrite)
+def patched(what: ChildChange) -> dict[str, Any]:
+    assert isinstance(what, PatchChild)
     return {operation["path"]: operation["value"] for operation in what.operations}
 
 
 def test_an_absent_child_is_created_with_what_the_parent_stores_and_nothing_more() -> None:
     wanted = desired(externalSecretMetadata={"labels": {"a": "b"}, "annotations": {"c": "d"}})
 
-    assert planned(wanted, None) == Create(
+    assert planned(wanted, None) == CreateChild(
         {
             "metadata": {
                 "name": "db",
@@ -104,7 +104,7 @@ def test_an_absent_child_is_created_with_what_the_parent_stores_and_nothing_more
     ],
 )
 def test_a_child_that_means_the_same_is_not_written(found: ExternalSecret) -> None:
-    assert planned(desired(), found) == Keep()
+    assert planned(desired(), found) == UpToDate()
 
 
 @pytest.mark.parametrize(
@@ -151,11 +151,11 @@ def test_a_child_that_cannot_be_decoded_gets_its_spec_again() -> None:
 )
 def test_an_object_that_is_not_ours_is_never_written(references: list[JsonObject]) -> None:
     """C6."""
-    assert planned(desired(), live({"refreshInterval": "5h"}, ownerReferences=references)) == Taken()
+    assert planned(desired(), live({"refreshInterval": "5h"}, ownerReferences=references)) == NameTaken()
 
 
 def test_a_child_that_is_being_deleted_is_left_alone() -> None:
-    assert planned(desired(), live(deletionTimestamp="2026-01-01T00:00:00Z", labels={"x": "y"})) == Leaving()
+    assert planned(desired(), live(deletionTimestamp="2026-01-01T00:00:00Z", labels={"x": "y"})) == BeingDeleted()
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ from eso_operator.controllers.fanout.clusterexternalsecret import CLUSTER_EXTERN
 from eso_operator.controllers.fanout.clusterpushsecret import CLUSTER_PUSH_SECRETS, StoredClusterPushSecret
 from eso_operator.controllers.fanout.snapshot import Gaps
 from eso_operator.controllers.fanout.status import (
+    ChildBlocked,
+    ChildFailed,
+    ChildGone,
+    ChildPresent,
     ChildResult,
-    Failed,
-    Left,
-    Reached,
-    Refused,
     Spread,
     Unreadable,
     Unready,
@@ -62,12 +62,12 @@ def without_times(status: Any) -> JsonObject:
             (), {"conditions": [ready("NoNamespaceMatches", "0 namespaces provisioned")]}, id="nothing matches, C2"
         ),
         pytest.param(
-            (Reached("b"), Reached("a"), Left()),
+            (ChildPresent("b"), ChildPresent("a"), ChildGone()),
             {"provisionedNamespaces": ["a", "b"], "conditions": [ready("Provisioned", "2 namespaces provisioned")]},
             id="all have it: sorted, C1",
         ),
         pytest.param(
-            (Failed("d", "denied"), Reached("b"), Refused("a", TAKEN)),
+            (ChildFailed("d", "denied"), ChildPresent("b"), ChildBlocked("a", TAKEN)),
             {
                 "provisionedNamespaces": ["b"],
                 "failedNamespaces": [{"namespace": "a", "reason": TAKEN}, {"namespace": "d", "reason": "denied"}],
@@ -76,7 +76,7 @@ def without_times(status: Any) -> JsonObject:
             id="some failed, the others are named too, C6",
         ),
         pytest.param(
-            (Failed("a", "old one not deleted"), Reached("a")),
+            (ChildFailed("a", "old one not deleted"), ChildPresent("a")),
             {
                 "provisionedNamespaces": ["a"],
                 "failedNamespaces": [{"namespace": "a", "reason": "old one not deleted"}],
@@ -85,7 +85,7 @@ def without_times(status: Any) -> JsonObject:
             id="a namespace has the new one, and still the old one",
         ),
         pytest.param(
-            (Failed("a", "first"), Refused("a", "second")),
+            (ChildFailed("a", "first"), ChildBlocked("a", "second")),
             {
                 "failedNamespaces": [{"namespace": "a", "reason": "first"}],
                 "conditions": [failed("a: first. 0 namespaces provisioned")],
@@ -159,19 +159,21 @@ RED, BLUE, GREY = Unready("red", "no store"), Unready("blue", "denied"), Unready
     ],
 )
 def test_ready_tells_what_is_not_well(unready: tuple[Unready, ...], gaps: Gaps, expected: JsonObject) -> None:
-    said = report_of(CLUSTER_EXTERNAL_SECRETS, parent(), Spread("db", (Reached("a"),), unready, gaps), START)
+    said = report_of(CLUSTER_EXTERNAL_SECRETS, parent(), Spread("db", (ChildPresent("a"),), unready, gaps), START)
 
     assert without_times(said.status)["conditions"] == [expected]
     assert said.events == ()
 
 
 def test_the_time_of_the_condition_is_that_of_its_status() -> None:
-    first = report(Reached("a"))
+    first = report(ChildPresent("a"))
     before = msgspec.to_builtins(first.status)
     later = START + timedelta(hours=1)
 
-    more = report_of(CLUSTER_EXTERNAL_SECRETS, parent(before), Spread("db", (Reached("a"), Reached("b"))), later)
-    broken = report_of(CLUSTER_EXTERNAL_SECRETS, parent(before), Spread("db", (Failed("a", "no"),)), later)
+    more = report_of(
+        CLUSTER_EXTERNAL_SECRETS, parent(before), Spread("db", (ChildPresent("a"), ChildPresent("b"))), later
+    )
+    broken = report_of(CLUSTER_EXTERNAL_SECRETS, parent(before), Spread("db", (ChildFailed("a", "no"),)), later)
 
     assert [said.status.conditions[0].last_transition_time for said in (first, more, broken)] == [
         rfc3339(START),
@@ -183,16 +185,19 @@ def test_the_time_of_the_condition_is_that_of_its_status() -> None:
 @pytest.mark.parametrize(
     ("results", "refresh_time", "then"),
     [
-        pytest.param((Reached("a"),), None, Requeue(3600.0), id="an hour unless it says otherwise"),
-        pytest.param((Reached("a"),), "90s", Requeue(90.0), id="after refreshTime"),
-        pytest.param((Reached("a"),), "1ms", Requeue(1.0), id="at most once a second"),
-        pytest.param((Reached("a"),), "0s", Done(), id="never with refreshTime 0, C17"),
-        pytest.param((Reached("a"),), 0, Done(), id="nor with the number"),
-        pytest.param((Reached("a"),), "-5m", Done(), id="nor with less"),
-        pytest.param((Reached("a"),), "soon", Requeue(3600.0), id="an invalid duration counts as an hour"),
-        pytest.param((Refused("a", TAKEN),), "90s", Requeue(90.0), id="what stands in the way is not polled"),
+        pytest.param((ChildPresent("a"),), None, Requeue(3600.0), id="an hour unless it says otherwise"),
+        pytest.param((ChildPresent("a"),), "90s", Requeue(90.0), id="after refreshTime"),
+        pytest.param((ChildPresent("a"),), "1ms", Requeue(1.0), id="at most once a second"),
+        pytest.param((ChildPresent("a"),), "0s", Done(), id="never with refreshTime 0, C17"),
+        pytest.param((ChildPresent("a"),), 0, Done(), id="nor with the number"),
+        pytest.param((ChildPresent("a"),), "-5m", Done(), id="nor with less"),
+        pytest.param((ChildPresent("a"),), "soon", Requeue(3600.0), id="an invalid duration counts as an hour"),
+        pytest.param((ChildBlocked("a", TAKEN),), "90s", Requeue(90.0), id="what stands in the way is not polled"),
         pytest.param(
-            (Refused("b", TAKEN), Failed("a", "no")), "0s", Backoff("namespace a failed"), id="a failure is retried"
+            (ChildBlocked("b", TAKEN), ChildFailed("a", "no")),
+            "0s",
+            Backoff("namespace a failed"),
+            id="a failure is retried",
         ),
     ],
 )
@@ -229,9 +234,9 @@ def test_a_cluster_push_secret_that_cannot_be_read_has_a_reason() -> None:
 
 
 def test_only_new_failures_are_reported() -> None:
-    first = report(Refused("a", TAKEN))
-    same = report(Refused("a", TAKEN), status=msgspec.to_builtins(first.status))
-    healed = report(Reached("a"), status=msgspec.to_builtins(first.status))
+    first = report(ChildBlocked("a", TAKEN))
+    same = report(ChildBlocked("a", TAKEN), status=msgspec.to_builtins(first.status))
+    healed = report(ChildPresent("a"), status=msgspec.to_builtins(first.status))
 
     assert first.events == (Event(EventType.WARNING, "Errored", f"one or more namespaces failed: a: {TAKEN}"),)
     assert same.events == ()
@@ -240,12 +245,12 @@ def test_only_new_failures_are_reported() -> None:
 
 
 def test_an_event_names_the_first_few_of_many_failures() -> None:
-    (events,) = report(*(Failed(f"n{index}", "no") for index in range(5))).events
+    (events,) = report(*(ChildFailed(f"n{index}", "no") for index in range(5))).events
 
     assert events.message == "one or more namespaces failed: n0: no; n1: no; n2: no; and 2 more"
 
 
 def test_a_long_reason_is_cut() -> None:
-    said = report(Failed("a", "x" * 5000))
+    said = report(ChildFailed("a", "x" * 5000))
 
     assert len(said.status.failed_namespaces[0].reason.encode()) == 512

@@ -9,7 +9,7 @@ import pytest
 from eso_api.externalsecret import ExternalSecret
 from eso_operator.controllers.contention import BURST
 from eso_operator.controllers.fanout.clusterexternalsecret import CLUSTER_EXTERNAL_SECRETS, StoredClusterExternalSecret
-from eso_operator.controllers.fanout.status import Failed, Left, Reached, Refused
+from eso_operator.controllers.fanout.status import ChildBlocked, ChildFailed, ChildGone, ChildPresent
 from eso_operator.controllers.fanout.sync import ChildWriter, Desired, desired_of
 from eso_testkit.operator.operators import eventually
 from kubebase.clock import SystemClock
@@ -117,10 +117,10 @@ async def test_a_child_the_cache_does_not_know_yet_is_not_made_twice(fleet: Any,
     (namespace,) = await fleet.namespaces("a")
     _, desired = await _owner(fleet)
     key = ObjectKey(namespace, fleet.name)
-    assert await writer.settle(desired, key, None) == Reached(namespace)
+    assert await writer.settle(desired, key, None) == ChildPresent(namespace)
     before = await fleet.child("a")
 
-    assert await writer.settle(desired, key, None) == Reached(namespace)
+    assert await writer.settle(desired, key, None) == ChildPresent(namespace)
 
     assert await fleet.child("a") == before
 
@@ -133,7 +133,7 @@ async def test_a_foreign_object_the_cache_does_not_know_yet_is_not_written(fleet
 
     result = await writer.settle(desired, ObjectKey(namespace, fleet.name), None)
 
-    assert result == Refused(namespace, "external secret already exists in namespace")
+    assert result == ChildBlocked(namespace, "external secret already exists in namespace")
     assert await fleet.child("a") == foreign
 
 
@@ -147,7 +147,7 @@ async def test_a_child_that_changed_since_it_was_seen_is_looked_at_again(fleet: 
     stale = await _seen(fleet, "a")
     await fleet.edit_child("a", {"metadata": {"annotations": {"by": "hand"}}})
 
-    assert await writer.settle(desired, key, stale) == Reached(namespace)
+    assert await writer.settle(desired, key, stale) == ChildPresent(namespace)
 
     child = await fleet.child("a")
     assert not child["metadata"].keys() & {"labels", "annotations"}
@@ -163,7 +163,7 @@ async def test_a_child_that_is_gone_since_it_was_seen_is_made_again(fleet: Any, 
     stale = await _seen(fleet, "a")
     await fleet.bench.api.delete(fleet.path("a"))
 
-    assert await writer.settle(desired, key, stale) == Reached(namespace)
+    assert await writer.settle(desired, key, stale) == ChildPresent(namespace)
 
     assert (await _seen(fleet, "a")).metadata.uid != stale.metadata.uid
 
@@ -172,7 +172,7 @@ async def test_a_child_that_is_gone_since_it_was_seen_is_made_again(fleet: Any, 
 async def test_a_namespace_that_is_gone_is_no_failure(fleet: Any, writer: ChildWriter) -> None:
     _, desired = await _owner(fleet)
 
-    assert await writer.settle(desired, ObjectKey(fleet.ns("absent"), fleet.name), None) == Left()
+    assert await writer.settle(desired, ObjectKey(fleet.ns("absent"), fleet.name), None) == ChildGone()
 
 
 @live
@@ -185,7 +185,7 @@ async def test_a_child_is_deleted_though_its_status_was_written_meanwhile(fleet:
     answer = await fleet.bench.api.patch(f"{fleet.path('a')}/status", status, MERGE_PATCH)
     assert answer.status == 200
 
-    assert await writer.remove(owner, stale.metadata) == Left()
+    assert await writer.remove(owner, stale.metadata) == ChildGone()
 
     assert await fleet.child("a") is None
 
@@ -198,7 +198,7 @@ async def test_a_child_that_was_given_away_meanwhile_is_not_deleted(fleet: Any, 
     stale = await _seen(fleet, "a")
     await fleet.edit_child("a", {"metadata": {"ownerReferences": None}})
 
-    assert await writer.remove(owner, stale.metadata) == Left()
+    assert await writer.remove(owner, stale.metadata) == ChildGone()
 
     assert await fleet.child("a") is not None
 
@@ -219,6 +219,6 @@ async def test_a_child_that_another_writer_keeps_reverting_is_rewritten_at_a_lim
         await fleet.edit_child("a", {"metadata": {"labels": {"by": f"policy-{turn}"}}})
         results.append(await writer.settle(desired, key, await _seen(fleet, "a")))
 
-    assert results[:-1] == [Reached(namespace)] * BURST
-    assert isinstance(results[-1], Failed)
+    assert results[:-1] == [ChildPresent(namespace)] * BURST
+    assert isinstance(results[-1], ChildFailed)
     assert "managedFields" in results[-1].reason

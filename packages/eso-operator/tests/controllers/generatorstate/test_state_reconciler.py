@@ -13,7 +13,7 @@ from eso_api.generators.generatorstate import GeneratorState
 from eso_operator.controllers.base import EventPublisher, TerminatingNamespaces
 from eso_operator.controllers.generatorstate.checks import CleanupLimits, Trouble
 from eso_operator.controllers.generatorstate.controller import GeneratorStateReconciler, StateDeps
-from eso_operator.controllers.generatorstate.sync import WentBy
+from eso_operator.controllers.generatorstate.sync import Cleaner, RecordDependencies
 from eso_operator.controllers.refresh import RetryLimit
 from eso_operator.dependencies.dependencies import Dependencies
 from eso_operator.generators.ledger import FINALIZER
@@ -79,13 +79,13 @@ class NotedEvents(EventRecorder):
         self.noted.append((f"{resource.kind}/{about.name}", reason, message))
 
 
-@dataclass
-class Cleaner:
-    trouble: Trouble | None = None
-    calls: int = 0
+class ScriptedCleaner(Cleaner):
+    def __init__(self, trouble: Trouble | None = None) -> None:
+        self.trouble = trouble
+        self.calls = 0
 
-    async def clean(self, state: GeneratorState, went_by: WentBy) -> None:
-        del state, went_by
+    async def clean(self, state: GeneratorState, record: RecordDependencies) -> None:
+        del state, record
         self.calls += 1
         if self.trouble is not None:
             raise self.trouble
@@ -102,7 +102,7 @@ class Desk:
 
     def __post_init__(self) -> None:
         client = Client(self.server)
-        self.cleaner = Cleaner(self.trouble)
+        self.cleaner = ScriptedCleaner(self.trouble)
         self.events = NotedEvents(client, self.clock)
         self.states: Cache[GeneratorState] = Cache()
         self.namespaces: Cache[Object] = Cache()

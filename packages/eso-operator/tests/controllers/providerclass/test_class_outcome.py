@@ -7,7 +7,7 @@ import pytest
 
 from eso_api.v2.providerclass import ProviderClassSpec, ProviderClassStatus, ServedKind
 from eso_operator.controllers.providerclass.services import class_of
-from eso_operator.controllers.providerclass.status import Answered, CheckResult, Unanswered, report_of
+from eso_operator.controllers.providerclass.status import CheckResult, Connected, NotConnected, report_of
 from eso_operator.stores.resolved import ResolverSettings, ServiceKey
 from eso_testkit.operator.clusters import SETTINGS, provider_service, serving
 from eso_wire.values import KindId
@@ -27,10 +27,10 @@ def reported(result: CheckResult, spec: ProviderClassSpec = SPEC, before: Provid
 @pytest.mark.parametrize(
     ("spec", "result", "status", "reason", "words"),
     [
-        pytest.param(SPEC, Answered(serving(NOTES)), "True", "Connected", "test 1.0.0", id="it answers"),
+        pytest.param(SPEC, Connected(serving(NOTES)), "True", "Connected", "test 1.0.0", id="it answers"),
         pytest.param(
             ProviderClassSpec(address=SPEC.address, serves=[NOTES_SERVED]),
-            Answered(serving(NOTES)),
+            Connected(serving(NOTES)),
             "True",
             "Connected",
             "",
@@ -38,7 +38,7 @@ def reported(result: CheckResult, spec: ProviderClassSpec = SPEC, before: Provid
         ),
         pytest.param(
             ProviderClassSpec(address=SPEC.address, serves=[NOTES_SERVED]),
-            Answered(serving()),
+            Connected(serving()),
             "False",
             "UnsupportedKind",
             "Notes.v1.notes.example.com",
@@ -46,13 +46,13 @@ def reported(result: CheckResult, spec: ProviderClassSpec = SPEC, before: Provid
         ),
         pytest.param(
             SPEC,
-            Unanswered("ProviderIncompatible", "speaks 9.0, this operator speaks 2.1, 2.2"),
+            NotConnected("ProviderIncompatible", "speaks 9.0, this operator speaks 2.1, 2.2"),
             "False",
             "ProviderIncompatible",
             "2.1, 2.2",
             id="no common protocol, R141",
         ),
-        pytest.param(SPEC, Unanswered("UnknownCA", "x"), "False", "UnknownCA", "x", id="the cause is the reason"),
+        pytest.param(SPEC, NotConnected("UnknownCA", "x"), "False", "UnknownCA", "x", id="the cause is the reason"),
     ],
 )
 def test_ready_says_whether_the_provider_answers(
@@ -70,7 +70,7 @@ def test_ready_says_whether_the_provider_answers(
 def test_the_status_shows_what_the_provider_said() -> None:
     ends = datetime(2031, 1, 1, tzinfo=UTC)
 
-    status = reported(Answered(serving(NOTES), certificate_ends=ends, endpoints=3)).status
+    status = reported(Connected(serving(NOTES), certificate_ends=ends, endpoints=3)).status
 
     assert (status.protocol, status.provider_version, status.endpoints) == ("2.2", "1.0.0", 3)
     assert status.certificate.not_after == "2031-01-01T00:00:00Z"
@@ -80,20 +80,20 @@ def test_the_status_shows_what_the_provider_said() -> None:
 
 
 def test_the_reported_kinds_stay_while_the_provider_is_unreachable() -> None:
-    known = reported(Answered(serving(NOTES))).status
+    known = reported(Connected(serving(NOTES))).status
 
-    away = reported(Unanswered("Refused", "x"), before=known)
+    away = reported(NotConnected("Refused", "x"), before=known)
 
     assert away.status.kinds == known.kinds
     assert [events.reason for events in away.events] == ["Refused"]
 
 
 def test_a_provider_that_starts_says_what_it_waits_for_without_an_event() -> None:
-    known = reported(Answered(serving(NOTES))).status
+    known = reported(Connected(serving(NOTES))).status
 
-    waits = reported(Unanswered("CertificatesNotIssued", "no certificate yet", starts_within=40.0), before=known)
-    then = reported(Unanswered("Refused", "nothing listens", starts_within=30.0), before=waits.status)
-    failed = reported(Unanswered("Refused", "nothing listens"), before=then.status)
+    waits = reported(NotConnected("CertificatesNotIssued", "no certificate yet", starts_within=40.0), before=known)
+    then = reported(NotConnected("Refused", "nothing listens", starts_within=30.0), before=waits.status)
+    failed = reported(NotConnected("Refused", "nothing listens"), before=then.status)
 
     said = [find_condition(report.status.conditions, "Ready") for report in (waits, then, failed)]
     assert [(each.status, each.reason, each.message) for each in said if each is not None] == [
@@ -108,9 +108,9 @@ def test_a_provider_that_starts_says_what_it_waits_for_without_an_event() -> Non
 
 
 def test_the_same_answer_again_changes_nothing_and_tells_nothing() -> None:
-    first = reported(Answered(serving(NOTES)))
+    first = reported(Connected(serving(NOTES)))
 
-    again = reported(Answered(serving(NOTES)), before=first.status)
+    again = reported(Connected(serving(NOTES)), before=first.status)
 
     assert again.status == first.status
     assert again.events == ()

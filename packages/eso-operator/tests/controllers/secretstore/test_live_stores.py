@@ -381,7 +381,7 @@ async def test_cluster_stores_by_authentication_scope(
 
 
 async def test_a_v1_cluster_store_with_its_users_credentials_is_valid(bench: Bench) -> None:
-    """Referent authentication: it is unknown until the store is used, so the provider is not even asked."""
+    """Authentication as the caller: it is unknown until the store is used, so the provider is not even asked."""
     name, provider = unique("vault"), scripted()
     provider.kinds = (replace(provider.kinds[0], v1_provider_key="vault"),)
     async with bench.operator():

@@ -14,7 +14,7 @@ from eso_operator.controllers.base import Channels, EventPublisher, Reporter
 from eso_operator.controllers.secretstore.controller import StoreDeps, StoreReconciler, StoreSettings
 from eso_operator.controllers.secretstore.kinds import STORE
 from eso_operator.controllers.secretstore.status import Broken, subject_of
-from eso_operator.controllers.secretstore.sync import Finding
+from eso_operator.controllers.secretstore.sync import Validated
 from eso_operator.dependencies.dependencies import Dependant, Dependencies, OnObject
 from eso_operator.telemetry.metrics import ObjectSeries
 from eso_operator.telemetry.subsystems import Subsystem
@@ -54,9 +54,9 @@ class Agreeable:
 class MissesToken:
     """Validates every store by a Secret that does not exist."""
 
-    async def find_out(self, kind: object, metadata: object) -> Finding:
+    async def validate(self, kind: object, metadata: object) -> Validated:
         del kind, metadata
-        return Finding(Broken("CredentialsNotFound", "no token", 0.0), frozenset({TOKEN}))
+        return Validated(Broken("CredentialsNotFound", "no token", 0.0), frozenset({TOKEN}))
 
 
 async def test_a_store_that_replaced_another_of_its_name_is_woken_by_what_it_depends_on() -> None:

@@ -11,15 +11,15 @@ from eso_api.v2.policy import ProviderStatus
 from eso_operator.controllers.base import Event, Report
 from eso_operator.controllers.secretstore.kinds import CLUSTER_STORE, CLUSTER_STORE_V2, STORE, STORE_V2, StoreKind
 from eso_operator.controllers.secretstore.status import (
-    Answer,
     Before,
     Broken,
-    Referent,
+    PerCaller,
+    ProviderFacts,
+    Starting,
     Throttled,
     Unverified,
     Valid,
     Verdict,
-    Waiting,
     report_of,
     unanchored_regexes,
 )
@@ -31,11 +31,11 @@ from kuberun.controller import Backoff, Requeue, Result
 from kuberun.events import EventType
 from kuberun.testing.builders import metadata
 
-READS = Answer(frozenset({Operation.GET, Operation.FIND_BY_NAME}))
+READS = ProviderFacts(frozenset({Operation.GET, Operation.FIND_BY_NAME}))
 OLD = "2029-12-31T00:00:00Z"
 
 
-STARTING = Waiting("ProviderStarting", "provider fake is starting", 40.0)
+STARTING = Starting("ProviderStarting", "provider fake is starting", 40.0)
 
 
 def before(kind: StoreKind = STORE, conditions: tuple[Condition, ...] = (), **fields: Any) -> Before:
@@ -55,10 +55,10 @@ def ready(report: Report) -> tuple[str, str, str]:
     [
         pytest.param(STORE, Valid(READS), "True", "Valid", Requeue(300.0), id="v1 valid"),
         pytest.param(STORE_V2, Valid(READS), "True", "Valid", Requeue(300.0), id="v2 valid, R77"),
-        pytest.param(CLUSTER_STORE, Referent(READS, "who knows"), "True", "Valid", Requeue(300.0), id="v1 referent"),
+        pytest.param(CLUSTER_STORE, PerCaller(READS, "who knows"), "True", "Valid", Requeue(300.0), id="v1 referent"),
         pytest.param(
             CLUSTER_STORE_V2,
-            Referent(READS, "who knows"),
+            PerCaller(READS, "who knows"),
             "Unknown",
             "ReferentAuthUnverified",
             Requeue(300.0),
@@ -260,7 +260,7 @@ def test_the_time_of_a_transition_is_kept_while_the_status_is() -> None:
     ("kind", "verdict", "capabilities"),
     [
         pytest.param(STORE, Valid(READS), "ReadOnly", id="valid fills them"),
-        pytest.param(STORE, Referent(READS, ""), "ReadOnly", id="referent fills them, R89"),
+        pytest.param(STORE, PerCaller(READS, ""), "ReadOnly", id="referent fills them, R89"),
         pytest.param(STORE, Unverified(READS, ""), "ReadWrite", id="v1 unknown leaves them"),
         pytest.param(STORE_V2, Unverified(READS, ""), "ReadOnly", id="v2 unknown fills them"),
         pytest.param(STORE, Broken("X", ""), "ReadWrite", id="broken leaves them"),

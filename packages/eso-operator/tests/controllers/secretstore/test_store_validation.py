@@ -10,14 +10,14 @@ from eso_api.references import StoreRef
 from eso_operator.certificates.problems import CertificateError, Problem, ProblemName
 from eso_operator.controllers.secretstore.kinds import CLUSTER_STORE_V2, STORE, STORE_V2
 from eso_operator.controllers.secretstore.status import (
-    Answer,
     Broken,
-    Referent,
+    PerCaller,
+    ProviderFacts,
+    Starting,
     Throttled,
     Unverified,
     Valid,
     Verdict,
-    Waiting,
 )
 from eso_operator.controllers.secretstore.sync import Validator, verdict_of_error
 from eso_operator.dependencies.dependencies import ANY_PROVIDER, OnConnection, OnObject
@@ -142,7 +142,8 @@ def validator(
         return await bind(target, reads or NotedReads())
 
     objects = Growing([*documents], [*hidden])
-    return Validator(Resolver(objects, providers or ProvidersInMemory(SERVED), SETTINGS), bound, Opinion(opinion))
+    gateway: Any = Opinion(opinion)
+    return Validator(Resolver(objects, providers or ProvidersInMemory(SERVED), SETTINGS), bound, gateway)
 
 
 ERROR = ProviderError(ErrorReason.BACKEND_ERROR, "cannot tell")
@@ -153,7 +154,7 @@ EVERYTHING = frozenset(Operation)
     ("opinion", "expected"),
     [
         pytest.param(Validation(ValidationState.READY), Valid, id="ready"),
-        pytest.param(Validation(ValidationState.UNKNOWN), Referent, id="unknown without an error"),
+        pytest.param(Validation(ValidationState.UNKNOWN), PerCaller, id="unknown without an error"),
         pytest.param(Validation(ValidationState.UNKNOWN, error=ERROR), Unverified, id="unknown with one"),
         pytest.param(Validation(ValidationState.INVALID, error=ERROR), Broken, id="invalid with an error"),
         pytest.param(Validation(ValidationState.INVALID), Broken, id="invalid without one is not success"),
@@ -162,17 +163,17 @@ EVERYTHING = frozenset(Operation)
     ],
 )
 async def test_a_verdict_follows_what_the_provider_says(opinion: Any, expected: type[Verdict]) -> None:
-    finding = await validator(FAKE, SERVICE, opinion=opinion).find_out(STORE, metadata("fake", "team"))
+    validated = await validator(FAKE, SERVICE, opinion=opinion).validate(STORE, metadata("fake", "team"))
 
-    assert isinstance(finding.verdict, expected)
+    assert isinstance(validated.verdict, expected)
 
 
 async def test_operations_are_narrowed_and_never_widened_by_a_validation() -> None:
     narrowed = Validation(ValidationState.READY, operations=frozenset({Operation.GET}))
 
-    finding = await validator(FAKE, SERVICE, opinion=narrowed).find_out(STORE, metadata("fake", "team"))
+    validated = await validator(FAKE, SERVICE, opinion=narrowed).validate(STORE, metadata("fake", "team"))
 
-    assert finding.verdict == Valid(Answer(frozenset({Operation.GET}), "maintained"))
+    assert validated.verdict == Valid(ProviderFacts(frozenset({Operation.GET}), "maintained"))
 
 
 @pytest.mark.parametrize("reason", list(ErrorReason), ids=str)
@@ -211,13 +212,13 @@ def test_the_cause_says_where_it_broke(error: ProviderError, cause: str) -> None
 async def test_a_provider_that_has_not_been_asked_is_asked_and_the_store_depends_on_it() -> None:
     providers = ProvidersInMemory(SERVED)
 
-    finding = await validator(FAKE, SERVICE, providers=providers).find_out(STORE, metadata("fake", "team"))
+    validated = await validator(FAKE, SERVICE, providers=providers).validate(STORE, metadata("fake", "team"))
 
     assert providers.asked == [f"{CORE}/aws"]
-    assert isinstance(finding.verdict, Valid)
-    assert any(isinstance(dependency, OnConnection) for dependency in finding.depends_on)
-    assert ANY_PROVIDER not in finding.depends_on
-    assert OnObject("external-secrets.io", "SecretStore", ObjectKey("team", "fake")) not in finding.depends_on
+    assert isinstance(validated.verdict, Valid)
+    assert any(isinstance(dependency, OnConnection) for dependency in validated.depends_on)
+    assert ANY_PROVIDER not in validated.depends_on
+    assert OnObject("external-secrets.io", "SecretStore", ObjectKey("team", "fake")) not in validated.depends_on
 
 
 def starting(seconds: float) -> ProvidersInMemory:
@@ -235,10 +236,10 @@ def starting(seconds: float) -> ProvidersInMemory:
     ],
 )
 async def test_a_store_whose_provider_may_be_starting_waits_and_is_not_told_to_install_it(service: JsonObject) -> None:
-    waits = await validator(FAKE, service, providers=starting(7.0)).find_out(STORE, metadata("fake", "team"))
-    broken = await validator(FAKE, service, providers=starting(0.0)).find_out(STORE, metadata("fake", "team"))
+    waits = await validator(FAKE, service, providers=starting(7.0)).validate(STORE, metadata("fake", "team"))
+    broken = await validator(FAKE, service, providers=starting(0.0)).validate(STORE, metadata("fake", "team"))
 
-    assert waits.verdict == Waiting("ProviderStarting", f"provider {CORE}/aws is starting", 7.0)
+    assert waits.verdict == Starting("ProviderStarting", f"provider {CORE}/aws is starting", 7.0)
     assert ANY_PROVIDER in waits.depends_on
     assert isinstance(broken.verdict, Broken)
 
@@ -260,11 +261,11 @@ async def test_a_store_waits_for_a_provider_that_eso_up_may_start() -> None:
 
 
 async def test_a_store_without_a_provider_waits_for_any() -> None:
-    finding = await validator(FAKE).find_out(STORE, metadata("fake", "team"))
+    validated = await validator(FAKE).validate(STORE, metadata("fake", "team"))
 
-    assert isinstance(finding.verdict, Broken)
-    assert finding.verdict.cause == "ProviderNotInstalled"
-    assert ANY_PROVIDER in finding.depends_on
+    assert isinstance(validated.verdict, Broken)
+    assert validated.verdict.cause == "ProviderNotInstalled"
+    assert ANY_PROVIDER in validated.depends_on
 
 
 async def test_a_missing_secret_is_named_and_waited_for() -> None:
@@ -278,11 +279,11 @@ async def test_a_missing_secret_is_named_and_waited_for() -> None:
     )
     reads = NotedReads(missing=frozenset({ObjectKey("team", "token")}))
 
-    finding = await validator(store, SERVICE, reads=reads).find_out(STORE, metadata("fake", "team"))
+    validated = await validator(store, SERVICE, reads=reads).validate(STORE, metadata("fake", "team"))
 
-    assert isinstance(finding.verdict, Broken)
-    assert (finding.verdict.cause, "token" in finding.verdict.message) == ("CredentialsNotFound", True)
-    assert OnObject("", "Secret", ObjectKey("team", "token")) in finding.depends_on
+    assert isinstance(validated.verdict, Broken)
+    assert (validated.verdict.cause, "token" in validated.verdict.message) == ("CredentialsNotFound", True)
+    assert OnObject("", "Secret", ObjectKey("team", "token")) in validated.depends_on
 
 
 @pytest.mark.parametrize(
@@ -298,9 +299,9 @@ async def test_whatever_comes_of_it_a_store_hears_when_its_credentials_change(op
     spec = {"provider": {"fake": {"auth": {"tokenSecretRef": {"name": "token", "key": "token"}}}}}
     store = obj("external-secrets.io/v1", "SecretStore", "fake", "team", spec=spec)
 
-    finding = await validator(store, SERVICE, opinion=opinion).find_out(STORE, metadata("fake", "team"))
+    validated = await validator(store, SERVICE, opinion=opinion).validate(STORE, metadata("fake", "team"))
 
-    assert OnObject("", "Secret", ObjectKey("team", "token")) in finding.depends_on
+    assert OnObject("", "Secret", ObjectKey("team", "token")) in validated.depends_on
 
 
 async def test_a_store_hears_when_its_own_certificates_change() -> None:
@@ -309,9 +310,9 @@ async def test_a_store_hears_when_its_own_certificates_change() -> None:
     config = {"auth": auth, "inline": {"kind": "Backend", "spec": {}}}
     store = obj(V2_STORE["apiVersion"], "SecretStore", "store", "team", spec={"providerConfig": config})
 
-    finding = await validator(store, SERVICE).find_out(STORE_V2, metadata("store", "team"))
+    validated = await validator(store, SERVICE).validate(STORE_V2, metadata("store", "team"))
 
-    assert OnObject("", "Secret", ObjectKey("team", "own")) in finding.depends_on
+    assert OnObject("", "Secret", ObjectKey("team", "own")) in validated.depends_on
 
 
 CONFIG = {"providerConfig": {"providerRef": {"kind": "Backend", "name": "one"}}}
@@ -320,10 +321,10 @@ ONE = obj(BACKEND.api_version, "Backend", "one", "team", spec={})
 
 
 async def test_an_unwatched_kind_is_watched_once_a_store_names_it() -> None:
-    finding = await validator(V2_STORE, SERVICE, hidden=(ONE,)).find_out(STORE_V2, metadata("store", "team"))
+    validated = await validator(V2_STORE, SERVICE, hidden=(ONE,)).validate(STORE_V2, metadata("store", "team"))
 
-    assert isinstance(finding.verdict, Valid)
-    assert OnObject(BACKEND.group, "Backend", ObjectKey("team", "one")) in finding.depends_on
+    assert isinstance(validated.verdict, Valid)
+    assert OnObject(BACKEND.group, "Backend", ObjectKey("team", "one")) in validated.depends_on
 
 
 async def test_a_kind_that_does_not_exist_is_asked_for_once_and_named() -> None:
@@ -342,11 +343,11 @@ async def test_a_failed_handshake_is_the_cause_not_the_missing_connection() -> N
     failure = ProviderError(ErrorReason.PROTOCOL_INCOMPATIBLE, "speaks 9.0")
     declared = provider_service("aws", CORE, v1_keys="fake")
 
-    finding = await validator(FAKE, declared, providers=ProvidersInMemory(failure)).find_out(
+    validated = await validator(FAKE, declared, providers=ProvidersInMemory(failure)).validate(
         STORE, metadata("fake", "team")
     )
 
-    assert finding.verdict == Broken("ProviderIncompatible", "speaks 9.0")
+    assert validated.verdict == Broken("ProviderIncompatible", "speaks 9.0")
 
 
 async def test_the_operations_of_a_store_nobody_can_check_are_known_all_the_same() -> None:
@@ -354,10 +355,10 @@ async def test_the_operations_of_a_store_nobody_can_check_are_known_all_the_same
     spec = {**CONFIG, "authenticationScope": "ManifestNamespace"}
     store = obj("secretstore.external-secrets.io/v2alpha1", "ClusterSecretStore", "shared", spec=spec)
 
-    finding = await validator(store, SERVICE, hidden=(ONE,)).find_out(CLUSTER_STORE_V2, metadata("shared", ""))
+    validated = await validator(store, SERVICE, hidden=(ONE,)).validate(CLUSTER_STORE_V2, metadata("shared", ""))
 
-    assert isinstance(finding.verdict, Referent)
-    assert finding.verdict.answer.operations == EVERYTHING
+    assert isinstance(validated.verdict, PerCaller)
+    assert validated.verdict.facts.operations == EVERYTHING
 
 
 # --- callers of a store whose provider is away ------------------------------------------------------------------------

@@ -254,7 +254,7 @@ def _next(before: Overwrites | None, overwritten: Overwritten | None) -> Overwri
         return None
     if before is None:
         return Overwrites(overwritten.desired_digest, 1, 1)
-    same = before.same + 1 if before.wish == overwritten.desired_digest else 1
+    same = before.same + 1 if before.desired == overwritten.desired_digest else 1
     return Overwrites(overwritten.desired_digest, same, before.all + 1)
 
 

@@ -44,7 +44,7 @@ RemoteKey = tuple[str, str]
 class Overwrites:
     """Refreshes in a row that overwrote values of other ExternalSecrets; `same` of them with unchanged values."""
 
-    wish: str
+    desired: str
     same: int
     all: int
 
@@ -72,7 +72,7 @@ class Loop:
 
 
 @dataclass(frozen=True, slots=True)
-class Generation:
+class GeneratedWrite:
     """A write of generated values that this process made, or may have made, before their status was written."""
 
     mark: GeneratedMark
@@ -89,7 +89,7 @@ class ExternalSecretRecord(FollowerRecord):
     restart_slot: datetime | None = None
     last: LastSync | None = None
     templates: frozenset[TemplateVersion] = frozenset()
-    generated: Generation | None = None
+    generated: GeneratedWrite | None = None
     repairs: Bucket | None = None
     judged: bool = False
     overwrites: Overwrites | None = None

@@ -13,7 +13,7 @@ from typing import Final
 
 from eso_api.externalsecret import ExternalSecret
 from eso_api.references import GeneratorRef, StoreRef
-from eso_operator.controllers.externalsecret.record import ExternalSecretRecord, Generation
+from eso_operator.controllers.externalsecret.record import ExternalSecretRecord, GeneratedWrite
 from eso_operator.controllers.refresh import (
     SHORTEST_INTERVAL,
     LastSync,
@@ -201,7 +201,7 @@ class SnapshotGatherer:
     def writing(self, snapshot: Snapshot, mark: GeneratedMark, templates: frozenset[TemplateVersion]) -> None:
         """Remember what generated values were made from, until their status is written."""
         known = self._memory.of(snapshot.es.key, snapshot.es.metadata.uid)
-        known.generated = Generation(mark, templates, snapshot.notified_at)
+        known.generated = GeneratedWrite(mark, templates, snapshot.notified_at)
 
     def remember(
         self,

@@ -15,7 +15,7 @@ from eso_api.externalsecret import SyncWindow, SyncWindows
 from kubebase import durations
 from kubebase.durations import DurationError
 
-_WORDS: Final = {
+_MACROS: Final = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
     "@monthly": "0 0 1 * *",
@@ -111,7 +111,7 @@ def parse_schedule(text: str) -> Schedule:
         except DurationError as problem:
             raise ScheduleError(str(problem)) from problem
         return Every(timedelta(seconds=max(1, period)))
-    fields = _WORDS.get(text, text).lower().split()
+    fields = _MACROS.get(text, text).lower().split()
     if len(fields) != 5:
         raise ScheduleError(f"{text!r} has {len(fields)} fields; five are needed")
     days, weekdays = _field(fields[2], 1, 31, {}), _field(fields[4], 0, 6, _DAYS)

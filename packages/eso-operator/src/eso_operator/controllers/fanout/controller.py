@@ -16,8 +16,8 @@ from eso_operator.controllers.base import Reconciler, Reporter
 from eso_operator.controllers.fanout.kinds import FanOut, Parent
 from eso_operator.controllers.fanout.snapshot import gaps, work
 from eso_operator.controllers.fanout.status import (
-    Failed,
-    Reached,
+    ChildFailed,
+    ChildPresent,
     Spread,
     Unreadable,
     Unready,
@@ -169,25 +169,27 @@ class FanOutReconciler(Reconciler[Any]):
             return Unreadable(str(error))
         removed = await each((children[key] for key in todo.stale), partial(self._writer.remove, parent.metadata))
         settled = await each(todo.wanted, lambda key: self._writer.settle(desired, key, self._caches.children.get(key)))
-        reached = [ObjectKey(result.namespace, name) for result in settled if isinstance(result, Reached)]
+        reached = [ObjectKey(result.namespace, name) for result in settled if isinstance(result, ChildPresent)]
         return Spread(name, (*removed, *settled), self._unready(reached), gaps(choice, namespaces))
 
-    async def _report(self, parent: Parent, came: Spread | Unreadable) -> Result:
+    async def _report(self, parent: Parent, result: Spread | Unreadable) -> Result:
         """Report the outcome once."""
         now = self._deps.clock.now()
-        told = await self._deps.reporter.publish(parent, lambda parent: report_of(self._fan_out, parent, came, now))
-        if told.obj is not parent:
-            self._parents.wrote(parent, told.obj)
-        return told.result
+        published = await self._deps.reporter.publish(
+            parent, lambda parent: report_of(self._fan_out, parent, result, now)
+        )
+        if published.obj is not parent:
+            self._parents.wrote(parent, published.obj)
+        return published.result
 
     async def _take_down(self, parent: Parent) -> Result:
         """Delete the children of a parent that is being deleted, unless they must be orphaned."""
         metadata = parent.metadata
         if self._fan_out.finalizer not in metadata.finalizers:
             return Done()
-        part_with = self._writer.let_go if _ORPHAN in metadata.finalizers else self._writer.remove
+        part_with = self._writer.disown if _ORPHAN in metadata.finalizers else self._writer.remove
         results = await each(self._children_of(metadata).values(), partial(part_with, metadata))
-        if any(isinstance(result, Failed) for result in results):
+        if any(isinstance(result, ChildFailed) for result in results):
             # Reported on the object, where users look for the cause of a blocked deletion.
             return await self._report(parent, Spread(self._fan_out.name(parent), tuple(results)))
         if (again := await self._release(metadata.name)) is not None:

@@ -8,7 +8,7 @@
     the spec is invalid               False   `unknown`, why         after refreshTime; a changed spec at once
 
 Type and status of the condition, and the front of the message when namespaces failed, are those of the existing
-operator. Reason, time and the rest of the message are ours (`readiness`). An event is recorded when failures are new.
+operator. Its reason, its time and the rest of the message are ours. An event is recorded when failures are new.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _MAX_CAUSE_BYTES: Final = 256
 _SILENT: Final = "it has not reported yet"
 
 
-class Reason(StrEnum):
+class ReadyReason(StrEnum):
     """If several apply, the first in this order is the reason; the message contains all."""
 
     NAMESPACES_FAILED = "NamespacesFailed"
@@ -102,16 +102,16 @@ def _ready(child: Any | None) -> Condition | None:
     return find_condition(child.status.conditions, READY)
 
 
-def _reason(facts: Facts) -> Reason:
+def _reason(facts: Facts) -> ReadyReason:
     if facts.failed:
-        return Reason.NAMESPACES_FAILED
+        return ReadyReason.NAMESPACES_FAILED
     if facts.unready:
-        return Reason.CHILDREN_NOT_READY
+        return ReadyReason.CHILDREN_NOT_READY
     if facts.gaps.names:
-        return Reason.NAMESPACE_NOT_FOUND
+        return ReadyReason.NAMESPACE_NOT_FOUND
     if facts.gaps.selectors or not facts.provisioned:
-        return Reason.NO_NAMESPACE
-    return Reason.PROVISIONED
+        return ReadyReason.NO_NAMESPACE
+    return ReadyReason.PROVISIONED
 
 
 def _message(facts: Facts) -> str:
@@ -148,14 +148,14 @@ _NAMED_IN_EVENT: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class ChildPresent:
     """The namespace has its child."""
 
     namespace: str
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class ChildBlocked:
     """An obstacle whose removal wakes the parent."""
 
     namespace: str
@@ -163,7 +163,7 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class ChildFailed:
     """A call did not work, and may work later."""
 
     namespace: str
@@ -171,11 +171,11 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class ChildGone:
     """Nothing is left to do in the namespace."""
 
 
-ChildResult = Reached | Refused | Failed | Left
+ChildResult = ChildPresent | ChildBlocked | ChildFailed | ChildGone
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,10 +204,10 @@ def report_of(fan_out: FanOut, parent: Parent, came: Spread | Unreadable, now: d
     match came:
         case Spread(name=name, results=results, unready=unready, gaps=gaps):
             failed = _failures(results)
-            provisioned = sorted({result.namespace for result in results if isinstance(result, Reached)})
+            provisioned = sorted({result.namespace for result in results if isinstance(result, ChildPresent)})
             ready = condition_of(Facts(fan_out.child.resource.kind, failed, provisioned, unready, gaps))
             status = fan_out.status(parent, name, failed, provisioned, _conditions(parent, ready, now))
-            retry = next((result for result in results if isinstance(result, Failed)), None)
+            retry = next((result for result in results if isinstance(result, ChildFailed)), None)
             then = _due(parent) if retry is None else Backoff(f"namespace {retry.namespace} failed")
         case Unreadable(reason=reason):
             failed = [_failure(UNKNOWN_NAMESPACE, reason)]
@@ -240,7 +240,7 @@ def _failures(results: Sequence[ChildResult]) -> list[FailedNamespace]:
     """Return one failure for each namespace, in order; if there are several, the first one."""
     first: dict[str, FailedNamespace] = {}
     for result in results:
-        if isinstance(result, Refused | Failed):
+        if isinstance(result, ChildBlocked | ChildFailed):
             first.setdefault(result.namespace, _failure(result.namespace, result.reason))
     return [first[namespace] for namespace in sorted(first)]
 

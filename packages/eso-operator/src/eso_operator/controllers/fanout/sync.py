@@ -17,7 +17,7 @@ import structlog
 
 from eso_operator.controllers.contention import Contention
 from eso_operator.controllers.fanout.kinds import Contents, FanOut
-from eso_operator.controllers.fanout.status import ChildResult, Failed, Left, Reached, Refused
+from eso_operator.controllers.fanout.status import ChildBlocked, ChildFailed, ChildGone, ChildPresent, ChildResult
 from kubebase.clock import Clock
 from kubebase.meta import (
     JsonObject,
@@ -41,33 +41,33 @@ from kuberun.requests import DeleteOptions, WriteOptions
 
 
 @dataclass(frozen=True, slots=True)
-class Create:
+class CreateChild:
     document: JsonObject
 
 
 @dataclass(frozen=True, slots=True)
-class Rewrite:
+class PatchChild:
     """A JSON patch; the API server rejects it if the object changed since it was read."""
 
     operations: tuple[JsonObject, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Keep:
+class UpToDate:
     """The child matches."""
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class NameTaken:
     """A foreign object has the name."""
 
 
 @dataclass(frozen=True, slots=True)
-class Leaving:
+class BeingDeleted:
     """The child is being deleted, and can be created again afterwards."""
 
 
-Step = Create | Rewrite | Keep | Taken | Leaving
+ChildChange = CreateChild | PatchChild | UpToDate | NameTaken | BeingDeleted
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,17 +93,17 @@ def desired_of(fan_out: FanOut, parent: Any) -> Desired:
     return Desired(controller_reference(fan_out.parent.resource, parent.metadata), contents, comparable)
 
 
-def step(fan_out: FanOut, desired: Desired, key: ObjectKey, live: Any | None) -> Step:
+def step(fan_out: FanOut, desired: Desired, key: ObjectKey, live: Any | None) -> ChildChange:
     """Return the step for the live object, or for its absence."""
     if live is None:
-        return Create(_document(desired, key))
+        return CreateChild(_document(desired, key))
     metadata = meta_of(live)
     if not is_child(fan_out.parent.resource, desired.owner.name, metadata):
-        return Taken()
+        return NameTaken()
     if metadata.deletion_timestamp is not None:
-        return Leaving()
+        return BeingDeleted()
     operations = _operations(fan_out, desired, live)
-    return Rewrite((_unchanged(metadata), *operations)) if operations else Keep()
+    return PatchChild((_unchanged(metadata), *operations)) if operations else UpToDate()
 
 
 def is_child(resource: Resource, parent: str, metadata: ObjectMeta) -> bool:
@@ -200,7 +200,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _AT_ONCE: Final = 8
-_LOOKS: Final = 3
+_ATTEMPTS: Final = 3
 _BUSY: Final = "the object changes all the time; it will be tried again"
 _CONTENDED: Final = "another writer changes the object back each time; its metadata.managedFields name it"
 _LEAVING: Final = "the object of that name is being deleted; it is made again when it is gone"
@@ -220,20 +220,20 @@ class ChildWriter:
     async def settle(self, desired: Desired, key: ObjectKey, live: Any | None) -> ChildResult:
         """Make the object of this key match the desired one; `live` is the cached object."""
         try:
-            for _ in range(_LOOKS):
+            for _ in range(_ATTEMPTS):
                 result = await self._attempt(desired, key, live)
                 if result is not None:
                     return result
                 live = await self._found(self._fan_out.child, key)
         except ApiError as error:
-            return Left() if _namespace_is_going(error) else Failed(key.namespace, error.message)
-        return Failed(key.namespace, _BUSY)
+            return ChildGone() if _namespace_is_going(error) else ChildFailed(key.namespace, error.message)
+        return ChildFailed(key.namespace, _BUSY)
 
     async def remove(self, parent: ObjectMeta, child: ObjectMeta) -> ChildResult:
         """Delete the child, unless another owner has taken it over."""
         return await self._part_with(parent, child, self._deleted)
 
-    async def let_go(self, parent: ObjectMeta, child: ObjectMeta) -> ChildResult:
+    async def disown(self, parent: ObjectMeta, child: ObjectMeta) -> ChildResult:
         """Take our owner reference off the child, so that it outlives the parent."""
         return await self._part_with(parent, child, partial(self._disowned, parent))
 
@@ -241,58 +241,58 @@ class ChildWriter:
         self, parent: ObjectMeta, child: ObjectMeta, act: Callable[[ObjectMeta], Awaitable[None]]
     ) -> ChildResult:
         """Apply an action to the child while it is ours; retry if it changed since it was read."""
-        seen = child
+        live = child
         try:
-            for _ in range(_LOOKS):
-                if seen.deletion_timestamp is not None or not is_controlled_by(seen, parent.uid):
-                    return Left()
+            for _ in range(_ATTEMPTS):
+                if live.deletion_timestamp is not None or not is_controlled_by(live, parent.uid):
+                    return ChildGone()
                 try:
-                    await act(seen)
+                    await act(live)
                 except NotFound:
-                    return Left()
+                    return ChildGone()
                 except Conflict:
                     found = await self._found(metadata_of(self._fan_out.child.resource), child.key)
                     if found is None:
-                        return Left()
-                    seen = found.metadata
+                        return ChildGone()
+                    live = found.metadata
                 else:
-                    return Left()
+                    return ChildGone()
         except ApiError as error:
-            return Failed(child.namespace, error.message)
-        return Failed(child.namespace, _BUSY)
+            return ChildFailed(child.namespace, error.message)
+        return ChildFailed(child.namespace, _BUSY)
 
     async def _attempt(self, desired: Desired, key: ObjectKey, live: Any | None) -> ChildResult | None:
         """Try once to make the object match; return None if the decision was made on stale facts."""
         planned = step(self._fan_out, desired, key, live)
         match planned:
-            case Keep():
-                return Reached(key.namespace)
-            case Taken():
-                return Refused(key.namespace, self._fan_out.texts.taken)
-            case Leaving():
-                return Refused(key.namespace, _LEAVING)
-            case Create(document=document):
+            case UpToDate():
+                return ChildPresent(key.namespace)
+            case NameTaken():
+                return ChildBlocked(key.namespace, self._fan_out.texts.taken)
+            case BeingDeleted():
+                return ChildBlocked(key.namespace, _LEAVING)
+            case CreateChild(document=document):
                 try:
                     await self._client.create(self._kind, document, options=self._options)
                 except AlreadyExists:
                     return None
-            case Rewrite(operations=operations):
+            case PatchChild(operations=operations):
                 if not self._contention.allows(key, desired.contents):
-                    return Failed(key.namespace, _CONTENDED)
+                    return ChildFailed(key.namespace, _CONTENDED)
                 try:
                     await self._client.json_patch(self._kind, key, operations, options=self._options)
                 except (Conflict, NotFound):
                     return None
             case _:
                 assert_never(planned)
-        return Reached(key.namespace)
+        return ChildPresent(key.namespace)
 
-    async def _deleted(self, seen: ObjectMeta) -> None:
-        options = DeleteOptions(uid=seen.uid, resource_version=seen.resource_version)
-        await self._client.delete(self._fan_out.child, seen.key, options)
+    async def _deleted(self, child: ObjectMeta) -> None:
+        options = DeleteOptions(uid=child.uid, resource_version=child.resource_version)
+        await self._client.delete(self._fan_out.child, child.key, options)
 
-    async def _disowned(self, parent: ObjectMeta, seen: ObjectMeta) -> None:
-        await self._client.json_patch(self._kind, seen.key, disowning(parent, seen), options=self._options)
+    async def _disowned(self, parent: ObjectMeta, child: ObjectMeta) -> None:
+        await self._client.json_patch(self._kind, child.key, disowning(parent, child), options=self._options)
 
     async def _found(self, kind: Kind[T], key: ObjectKey) -> T | None:
         try:

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import Enum
 from typing import Final
 
 from eso_api.generators.generatorstate import GeneratorState
@@ -34,7 +33,7 @@ Trouble = ResolutionError | ProviderError
 
 
 @dataclass(frozen=True, slots=True)
-class Keep:
+class Hold:
     """`seconds` until its deadline; None when it has none."""
 
     seconds: float | None = None
@@ -57,15 +56,7 @@ class Ignore:
     """The state is not ours."""
 
 
-Decision = Keep | Delete | CleanUp | Ignore
-
-
-class Home(Enum):
-    """The namespace of a state."""
-
-    STAYS = "stays"
-    ENDS = "ends"
-    """The namespace is being deleted."""
+Decision = Hold | Delete | CleanUp | Ignore
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,26 +101,26 @@ def decide(state: GeneratorState, now: datetime) -> Decision:
         return CleanUp((now - parse_rfc3339(meta.deletion_timestamp)).total_seconds())
     deadline = moment(state.spec.garbage_collection_deadline)
     if deadline is None:
-        return Keep()
+        return Hold()
     left = (deadline - now).total_seconds()
-    return Keep(left) if left > 0 else Delete()
+    return Hold(left) if left > 0 else Delete()
 
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """The number of attempts in this process, seconds since the deletion, and the state of the namespace."""
+    """Attempts in this process, seconds since the deletion, and whether the namespace is being deleted."""
 
     attempts: int
     waited: float
-    home: Home = Home.STAYS
+    terminating: bool = False
 
 
 def is_over(trouble: Trouble, tried: Tried, limits: CleanupLimits) -> bool:
     """Return whether the limits are reached."""
-    if is_off(trouble) and tried.home is Home.STAYS:
+    if is_off(trouble) and not tried.terminating:
         return False
     hopeless = trouble.reason in _HOPELESS
-    if hopeless and tried.home is Home.ENDS:
+    if hopeless and tried.terminating:
         return True
     limit = limits.hopeless if hopeless else limits.failing
     return limit.is_over(tried.attempts, tried.waited)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final, Protocol, assert_never
+from typing import Any, Final, assert_never
 
 import structlog
 
@@ -20,19 +20,18 @@ from eso_operator.controllers.generatorstate.checks import (
     CleanUp,
     CleanupLimits,
     Delete,
-    Home,
+    Hold,
     Ignore,
-    Keep,
     Tried,
     Trouble,
     decide,
     has_no_cleanup,
+    is_off,
     is_over,
 )
-from eso_operator.controllers.generatorstate.status import generator_of, not_cleaned, orphaned
-from eso_operator.controllers.generatorstate.sync import WentBy
+from eso_operator.controllers.generatorstate.sync import Cleaner
 from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependant, Dependencies, Dependency, on_object
-from eso_operator.generators.ledger import FINALIZER
+from eso_operator.generators.ledger import FINALIZER, IDEMPOTENCY_KEY
 from eso_operator.memory import Memory, Record
 from eso_operator.stores.resolved import Reason, ResolutionError
 from eso_operator.telemetry.subsystems import Subsystem
@@ -42,6 +41,7 @@ from kuberun.cache import Cache
 from kuberun.client import Client
 from kuberun.controller import Backoff, Done, ReconcileContext, Requeue, Result
 from kuberun.errors import NotFound
+from kuberun.events import EventType
 from kuberun.ownership import add_finalizer, remove_finalizer
 from kuberun.requests import DeleteOptions
 
@@ -59,16 +59,12 @@ class StateRecord(Record):
     """Failed clean-ups of a state that is being deleted, since the process started. If lost, counting restarts."""
 
 
-class CleansStates(Protocol):
-    async def clean(self, state: GeneratorState, went_by: WentBy) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class StateDeps:
     """The dependencies of the reconciler."""
 
     client: Client
-    cleaner: CleansStates
+    cleaner: Cleaner
     dependencies: Dependencies
     memory: Memory[StateRecord]
     publisher: EventPublisher
@@ -95,16 +91,16 @@ class GeneratorStateReconciler(Reconciler[GeneratorState]):
     async def _act(self, state: GeneratorState, now: datetime) -> Result:
         client, meta = self._deps.client, state.metadata
         match decide(state, now):
-            case Keep(seconds=seconds):
+            case Hold(seconds=seconds):
                 await add_finalizer(client, _KIND, meta, FINALIZER)
                 return Done() if seconds is None else Requeue(seconds, "deadline")
             case Delete() if self._deps.is_off(state):
                 return Done()
             case Delete():
-                held = await add_finalizer(client, _KIND, meta, FINALIZER)
-                seen = meta if held is None else held.metadata
+                written = await add_finalizer(client, _KIND, meta, FINALIZER)
+                latest = meta if written is None else written.metadata
                 # Delete only the version that was read: if its deadline changed since then, the value is in use.
-                exactly = DeleteOptions(uid=seen.uid, resource_version=seen.resource_version)
+                exactly = DeleteOptions(uid=latest.uid, resource_version=latest.resource_version)
                 await client.delete(_KIND, meta.key, exactly)
                 return Done()  # the start of the deletion comes back as an event
             case CleanUp(waited=waited):
@@ -119,7 +115,7 @@ class GeneratorStateReconciler(Reconciler[GeneratorState]):
             await self._deps.cleaner.clean(state, lambda on: self._depend(state.metadata.key, on))
         except (ResolutionError, ProviderError) as error:
             return await self._failed(state, error, waited)
-        return await self._let_go(state)
+        return await self._release(state)
 
     async def _failed(self, state: GeneratorState, error: Trouble, waited: float) -> Result:
         """Retry, or abandon the state."""
@@ -128,31 +124,31 @@ class GeneratorStateReconciler(Reconciler[GeneratorState]):
             return self._finished(key)  # another operator created it and cleans it up
         if has_no_cleanup(error):
             _log.info("generator has no clean-up, its state is let go", state=str(key), generator=what)
-            return await self._let_go(state)
-        home = Home.STAYS if self._deps.terminating.ending(key.namespace) is None else Home.ENDS
-        if isinstance(error, ResolutionError) and error.waits > 0 and home is Home.STAYS:
+            return await self._release(state)
+        terminating = self._deps.terminating.ending(key.namespace) is not None
+        if isinstance(error, ResolutionError) and error.waits > 0 and not terminating:
             self._depend(key, frozenset({ANY_PROVIDER, on_object(error.subject)}))
             return Requeue(max(error.waits, 1.0), "the provider has had its time to start")
         record = self._deps.memory.of(key, state.metadata.uid)
         record.attempts += 1
         attempts = record.attempts
-        if is_over(error, Tried(attempts, waited, home), self._deps.limits):
-            self._tell(state, orphaned(state, error))
+        if is_over(error, Tried(attempts, waited, terminating), self._deps.limits):
+            self._publish(state, orphaned(state, error))
             _log.warning("generated state is let go", state=str(key), generator=what, why=error.reason)
-            return await self._let_go(state)
+            return await self._release(state)
         if isinstance(error, ResolutionError):
             self._depend(key, frozenset({ANY_PROVIDER, on_object(error.subject)}))
-        self._tell(state, not_cleaned(state, error))
+        self._publish(state, not_cleaned(state, error))
         _log.info("generated state not cleaned up yet", state=str(key), generator=what, why=error.reason)
         return Backoff(
             f"not cleaned up: {error.reason}", error.retry_after if isinstance(error, ProviderError) else 0.0
         )
 
-    async def _let_go(self, state: GeneratorState) -> Result:
+    async def _release(self, state: GeneratorState) -> Result:
         await remove_finalizer(self._deps.client, _KIND, state.metadata, FINALIZER)
         return self._finished(state.metadata.key)
 
-    def _tell(self, state: GeneratorState, events: Event) -> None:
+    def _publish(self, state: GeneratorState, events: Event) -> None:
         self._deps.publisher.publish_events(_RESOURCE, state.metadata, events)
 
     def _depend(self, key: ObjectKey, on: frozenset[Dependency]) -> None:
@@ -161,3 +157,35 @@ class GeneratorStateReconciler(Reconciler[GeneratorState]):
     def _finished(self, key: ObjectKey) -> Result:
         self._deps.memory.forget(key)
         return Done()
+
+
+# --- events -----------------------------------------------------------------------------------------------------------
+
+
+def orphaned(state: GeneratorState, error: Trouble) -> Event:
+    message = f"{_made(state)} could not be cleaned up and stays behind in its backend: {error.message}"
+    return Event(EventType.WARNING, "Orphaned", message)
+
+
+def not_cleaned(state: GeneratorState, error: Trouble) -> Event:
+    message = f"{_made(state)} is not cleaned up yet: {error.message}"
+    if is_off(error):
+        message += f"; to leave it behind in its backend, remove the finalizer {FINALIZER} of this GeneratorState"
+    return Event(EventType.WARNING, "CleanupFailed", message)
+
+
+def _made(state: GeneratorState) -> str:
+    """Describe the values to clean up; they are unknown for a call whose response was lost."""
+    lost = state.metadata.annotations.get(IDEMPOTENCY_KEY)
+    if lost:
+        return f"What {generator_of(state)} may have made in a call without answer (idempotency key {lost})"
+    return f"What {generator_of(state)} made"
+
+
+def generator_of(state: GeneratorState) -> str:
+    """Return the generator for messages."""
+    resource: Any = state.spec.resource
+    stored = resource if isinstance(resource, dict) else {}
+    metadata = stored.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    return f"{stored.get('kind') or 'a generator'} {name or state.metadata.name}"

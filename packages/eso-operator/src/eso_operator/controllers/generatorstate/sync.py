@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
@@ -14,11 +14,11 @@ from eso_operator.generators.ledger import IDEMPOTENCY_KEY, sealed_of
 from eso_operator.generators.seals import SEAL, Seals
 from eso_operator.generators.stored import StoredGenerator, StoredObjects, stored_generator
 from eso_operator.providers.bytelimits import ByteLimits
+from eso_operator.providers.gateway import Gateway
 from eso_operator.stores.loading import check_gate, normalise
 from eso_operator.stores.resolve import Providers, Resolver
 from eso_operator.stores.resolved import (
     Bind,
-    BoundStore,
     Gate,
     Need,
     Reason,
@@ -28,20 +28,14 @@ from eso_operator.stores.resolved import (
     WatchedObjects,
 )
 from eso_wire.errors import ErrorReason, ProviderError, RetryClass
-from eso_wire.values import CleanupOutcome, CleanupRequest, KindId, ObjectRef, Operation
+from eso_wire.values import CleanupRequest, KindId, ObjectRef, Operation
 from kuberun.errors import ApiError
 
 CLEANING: Final = Need(frozenset({Operation.CLEANUP}), Gate.POLICY)
 _RESOURCE: Final = GENERATOR_STATE.resource()
 
-WentBy = Callable[[frozenset[Dependency]], None]
+RecordDependencies = Callable[[frozenset[Dependency]], None]
 """Receives the dependencies of the clean-up before any call."""
-
-
-class Cleans(Protocol):
-    """The part of the gateway that is needed here."""
-
-    async def cleanup(self, bound: BoundStore, request: CleanupRequest) -> CleanupOutcome: ...
 
 
 class Cleaner:
@@ -54,7 +48,7 @@ class Cleaner:
         settings: ResolverSettings,
         *,
         bind: Bind,
-        gateway: Cleans,
+        gateway: Gateway,
         seals: Seals,
         byte_limits: ByteLimits,
     ) -> None:
@@ -66,7 +60,7 @@ class Cleaner:
         self._seals = seals
         self._byte_limits = byte_limits
 
-    async def clean(self, state: GeneratorState, went_by: WentBy) -> None:
+    async def clean(self, state: GeneratorState, record: RecordDependencies) -> None:
         """Clean up one state; idempotent. Raises ResolutionError or ProviderError."""
         call = state.metadata.annotations.get(IDEMPOTENCY_KEY)
         if state.spec.state is None or call == "":
@@ -75,7 +69,7 @@ class Cleaner:
         stored = stored_generator(state.spec.resource, caller, self._objects)
         resolver = Resolver(_WatchedStored(stored, self._objects), self._providers, self._settings)
         resolved = await resolver.resolve(stored.ref, caller, CLEANING)
-        went_by(_dependencies(resolved))
+        record(_dependencies(resolved))
         await self._check_seal(state, resolved)
         bound = await self._bind(resolved)
         with self._byte_limits.of_object(caller.namespace) as held:

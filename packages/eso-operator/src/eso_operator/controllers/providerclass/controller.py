@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Gauge
 
 from eso_api.crd import CustomKind
 from eso_operator.certificates.issuer import CertificateReport
 from eso_operator.controllers.base import Reconciler, Reporter
-from eso_operator.controllers.providerclass.status import Answered, CheckResult, Unanswered, report_of
+from eso_operator.controllers.providerclass.status import CheckResult, Connected, NotConnected, report_of
 from eso_operator.dependencies.dependencies import (
     Dependant,
     Dependencies,
@@ -22,13 +22,14 @@ from eso_operator.dependencies.dependencies import (
     on_object,
 )
 from eso_operator.memory import Memory, Record
+from eso_operator.providers.directory import Directory
 from eso_operator.providers.errors import cause_of
 from eso_operator.stores.discovery import class_connection
 from eso_operator.stores.resolve import Resolver
 from eso_operator.stores.resolved import Connection, ResolutionError, ServiceKey
 from eso_operator.telemetry.subsystems import Subsystem
 from eso_wire.errors import ProviderError
-from eso_wire.values import Handshake, KindId, ObjectRef
+from eso_wire.values import KindId, ObjectRef
 from kubebase.clock import Clock
 from kubebase.meta import JsonObject, ObjectKey, Resource, raw
 from kuberun.cache import Cache
@@ -53,7 +54,7 @@ class CertificateEnds:
             registry=registry,
         )
 
-    def heard(self, report: CertificateReport) -> None:
+    def on_report(self, report: CertificateReport) -> None:
         if report.expires_at == self._ends.get(report.service):
             return
         if report.expires_at is not None:
@@ -92,16 +93,6 @@ def _ready(found: JsonObject) -> int:
     return sum(len(entry.get("addresses") or ()) for entry in ready)
 
 
-class Handshakes(Protocol):
-    """The part of the directory that is needed here."""
-
-    async def refresh(self, connection: Connection) -> Handshake: ...
-
-    def starting(self, connection: Connection) -> float: ...
-
-    def forget(self, connection: Connection) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class ClassKindInfo:
     """One of the two kinds."""
@@ -119,7 +110,7 @@ class ClassDeps:
 
     clock: Clock
     resolver: Resolver
-    directory: Handshakes
+    directory: Directory
     dependencies: Dependencies
     certificate_end: Callable[[ServiceKey], datetime | None]
     endpoints: Callable[[ServiceKey], Awaitable[int]]
@@ -164,16 +155,16 @@ class ClassReconciler(Reconciler[Any]):
             connection = class_connection(kind, found, settings=deps.resolver.settings, view=deps.resolver.view)
         except ResolutionError as error:
             self._depend(found.metadata.key, None)
-            return Unanswered(error.reason.value, error.message)
+            return NotConnected(error.reason.value, error.message)
         self._depend(found.metadata.key, connection)
         try:
             handshake = await deps.directory.refresh(connection)
         except ProviderError as error:
-            return Unanswered(cause_of(error), error.message, deps.directory.starting(connection))
+            return NotConnected(cause_of(error), error.message, deps.directory.starting(connection))
         service = connection.endpoint.service
         if service is None:
-            return Answered(handshake)
-        return Answered(handshake, deps.certificate_end(service), await deps.endpoints(service))
+            return Connected(handshake)
+        return Connected(handshake, deps.certificate_end(service), await deps.endpoints(service))
 
     def _depend(self, key: ObjectKey, connection: Connection | None) -> None:
         """Reconcile again when the provider or its Service changes; release a connection that is no longer used."""

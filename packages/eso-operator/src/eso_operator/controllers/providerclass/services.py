@@ -73,10 +73,10 @@ class ServiceClasses:
         """
         if existing is None or not _follows_a_service(existing.metadata):
             return
-        seen = existing.metadata
-        exactly = DeleteOptions(uid=seen.uid, resource_version=seen.resource_version)
+        metadata = existing.metadata
+        exactly = DeleteOptions(uid=metadata.uid, resource_version=metadata.resource_version)
         try:
-            await self._client.delete(_CLASSES, seen.key, exactly)
+            await self._client.delete(_CLASSES, metadata.key, exactly)
         except NotFound:
             return
 

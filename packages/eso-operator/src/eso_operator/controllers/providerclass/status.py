@@ -35,7 +35,7 @@ UNSUPPORTED_KIND: Final = "UnsupportedKind"
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class Connected:
     """The handshake of the provider, expiry of its certificate (None if unknown), and the number of its addresses."""
 
     handshake: Handshake
@@ -44,7 +44,7 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
-class Unanswered:
+class NotConnected:
     """The reason why there is no handshake."""
 
     cause: str
@@ -53,11 +53,11 @@ class Unanswered:
     """The seconds that the provider still has to start; 0 if it is not starting."""
 
 
-CheckResult = Answered | Unanswered
+CheckResult = Connected | NotConnected
 
 
 def subject_of(kind: Kind[Any], subsystem: Subsystem) -> Subject:
-    return Subject(kind, subsystem, log="class looked at", log_key="provider_class")
+    return Subject(kind, subsystem, log="class checked", log_key="provider_class")
 
 
 def report_of(
@@ -72,7 +72,7 @@ def report_of(
     type_ = EventType.NORMAL if fine else EventType.WARNING
     events = () if same_verdict(old, ready) else (Event(type_, ready.reason, ready.message),)
     log = {"reason": ready.reason} if events else None
-    if isinstance(result, Unanswered) and result.starts_within > 0:
+    if isinstance(result, NotConnected) and result.starts_within > 0:
         return Report(
             status, Requeue(max(result.starts_within, 1.0), "the provider has had its time to start"), log=log
         )
@@ -82,11 +82,11 @@ def report_of(
 
 def _ready(spec: ProviderClassSpec, result: CheckResult) -> Condition:
     match result:
-        case Unanswered(cause=cause, message=message) if result.starts_within > 0:
+        case NotConnected(cause=cause, message=message) if result.starts_within > 0:
             return Condition(type=READY, status="Unknown", reason=Reason.STARTING.value, message=f"{cause}: {message}")
-        case Unanswered(cause=cause, message=message):
+        case NotConnected(cause=cause, message=message):
             return Condition(type=READY, status="False", reason=cause, message=message)
-        case Answered(handshake=handshake):
+        case Connected(handshake=handshake):
             served = {info.kind for info in handshake.kinds}
             declared = [KindId(kind.group, kind.version, kind.kind) for kind in spec.serves]
             if missing := [str(kind) for kind in declared if kind not in served]:
@@ -100,7 +100,7 @@ def _ready(spec: ProviderClassSpec, result: CheckResult) -> Condition:
 
 
 def _facts(result: CheckResult) -> dict[str, object]:
-    if isinstance(result, Unanswered):
+    if isinstance(result, NotConnected):
         return {}
     handshake, ends = result.handshake, result.certificate_ends
     return {

@@ -29,9 +29,9 @@ from eso_api.pushsecret import PUSH_SECRET, PushSecret, PushSecretStatus
 from eso_operator.controllers.base import Event, Report, Subject, next_attempt
 from eso_operator.controllers.contention import (
     DIFFERENT_VALUES,
-    ELSEWHERE,
     FEEDS_ITSELF,
     NOT_CONTENDED,
+    OTHER_NAMESPACE,
     Contended,
     with_contention,
 )
@@ -325,11 +325,11 @@ def _clash(home: str, clash: Clash) -> str:
     place += f' of namespace "{location}"' if location else ""
     near = [each.name for each in clash.others if each.namespace == home]
     if not near:
-        return f"{place} in {store}: {ELSEWHERE} also writes it"
+        return f"{place} in {store}: {OTHER_NAMESPACE} also writes it"
     # Without a number, which would change all these statuses whenever a writer is added or removed.
     others = ", ".join(near[:_SHOWN]) + (" and others" if len(near) > _SHOWN else "")
     writers = f"PushSecrets {others} also write" if len(near) > 1 else f"PushSecret {others} also writes"
-    also = f" (and so does {ELSEWHERE})" if len(near) < len(clash.others) else ""
+    also = f" (and so does {OTHER_NAMESPACE})" if len(near) < len(clash.others) else ""
     return f"{place} in {store}: {writers} it, with a different value{also}"
 
 

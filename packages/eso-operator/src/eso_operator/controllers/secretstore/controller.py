@@ -95,8 +95,8 @@ class StoreReconciler(Reconciler[Any]):
         """Validate the store and report the result on it."""
         del ctx
         store = obj
-        finding = await self._deps.validator.find_out(self._kind, store.metadata)
-        self._deps.dependencies.record(self._dependant(store.metadata.key), finding.depends_on)
+        validated = await self._deps.validator.validate(self._kind, store.metadata)
+        self._deps.dependencies.record(self._dependant(store.metadata.key), validated.depends_on)
         trouble = self._deps.stream_trouble(self._as_dependency(store.metadata.key))
         now = self._deps.clock.now()
 
@@ -111,7 +111,7 @@ class StoreReconciler(Reconciler[Any]):
                 stream_trouble=trouble,
                 unanchored=unanchored_regexes(store.spec),
             )
-            return report_of(before, finding.verdict)
+            return report_of(before, validated.verdict)
 
         return (await self._reporter.publish(store, report)).result
 

@@ -97,7 +97,7 @@ def _same_kind(kind: StoreKind, ref: PushStoreRef) -> bool:
 PushSecrets = Callable[[StoreKind, ObjectKey], Sequence[PushSecret]]
 """The PushSecrets that may hold a store."""
 
-_LOOK_AGAIN: Final = 30.0
+_RECHECK_SECONDS: Final = 30.0
 """Seconds, while a deletion waits: labels of namespaces, which may decide, are not waited for."""
 
 
@@ -133,7 +133,7 @@ class StoreHolder:
         except ApiError as problem:
             return result_of(problem, "finalizer not written")
         waits = holding and store.metadata.deletion_timestamp is not None
-        return Requeue(_LOOK_AGAIN, "a deletion waits") if waits else Done()
+        return Requeue(_RECHECK_SECONDS, "a deletion waits") if waits else Done()
 
     def _permits(self, store: Any) -> Callable[[str], bool]:
         """Return whether the conditions of a cluster-scoped store permit a namespace to use it."""

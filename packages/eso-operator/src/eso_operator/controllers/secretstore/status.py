@@ -2,14 +2,14 @@
 
     verdict       Ready      reason                                     event      then
     Valid         True       Valid                                      Normal     after the interval
-    Referent v1   True       Valid                                      Normal     after the interval
-    Referent v2   Unknown    ReferentAuthUnverified                     Normal     after the interval
+    PerCaller v1  True       Valid                                      Normal     after the interval
+    PerCaller v2  Unknown    ReferentAuthUnverified                     Normal     after the interval
     Unverified    True       ValidationUnknown                          Warning    after the interval
     Broken   v1   False      InvalidProviderConfig                      Warning    back-off
     Broken   v2   False      the cause (ProviderNotInstalled, …)        Warning    back-off
     Throttled     as it was  as it was; new: True, ValidationUnknown    Warning    after the pause of the backend
-    Waiting  v1   as it was  as it was; new: Unknown, ValidationUnknown none       when the provider answers
-    Waiting  v2   as it was  as it was; new: Unknown, ProviderStarting  none       when the provider answers
+    Starting  v1   as it was  as it was; new: Unknown, ValidationUnknown none       when the provider answers
+    Starting  v2   as it was  as it was; new: Unknown, ProviderStarting  none       when the provider answers
 
 The existing operator records its Valid event at every reconcile; here an event is recorded only if it is new, so that
 an idle cluster sees no writes. Reasons of v1 kinds are exactly the existing ones; the message begins with the cause.
@@ -38,7 +38,7 @@ from kuberun.redaction import bounded
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ProviderFacts:
     """The known facts about the provider of a store that was reached."""
 
     operations: frozenset[Operation]
@@ -51,14 +51,14 @@ class Answer:
 class Valid:
     """The provider accepted the configuration."""
 
-    answer: Answer
+    facts: ProviderFacts
 
 
 @dataclass(frozen=True, slots=True)
-class Referent:
+class PerCaller:
     """A cluster-scoped store with the credentials of its caller: it can only be validated when it is used."""
 
-    answer: Answer
+    facts: ProviderFacts
     message: str
 
 
@@ -66,7 +66,7 @@ class Referent:
 class Unverified:
     """The provider cannot determine whether the configuration works, and gives the reason."""
 
-    answer: Answer
+    facts: ProviderFacts
     message: str
 
 
@@ -88,7 +88,7 @@ class Throttled:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class Starting:
     """The provider is starting, so nothing is known about the store yet. It is broken if that takes `seconds`."""
 
     cause: str
@@ -96,7 +96,7 @@ class Waiting:
     seconds: float
 
 
-Verdict = Valid | Referent | Unverified | Broken | Throttled | Waiting
+Verdict = Valid | PerCaller | Unverified | Broken | Throttled | Starting
 
 
 READ_ONLY, WRITE_ONLY, READ_WRITE = "ReadOnly", "WriteOnly", "ReadWrite"
@@ -150,7 +150,7 @@ _TYPE: Final = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}")
 _REASON: Final = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]{0,126}[A-Za-z0-9_])?")
 
 
-_Verdict = Valid | Referent | Unverified | Broken | Throttled
+_Verdict = Valid | PerCaller | Unverified | Broken | Throttled
 """The verdicts that say something about the store."""
 
 
@@ -176,25 +176,25 @@ def subject_of(kind: StoreKind) -> Subject:
 def report_of(before: Before, verdict: Verdict) -> Report:
     """Return the report of a verdict."""
     old = find_condition(before.status.conditions, READY)
-    if isinstance(verdict, Waiting):
+    if isinstance(verdict, Starting):
         return _waiting(before, verdict, old)
     ready, event = _ready(before, verdict, old)
     conditions = set_condition(before.status.conditions, ready, before.now)
     conditions = _with_throttling(conditions, verdict, before.now)
     conditions = _with_stream_trouble(conditions, before)
     conditions = _with_unanchored(conditions, before)
-    answer = _answer(verdict)
-    if answer is not None:
-        conditions = _with_mirrored(conditions, answer.conditions, before.now)
-    events = () if same_verdict(old, ready) else _events(before, answer, Event(event, ready.reason, ready.message))
+    facts = _facts_of(verdict)
+    if facts is not None:
+        conditions = _with_mirrored(conditions, facts.conditions, before.now)
+    events = () if same_verdict(old, ready) else _events(before, facts, Event(event, ready.reason, ready.message))
     events = (*events, *_push_events(before))
-    status = _status(before, conditions, answer, verdict)
+    status = _status(before, conditions, facts, verdict)
     # A line only when something changed: a store is validated again and again.
     log = None if status == before.status else {"ready": ready.status, "why": ready.reason}
     return Report(status, _then(before, verdict), events, log=log)
 
 
-def _waiting(before: Before, verdict: Waiting, old: Condition | None) -> Report:
+def _waiting(before: Before, verdict: Starting, old: Condition | None) -> Report:
     """Return the report of a store whose provider is starting: the first one says so, the others say nothing."""
     then = Requeue(max(verdict.seconds, 1.0), "the provider has had its time to start")
     if old is not None:
@@ -209,7 +209,7 @@ def _ready(before: Before, verdict: _Verdict, old: Condition | None) -> tuple[Co
     match verdict:
         case Valid():
             return _condition(ConditionStatus.TRUE, VALID, _VALIDATED), EventType.NORMAL
-        case Referent(message=message):
+        case PerCaller(message=message):
             if before.kind.generation is Generation.V1:
                 return _condition(ConditionStatus.TRUE, VALID, _VALIDATED), EventType.NORMAL
             return _condition(ConditionStatus.UNKNOWN, REFERENT_AUTH_UNVERIFIED, message), EventType.NORMAL
@@ -239,7 +239,7 @@ def _unvalidated(generation: Generation, status: ConditionStatus, cause: str, me
 
 def _then(before: Before, verdict: _Verdict) -> Result:
     match verdict:
-        case Valid() | Referent() | Unverified():
+        case Valid() | PerCaller() | Unverified():
             return Requeue(before.interval, "validation is due")
         case Throttled(retry_after=retry_after):
             return Requeue(max(retry_after, 1.0), "the backend asked to wait")
@@ -249,25 +249,25 @@ def _then(before: Before, verdict: _Verdict) -> Result:
             assert_never(verdict)
 
 
-def _answer(verdict: Verdict) -> Answer | None:
+def _facts_of(verdict: Verdict) -> ProviderFacts | None:
     match verdict:
-        case Valid(answer=answer) | Referent(answer=answer) | Unverified(answer=answer):
-            return answer
-        case Broken() | Throttled() | Waiting():
+        case Valid(facts=facts) | PerCaller(facts=facts) | Unverified(facts=facts):
+            return facts
+        case Broken() | Throttled() | Starting():
             return None
         case _:
             assert_never(verdict)
 
 
-def _status(before: Before, conditions: list[Condition], answer: Answer | None, verdict: Verdict) -> Any:
+def _status(before: Before, conditions: list[Condition], facts: ProviderFacts | None, verdict: Verdict) -> Any:
     """Return the old status with the new facts. Facts that are still unknown stay as they were."""
     changes: dict[str, Any] = {"conditions": conditions}
-    if answer is not None and not (before.kind.generation is Generation.V1 and isinstance(verdict, Unverified)):
-        changes["capabilities"] = capabilities_of(answer.operations)
+    if facts is not None and not (before.kind.generation is Generation.V1 and isinstance(verdict, Unverified)):
+        changes["capabilities"] = capabilities_of(facts.operations)
     if before.kind.generation is Generation.V2:
         changes["observed_generation"] = before.metadata.generation
-        if answer is not None:
-            changes["operations"] = list(spelled(answer.operations))
+        if facts is not None:
+            changes["operations"] = list(spelled(facts.operations))
     return msgspec.structs.replace(before.status, **changes)
 
 
@@ -298,8 +298,8 @@ def _with_unanchored(conditions: list[Condition], before: Before) -> list[Condit
         f"namespaceRegexes match any part of a name: {patterns} also admits namespaces that only contain it;"
         " write ^...$ to match whole names"
     )
-    told = Condition(type=UNANCHORED_REGEXES, status="True", reason="MatchesPartOfName", message=message)
-    return set_condition(conditions, told, before.now)
+    unanchored = Condition(type=UNANCHORED_REGEXES, status="True", reason="MatchesPartOfName", message=message)
+    return set_condition(conditions, unanchored, before.now)
 
 
 def unanchored_regexes(spec: Any) -> list[str]:
@@ -341,11 +341,11 @@ _MAINTENANCE: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
-def _events(before: Before, answer: Answer | None, verdict: Event) -> tuple[Event, ...]:
+def _events(before: Before, facts: ProviderFacts | None, verdict: Event) -> tuple[Event, ...]:
     """Return events about maintenance and warnings whenever the verdict changed."""
-    if answer is None:
+    if facts is None:
         return (verdict,)
-    return (*_maintenance_events(before.metadata, answer), *_warnings(answer.warnings), verdict)
+    return (*_maintenance_events(before.metadata, facts), *_warnings(facts.warnings), verdict)
 
 
 def _push_events(before: Before) -> tuple[Event, ...]:
@@ -358,8 +358,8 @@ def _push_events(before: Before) -> tuple[Event, ...]:
     return ()
 
 
-def _maintenance_events(about: ObjectMeta, answer: Answer) -> tuple[Event, ...]:
-    known = _MAINTENANCE.get(answer.maintenance)
+def _maintenance_events(about: ObjectMeta, facts: ProviderFacts) -> tuple[Event, ...]:
+    known = _MAINTENANCE.get(facts.maintenance)
     if known is None or IGNORE_MAINTENANCE in about.annotations:
         return ()
     return (Event(EventType.WARNING, *known),)

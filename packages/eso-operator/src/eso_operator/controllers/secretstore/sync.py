@@ -9,28 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, Protocol, assert_never
+from typing import Final, assert_never
 
 from eso_api.references import GeneratorRef, StoreRef
 from eso_operator.controllers.secretstore.kinds import StoreKind
 from eso_operator.controllers.secretstore.status import (
     INVALID_PROVIDER_CONFIG,
-    Answer,
     Broken,
-    Referent,
+    PerCaller,
+    ProviderFacts,
+    Starting,
     Throttled,
     Unverified,
     Valid,
     Verdict,
-    Waiting,
 )
 from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependency, OnLabel, on_connection, on_object
 from eso_operator.providers.errors import StoreHealth, cause_of, effect_of, is_infrastructure
+from eso_operator.providers.gateway import Gateway
 from eso_operator.stores.resolve import Resolver
 from eso_operator.stores.resolved import (
     VALIDATION,
     Bind,
-    BoundStore,
     Reason,
     ResolutionError,
     ResolvedStore,
@@ -44,14 +44,8 @@ from kubebase.meta import ObjectMeta
 _THROTTLE_SECONDS: Final = 30.0
 
 
-class Validates(Protocol):
-    """The part of the gateway that is needed here."""
-
-    async def validate(self, bound: BoundStore) -> Validation: ...
-
-
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Validated:
     """A verdict with its dependencies."""
 
     verdict: Verdict
@@ -61,20 +55,20 @@ class Finding:
 class Validator:
     """Validates stores. The process has one."""
 
-    def __init__(self, resolver: Resolver, bind: Bind, gateway: Validates) -> None:
+    def __init__(self, resolver: Resolver, bind: Bind, gateway: Gateway) -> None:
         self._resolver = resolver
         self._bind = bind
         self._gateway = gateway
 
-    async def find_out(self, kind: StoreKind, store: ObjectMeta) -> Finding:
+    async def validate(self, kind: StoreKind, store: ObjectMeta) -> Validated:
         """Return the verdict of the provider.
 
         A store never depends on itself: every status write would wake it again.
         """
-        finding = await self._found_out(kind, store)
-        return Finding(finding.verdict, finding.depends_on - {on_object(_itself(kind, store))})
+        validated = await self._validate(kind, store)
+        return Validated(validated.verdict, validated.depends_on - {on_object(_itself(kind, store))})
 
-    async def _found_out(self, kind: StoreKind, store: ObjectMeta) -> Finding:
+    async def _validate(self, kind: StoreKind, store: ObjectMeta) -> Validated:
         resolved: ResolvedStore | None = None
         sources: frozenset[Dependency] = frozenset()
         try:
@@ -85,24 +79,24 @@ class Validator:
         except ResolutionError as error:
             return _unresolved(error, resolved)
         except ProviderError as error:
-            return Finding(verdict_of_error(error), _of_target(resolved) | sources | _waiting(resolved, error))
-        return Finding(verdict, _of_target(resolved) | sources)
+            return Validated(verdict_of_error(error), _of_target(resolved) | sources | _waiting(resolved, error))
+        return Validated(verdict, _of_target(resolved) | sources)
 
 
 def verdict_of(resolved: ResolvedStore, validation: Validation) -> Verdict:
-    """Return the verdict for the answer of a provider."""
+    """Return the verdict for the response of a provider."""
     known = resolved.operations if validation.operations is None else validation.operations & resolved.operations
-    answer = Answer(known, _maintenance(resolved), validation.conditions, validation.warnings)
+    facts = ProviderFacts(known, _maintenance(resolved), validation.conditions, validation.warnings)
     error = validation.error
     match validation.state:
         case ValidationState.READY:
-            return Valid(answer)
+            return Valid(facts)
         case ValidationState.UNKNOWN:
-            untold = "the provider can tell only when the store is used"
-            return Referent(answer, untold) if error is None else Unverified(answer, error.message)
+            message = "the provider can tell only when the store is used"
+            return PerCaller(facts, message) if error is None else Unverified(facts, error.message)
         case ValidationState.INVALID:
-            untold = "the provider refuses this configuration and does not say why"
-            return Broken(INVALID_PROVIDER_CONFIG, untold) if error is None else verdict_of_error(error)
+            message = "the provider refuses this configuration and does not say why"
+            return Broken(INVALID_PROVIDER_CONFIG, message) if error is None else verdict_of_error(error)
         case _:
             assert_never(validation.state)
 
@@ -114,14 +108,16 @@ def verdict_of_error(error: ProviderError) -> Verdict:
     return Broken(cause_of(error), error.message, error.retry_after)
 
 
-def _unresolved(error: ResolutionError, resolved: ResolvedStore | None) -> Finding:
+def _unresolved(error: ResolutionError, resolved: ResolvedStore | None) -> Validated:
     depends_on = _of_target(resolved) | {on_object(error.subject)}
     if error.reason is Reason.REFERENT_AUTH and resolved is not None:
-        return Finding(Referent(Answer(resolved.operations, _maintenance(resolved)), error.message), depends_on)
+        return Validated(
+            PerCaller(ProviderFacts(resolved.operations, _maintenance(resolved)), error.message), depends_on
+        )
     depends_on |= {ANY_PROVIDER}
     if error.waits > 0:
-        return Finding(Waiting(error.reason.value, error.message, error.waits), depends_on)
-    return Finding(Broken(error.reason.value, error.message), depends_on)
+        return Validated(Starting(error.reason.value, error.message, error.waits), depends_on)
+    return Validated(Broken(error.reason.value, error.message), depends_on)
 
 
 def _reference(kind: StoreKind, store: ObjectMeta) -> StoreRef | GeneratorRef:
