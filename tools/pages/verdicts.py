@@ -33,7 +33,7 @@ from eso_operator.controllers.refresh import NotDue
 from eso_operator.controllers.secretstore import status as of_store
 from eso_operator.controllers.secretstore import status as verdict
 from eso_operator.controllers.secretstore.kinds import STORE_KINDS, Generation
-from eso_operator.sources.results import Failure
+from eso_operator.sources.fetch import Failure
 from eso_operator.stores.resolved import Reason
 from eso_operator.targets.target import WriteKind
 from eso_testkit.operator.clusters import serving

@@ -12,8 +12,7 @@ from eso_api.values import SecretBytes
 from eso_operator.changes.followers import ReadState, Topic, WatchedKey
 from eso_operator.dependencies.dependencies import ANY_PROVIDER, OnObject
 from eso_operator.generators.ledger import GeneratedValues
-from eso_operator.sources.fetch import Fetcher
-from eso_operator.sources.results import Fetched
+from eso_operator.sources.fetch import Fetched, Fetcher
 from eso_operator.stores.resolved import BoundStore, Need, Reason, ResolutionError, ResolvedStore
 from eso_render.rendering import rendering_of_keys
 from eso_render.workers import Workers

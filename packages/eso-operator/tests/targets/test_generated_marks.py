@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eso_api.externalsecret import ExternalSecret
-from eso_operator.targets.change import Create, Keep, LiveSecret, Untouched, Update, choose_change
 from eso_operator.targets.metadata import GENERATED_PREFIX, GeneratedMark, generated_by, marked, with_states
+from eso_operator.targets.target import CreateTarget, KeepTarget, LiveSecret, Untouched, UpdateTarget, choose_change
 from eso_testkit.operator.externalsecrets import desired, external_secret, written_by
 
 MARK = GeneratedMark(time="2026-11-18T10:00:00Z", version="1-abc")
@@ -38,14 +38,14 @@ def generated(of: ExternalSecret, data: dict[str, str] = OLD, mark: GeneratedMar
 def test_a_created_target_with_generated_values_says_so() -> None:
     change = choose_change(es(), None, desired(NEW), MARK)
 
-    assert isinstance(change, Create)
+    assert isinstance(change, CreateTarget)
     assert change.document["metadata"]["annotations"][KEY] == annotation(MARK)
 
 
 def test_a_target_without_generated_values_has_no_new_annotation() -> None:
     change = choose_change(es(), None, desired(NEW))
 
-    assert isinstance(change, Create)
+    assert isinstance(change, CreateTarget)
     assert list(change.document["metadata"]["annotations"]) == ["reconcile.external-secrets.io/data-hash"]
 
 
@@ -55,26 +55,26 @@ def test_new_values_come_with_a_new_annotation(policy: str) -> None:
 
     change = choose_change(of, generated(of), desired(NEW), MARK)
 
-    assert isinstance(change, Update)
+    assert isinstance(change, UpdateTarget)
     assert change.document["metadata"]["annotations"][KEY] == annotation(MARK)
 
 
 def test_a_time_alone_is_no_reason_to_write() -> None:
-    assert choose_change(es(), generated(es()), desired(OLD), MARK) == Keep(Untouched.UNCHANGED)
-    assert choose_change(es(), written_by(es(), OLD), desired(OLD), MARK) == Keep(Untouched.UNCHANGED)
+    assert choose_change(es(), generated(es()), desired(OLD), MARK) == KeepTarget(Untouched.UNCHANGED)
+    assert choose_change(es(), written_by(es(), OLD), desired(OLD), MARK) == KeepTarget(Untouched.UNCHANGED)
 
 
 def test_values_that_stay_keep_their_annotation_when_something_else_is_written() -> None:
     change = choose_change(es(), generated(es()), desired(OLD, labels={"app": "db"}), MARK)
 
-    assert isinstance(change, Update)
+    assert isinstance(change, UpdateTarget)
     assert change.document["metadata"]["annotations"][KEY] == annotation(OLDER)
 
 
 def test_values_that_are_not_generated_any_more_lose_the_annotation() -> None:
     change = choose_change(es(), generated(es()), desired(OLD))
 
-    assert isinstance(change, Update)
+    assert isinstance(change, UpdateTarget)
     assert KEY not in change.document["metadata"]["annotations"]
 
 
@@ -84,7 +84,7 @@ def test_the_annotation_of_another_object_stays_in_a_shared_target() -> None:
 
     change = choose_change(of, written_by(of, OLD, metadata=others), desired(NEW), MARK)
 
-    assert isinstance(change, Update)
+    assert isinstance(change, UpdateTarget)
     assert change.patch is None
     assert f"{GENERATED_PREFIX}other" not in change.document["metadata"]["annotations"]
 
@@ -92,7 +92,7 @@ def test_the_annotation_of_another_object_stays_in_a_shared_target() -> None:
 def test_a_template_cannot_write_the_annotation() -> None:
     change = choose_change(es(), None, desired(NEW, annotations={KEY: annotation(OLDER)}))
 
-    assert isinstance(change, Create)
+    assert isinstance(change, CreateTarget)
     assert KEY not in change.document["metadata"]["annotations"]
 
 
@@ -101,7 +101,7 @@ def test_an_immutable_secret_keeps_what_it_says() -> None:
 
     change = choose_change(of, generated(of), desired(NEW, immutable=True), MARK)
 
-    assert isinstance(change, Update)
+    assert isinstance(change, UpdateTarget)
     assert change.document["metadata"]["annotations"][KEY] == annotation(OLDER)
 
 

@@ -1,6 +1,6 @@
 """Ownership of fields, by managedFields."""
 
-from eso_operator.targets.managedfields import beginning, conversion, fields_of
+from eso_operator.targets.metadata import beginning, conversion, fields_of
 from kubebase.meta import JsonObject
 
 OURS = "externalsecrets.external-secrets.io/db"

@@ -10,7 +10,7 @@ from eso_api.values import SecretBytes
 from eso_operator.controllers.externalsecret.status import Failed
 from eso_operator.controllers.externalsecret.sync import SyncError, write_target
 from eso_operator.controllers.outcomes import Conflicted
-from eso_operator.sources.results import Fetched
+from eso_operator.sources.fetch import Fetched
 from eso_operator.sources.templates import TemplateReader
 from eso_operator.targets.former import FormerTargets
 from eso_operator.targets.secret import SecretTarget

@@ -2,8 +2,7 @@
 
 import pytest
 
-from eso_operator.targets.managedfields import managers_of
-from eso_operator.targets.metadata import field_manager_of
+from eso_operator.targets.metadata import field_manager_of, managers_of
 from eso_operator.targets.observed import KeyShares
 from eso_operator.wiring_controllers import Memories
 from eso_testkit.operator.externalsecrets import external_secret

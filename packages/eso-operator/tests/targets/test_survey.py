@@ -14,10 +14,9 @@ import pytest
 
 from eso_api.externalsecret import ExternalSecret
 from eso_api.values import SecretBytes
-from eso_operator.targets.change import Keep, TargetChange, Untouched, Update
 from eso_operator.targets.metadata import HASH_ANNOTATION, MANAGED, MANAGED_LABEL, data_digest, synced_version
 from eso_operator.targets.secret import ENOUGH, PAGE, SecretTarget
-from eso_operator.targets.target import Present
+from eso_operator.targets.target import KeepTarget, Present, TargetChange, Untouched, UpdateTarget
 from eso_operator.wiring_controllers import Memories
 from eso_render.rendering import Rendering
 from eso_render.sources import TemplateObjects
@@ -243,12 +242,12 @@ async def planned(server: Server, es: ExternalSecret, value: str) -> TargetChang
 
 
 async def test_the_same_values_need_neither_a_read_nor_a_write_after_a_start(one: Server) -> None:
-    assert await planned(one, recorded("db"), "value") == Keep(Untouched.UNCHANGED, "1")
+    assert await planned(one, recorded("db"), "value") == KeepTarget(Untouched.UNCHANGED, "1")
     assert not one.asked
 
 
 async def test_other_values_are_compared_with_the_secret_itself(one: Server) -> None:
-    assert isinstance(await planned(one, recorded("db"), "new"), Update)
+    assert isinstance(await planned(one, recorded("db"), "new"), UpdateTarget)
     assert one.asked == {"one": 1}
 
 

@@ -5,20 +5,20 @@ from typing import Any
 import pytest
 
 from eso_api.externalsecret import ExternalSecret
-from eso_operator.targets.change import (
-    Create,
-    Keep,
+from eso_operator.targets.metadata import CREATED_BY_LABEL, HASH_ANNOTATION, MANAGED_LABEL
+from eso_operator.targets.target import (
+    CreateTarget,
+    KeepTarget,
     LiveSecret,
     Refusal,
-    Refuse,
+    RefuseTarget,
     TargetChange,
     Untouched,
-    Update,
+    UpdateTarget,
     choose_change,
     live_secret,
     wanted_digest,
 )
-from eso_operator.targets.metadata import CREATED_BY_LABEL, HASH_ANNOTATION, MANAGED_LABEL
 from eso_testkit.operator.externalsecrets import desired, external_secret, stored, written_by
 from kubebase.meta import JsonObject
 
@@ -63,15 +63,15 @@ def state(name: str, es: ExternalSecret) -> LiveSecret | None:
 
 def verdict(change: TargetChange) -> str:
     match change:
-        case Create():
+        case CreateTarget():
             return "create"
-        case Update(patch=None):
+        case UpdateTarget(patch=None):
             return "update"
-        case Update():
+        case UpdateTarget():
             return "patch and update"
-        case Keep(why=why):
+        case KeepTarget(why=why):
             return f"keep {why.name}"
-        case Refuse(why=why):
+        case RefuseTarget(why=why):
             return why.name
 
 
@@ -106,9 +106,9 @@ def test_the_policy_matrix(policy: str, name: str, expected: str) -> None:
     assert verdict(choose_change(es, state(name, es), desired(WANTED))) == expected
 
 
-def updated(es: ExternalSecret, live: LiveSecret, **wanted: Any) -> Update:
+def updated(es: ExternalSecret, live: LiveSecret, **wanted: Any) -> UpdateTarget:
     change = choose_change(es, live, desired(**{"data": WANTED, **wanted}))
-    assert isinstance(change, Update)
+    assert isinstance(change, UpdateTarget)
     return change
 
 
@@ -163,7 +163,7 @@ def test_labels_and_annotations_of_others_stay_and_ours_go() -> None:
     es = of("Owner")
     live = written_by(es, WANTED, metadata={"labels": {"team": "a"}, "annotations": {"note": "x"}})
 
-    assert choose_change(es, live, desired(WANTED)) == Keep(Untouched.UNCHANGED)
+    assert choose_change(es, live, desired(WANTED)) == KeepTarget(Untouched.UNCHANGED)
     change = updated(es, live, labels={"team": "b"})
     assert change.document["metadata"]["labels"]["team"] == "b"
     assert "note" not in change.document["metadata"]["annotations"]
@@ -174,7 +174,7 @@ def test_the_hash_covers_keys_of_others() -> None:
     """Under Merge, byte for byte as the Go operator has it."""
     es = of("Merge")
     alone = choose_change(of("Owner"), None, desired({"own": "x", "password": "v1"}))
-    assert isinstance(alone, Create)
+    assert isinstance(alone, CreateTarget)
 
     merged = updated(es, stored({"own": "x"}))
 
@@ -253,13 +253,13 @@ def test_an_immutable_target_that_is_in_order_is_left_alone_whatever_the_backend
 
     assert choose_change(
         es, written_by(es, {"password": "v0"}, immutable=True), desired(WANTED, immutable=True)
-    ) == Keep(Untouched.UNCHANGED)
+    ) == KeepTarget(Untouched.UNCHANGED)
 
 
 def test_a_refusal_names_who_stands_in_the_way() -> None:
     change = choose_change(of("Owner"), stored({}, metadata=controlled("Deployment", "web")), desired(WANTED))
 
-    assert change == Refuse(
+    assert change == RefuseTarget(
         Refusal.CONTROLLED,
         "Deployment web; choose another spec.target.name, or set spec.target.creationPolicy to Orphan or Merge to write"
         " into it",
@@ -270,8 +270,8 @@ def test_more_than_a_secret_can_hold_is_refused_whether_the_secret_exists_or_not
     es, fitting, large = of("Owner"), desired({"k": "x" * (1 << 20)}), desired({"k": "x" * (1 << 20), "more": "y"})
 
     for live in (None, written_by(es, WANTED)):
-        assert choose_change(es, live, large) == Refuse(Refusal.TOO_LARGE, "1048577 bytes in 2 keys")
-        assert not isinstance(choose_change(es, live, fitting), Refuse)
+        assert choose_change(es, live, large) == RefuseTarget(Refusal.TOO_LARGE, "1048577 bytes in 2 keys")
+        assert not isinstance(choose_change(es, live, fitting), RefuseTarget)
 
 
 @pytest.mark.parametrize(
@@ -309,7 +309,7 @@ def test_nothing_is_copied_into_a_secret_that_may_be_sent_to_a_webhook(policy: s
 
     change = choose_change(of(policy), labelled, desired(WANTED))
 
-    assert isinstance(change, Refuse)
+    assert isinstance(change, RefuseTarget)
     assert change.why is Refusal.RESERVED
 
 
@@ -322,5 +322,5 @@ def test_a_label_that_an_earlier_version_let_a_template_write_is_taken_off() -> 
 
     change = choose_change(es, live_secret(before), desired(WANTED))
 
-    assert isinstance(change, Update)
+    assert isinstance(change, UpdateTarget)
     assert "external-secrets.io/type" not in change.document["metadata"]["labels"]

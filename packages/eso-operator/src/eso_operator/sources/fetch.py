@@ -27,7 +27,6 @@ from eso_operator.providers.bytelimits import HeldBytes
 from eso_operator.providers.errors import cause_of
 from eso_operator.providers.gateway import Gateway
 from eso_operator.sources.entries import Entry, Extract, FindMany, Generate, OneValue, Read, ReadEntry, entries_of
-from eso_operator.sources.results import Failure, Fetched, Missing
 from eso_operator.sources.shape import Shaped, shape_all
 from eso_operator.stores.resolve import Resolver
 from eso_operator.stores.resolved import Bind, BoundStore, Need, Reason, ResolutionError, ResolvedStore, need_to_read
@@ -37,6 +36,56 @@ from eso_wire import values as wire
 from eso_wire.errors import ErrorReason, ProviderError, RetryClass
 from eso_wire.status import TransportError
 from eso_wire.values import GetItem, GetResult, NotModified, ObjectRef, Operation, Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The reason why one entry has no value. The message never contains a value."""
+
+    path: str
+    reason: str
+    message: str
+    remote_key: str = ""
+    store: str = ""
+    retry: RetryClass = RetryClass.BACKOFF
+    retry_after: float = 0.0
+    waits: float = 0.0
+    """Seconds during which it does not count as a failure, because a provider is starting; 0 if it does."""
+    unreachable: bool = False
+    """True if the provider was not reached: its return causes the next attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class MissingRemoteKey:
+    """An entry whose remote key does not exist, where the deletion policy allows that."""
+
+    path: str
+    remote_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """The result of all entries. A change of one of `depends_on` wakes the ExternalSecret."""
+
+    values: dict[str, SecretBytes]
+    missing: tuple[MissingRemoteKey, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    depends_on: frozenset[Dependency] = frozenset()
+    made: tuple[GeneratedValues, ...] = ()
+    refresh_within: float | None = None
+    """Seconds until the first source wants to be read again; None if no source says so."""
+    watched_keys: tuple[WatchedKey, ...] = ()
+    """The reads whose providers can announce changes."""
+    read_state: ReadState = ReadState.PART
+    """WHOLE if `watched_keys` covers every entry."""
+    read: tuple[ReadEntry, ...] = field(default=(), repr=False)
+    """The entries with their values before they were shaped."""
+    remarks: tuple[str, ...] = ()
+    """Notes on results that the user may not have intended."""
+
+
+# --- fetching ---------------------------------------------------------------------------------------------------------
+
 
 Values = Mapping[str, SecretBytes]
 
@@ -297,7 +346,9 @@ class _Pass:
             if (problem := shaped.problems.get(entry.path)) is not None:
                 failed[entry.path] = _failure(entry, "InvalidValue", problem, retry=RetryClass.AFTER_CHANGE)
         failures = tuple(failed[entry.path] for entry in self.entries if entry.path in failed)
-        missing = tuple(Missing(entry.path, _remote_key(entry)) for entry in self.entries if entry.path in self.absent)
+        missing = tuple(
+            MissingRemoteKey(entry.path, _remote_key(entry)) for entry in self.entries if entry.path in self.absent
+        )
         return Fetched(
             values={} if failures else shaped.values,
             missing=missing,

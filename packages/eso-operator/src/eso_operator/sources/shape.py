@@ -100,10 +100,10 @@ def rewritten(
     current = dict(values)
     for index, step in enumerate(steps):
         try:
-            said: list[str] = []
-            current = _step(current, step, render, said)
+            step_notes: list[str] = []
+            current = _step(current, step, render, step_notes)
             if notes is not None:
-                notes += [f"rewrite[{index}]: {note}" for note in said]
+                notes += [f"rewrite[{index}]: {note}" for note in step_notes]
         except ShapeError as problem:
             raise ShapeError(f"rewrite[{index}]: {problem}") from None
     return current

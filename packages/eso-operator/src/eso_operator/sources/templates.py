@@ -51,7 +51,7 @@ VersionOf = Callable[[str, ObjectKey], str]
 
 
 @dataclass(slots=True, eq=False)
-class _Cached:
+class _CachedConfigMap:
     """The last read version of a ConfigMap; None before the first read, and if it is large."""
 
     reading: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -68,7 +68,7 @@ class TemplateReader:
     def __init__(self, client: Client, version_of: VersionOf) -> None:
         self._client = client
         self._version_of = version_of
-        self._config_maps: BoundedDict[ObjectKey, _Cached] = BoundedDict(_MAX_CACHED)
+        self._config_maps: BoundedDict[ObjectKey, _CachedConfigMap] = BoundedDict(_MAX_CACHED)
 
     async def read(self, template: Template | None, namespace: str) -> Templates:
         """Read every ConfigMap and Secret that the template refers to. Raises TemplateMissingError."""
@@ -86,7 +86,7 @@ class TemplateReader:
     async def _config_map(self, key: ObjectKey) -> JsonObject:
         cached = self._config_maps.use(key)
         if cached is None:
-            cached = self._config_maps[key] = _Cached()
+            cached = self._config_maps[key] = _CachedConfigMap()
         async with parked(), cached.reading:  # the others wait for the first one's read
             version = self._version_of("ConfigMap", key)
             if cached.found is not None and version == meta_of(cached.found).resource_version:

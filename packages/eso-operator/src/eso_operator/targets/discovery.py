@@ -13,25 +13,25 @@ from kuberun.errors import NotFound
 from kuberun.requests import discovery_path
 
 _MAX_KNOWN: Final = 512
-_ASK_AGAIN: Final = 10.0
+_RETRY_SECONDS: Final = 10.0
 
 
-class _Entry(msgspec.Struct):
+class _ServedResource(msgspec.Struct):
     name: str
     kind: str
     namespaced: bool = True
 
 
-class _Resources(msgspec.Struct):
-    resources: list[_Entry] = []
+class _ServedResources(msgspec.Struct):
+    resources: list[_ServedResource] = []
 
 
-class _Version(msgspec.Struct, rename="camel"):
+class _ServedVersion(msgspec.Struct, rename="camel"):
     group_version: str
 
 
-class _Group(msgspec.Struct):
-    versions: list[_Version] = []
+class _ServedGroup(msgspec.Struct):
+    versions: list[_ServedVersion] = []
 
 
 class Discovery:
@@ -45,29 +45,29 @@ class Discovery:
 
     async def resource(self, api_version: str, kind: str) -> Resource | None:
         """Return the resource; None if the API server does not serve it."""
-        asked = (api_version, kind)
-        if asked in self._known:
-            return self._known[asked]
-        if self._missing.get(asked, 0.0) > self._clock.monotonic():
+        name = (api_version, kind)
+        if name in self._known:
+            return self._known[name]
+        if self._missing.get(name, 0.0) > self._clock.monotonic():
             return None
         found = await served_resource(self._client, api_version, kind)
         if len(self._known) + len(self._missing) >= _MAX_KNOWN:
             self._known.clear()
             self._missing.clear()
         if found is None:
-            self._missing[asked] = self._clock.monotonic() + _ASK_AGAIN
+            self._missing[name] = self._clock.monotonic() + _RETRY_SECONDS
         else:
-            self._known[asked] = found
+            self._known[name] = found
         return found
 
 
 async def served_resource(client: Client, api_version: str, kind: str) -> Resource | None:
-    """Ask the API server for the resource of a kind; None if it does not serve it."""
+    """Read the resource of a kind from the API server; None if it does not serve it."""
     return next((found for found in await served_resources(client, api_version) if found.kind == kind), None)
 
 
 async def served_in_group(client: Client, group: str, kind: str) -> Resource | None:
-    """Ask the API server for a kind in any version of its group: objects outlive the version they were written in."""
+    """Read a kind from the API server in any version of its group: objects outlive the version they were written in."""
     if not group:
         return await served_resource(client, "v1", kind)
     try:
@@ -75,7 +75,7 @@ async def served_in_group(client: Client, group: str, kind: str) -> Resource | N
     except ValueError:
         return None
     try:
-        served = await client.read(path, _Group)
+        served = await client.read(path, _ServedGroup)
     except NotFound:
         return None
     for version in served.versions:
@@ -85,7 +85,7 @@ async def served_in_group(client: Client, group: str, kind: str) -> Resource | N
 
 
 async def served_resources(client: Client, api_version: str) -> list[Resource]:
-    """Ask the API server for all resources of one API version, without subresources."""
+    """Read all resources of one API version from the API server, without subresources."""
     group, slash, version = api_version.rpartition("/")
     if not version or (slash and not group):
         return []
@@ -94,7 +94,7 @@ async def served_resources(client: Client, api_version: str) -> list[Resource]:
     except ValueError:
         return []  # the text is not a valid API version
     try:
-        served = await client.read(path, _Resources)
+        served = await client.read(path, _ServedResources)
     except NotFound:
         return []
     entries = [entry for entry in served.resources if "/" not in entry.name]

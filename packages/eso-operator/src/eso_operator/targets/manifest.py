@@ -1,7 +1,7 @@
 """Targets of any kind.
 
-The object is read on every look, because its kind is known only at run time. The hash covers `spec`, or `data` if there
-is no spec, as in the Go operator. If the API server adds defaults, the resourceVersion of our own write counts as
+The object is read at every reconcile, because its kind is known only at run time. The hash covers `spec`, or `data` if
+there is no spec, as in the Go operator. If the API server adds defaults, the resourceVersion of our own write counts as
 intact too.
 
 Unlike a Secret, the object is replaced as a whole, with optimistic locking. Under Owner and Orphan, additions of others
@@ -23,17 +23,6 @@ import msgspec
 
 from eso_api.externalsecret import ExternalSecret
 from eso_api.validation import manifest_problems
-from eso_operator.targets.change import (
-    KEEPS_FOREIGN,
-    Create,
-    Keep,
-    TargetChange,
-    Untouched,
-    Update,
-    owners_after,
-    ownership_refusal,
-)
-from eso_operator.targets.managedfields import SECTIONS, beginning, fields_of
 from eso_operator.targets.metadata import (
     CREATED_BY_LABEL,
     HASH_ANNOTATION,
@@ -43,16 +32,35 @@ from eso_operator.targets.metadata import (
     NONE,
     ORPHAN,
     OWNER,
+    SECTIONS,
     GeneratedMark,
+    beginning,
     created_by,
     digest,
     field_manager_of,
+    fields_of,
     generated_annotation,
     marked,
     target_name,
 )
 from eso_operator.targets.observed import KeyShares, ObservedTargets, TargetMemory
-from eso_operator.targets.target import Absent, Applied, Present, TargetState, UnknownKindError, WriteKind
+from eso_operator.targets.target import (
+    KEEPS_FOREIGN,
+    Absent,
+    Applied,
+    CreateTarget,
+    KeepTarget,
+    Present,
+    Target,
+    TargetChange,
+    TargetState,
+    UnknownKindError,
+    Untouched,
+    UpdateTarget,
+    WriteKind,
+    owners_after,
+    ownership_refusal,
+)
 from eso_render.errors import TargetError, TemplatePath
 from eso_render.manifest import render_manifest
 from eso_render.rendering import Rendering
@@ -88,7 +96,7 @@ _WITHOUT_CONTENT: Final = frozenset(
 _SERVERS_OWN: Final = ("managedFields", "resourceVersion", "uid", "generation", "creationTimestamp", "selfLink")
 
 
-class ManifestTarget:
+class ManifestTarget(Target):
     """All targets that are not plain Secrets. The process has one."""
 
     def __init__(
@@ -136,12 +144,12 @@ class ManifestTarget:
             es.metadata.namespace,
         )
         if policy == NONE:
-            return Keep(Untouched.POLICY_NONE)
+            return KeepTarget(Untouched.POLICY_NONE)
         if live is None:
             if policy == MERGE:
-                return Keep(Untouched.MISSING)
+                return KeepTarget(Untouched.MISSING)
             document = _document(es, desired.content, ObjectMeta())
-            return Create(_annotated(document, marked(es, {}, mark, unchanged=False)), digest(document))
+            return CreateTarget(_annotated(document, marked(es, {}, mark, unchanged=False)), digest(document))
         metadata = meta_of(live)
         if refusal := ownership_refusal(es, metadata):
             return refusal
@@ -151,24 +159,24 @@ class ManifestTarget:
         if (known is not None and known.wanted == wanted) or _same(held, document):
             self._observed.keep(es, metadata, wanted=wanted, valid=True)
             self._shares.keep(es, live)
-            return Keep(Untouched.UNCHANGED)
+            return KeepTarget(Untouched.UNCHANGED)
         same = content_digest(document) == content_digest(live)
         document = _annotated(document, marked(es, metadata.annotations, mark, unchanged=same))
-        return Update(_over(live, document, field_manager_of(es.metadata.name)), wanted)
+        return UpdateTarget(_over(live, document, field_manager_of(es.metadata.name)), wanted)
 
-    async def apply(self, es: ExternalSecret, change: Create | Update) -> Applied:
+    async def apply(self, es: ExternalSecret, change: CreateTarget | UpdateTarget) -> Applied:
         kind, options = await self._kind(es), WriteOptions(field_manager=field_manager_of(es.metadata.name))
-        if isinstance(change, Create):
+        if isinstance(change, CreateTarget):
             written = await self._client.create(kind, change.document, options=options)
         else:
             written = await self._client.update(kind, change.document, options=options)
         if written.get("spec") is None and written.get("data") is None:
-            if isinstance(change, Create):
+            if isinstance(change, CreateTarget):
                 await self._withdraw(kind, meta_of(written))
             raise TargetError(_has_no_content(kind.resource), TemplatePath(()))
         self._observed.keep(es, meta_of(written), wanted=change.wanted, valid=True)
         self._shares.keep(es, written)
-        return Applied(WriteKind.CREATED if isinstance(change, Create) else WriteKind.UPDATED, target_name(es))
+        return Applied(WriteKind.CREATED if isinstance(change, CreateTarget) else WriteKind.UPDATED, target_name(es))
 
     async def _withdraw(self, kind: Kind[JsonObject], made: ObjectMeta) -> None:
         """Delete an object that we just created, unless another writer changed it."""

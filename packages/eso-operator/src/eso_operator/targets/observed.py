@@ -13,8 +13,7 @@ from typing import Protocol
 
 from eso_api.externalsecret import ExternalSecret
 from eso_operator.memory import Memory
-from eso_operator.targets.managedfields import Path, fields_of, parts_of
-from eso_operator.targets.metadata import field_manager_of, is_field_manager
+from eso_operator.targets.metadata import Path, field_manager_of, fields_of, is_field_manager, parts_of
 from kubebase.meta import JsonObject, ObjectKey, ObjectMeta, meta_of
 
 

@@ -15,20 +15,6 @@ from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
 from eso_api.externalsecret import ExternalSecret
-from eso_operator.targets.change import (
-    KEEPS_FOREIGN,
-    Create,
-    Keep,
-    LiveSecret,
-    TargetChange,
-    Untouched,
-    Update,
-    choose_change,
-    live_secret,
-    size_of,
-    wanted_digest,
-)
-from eso_operator.targets.managedfields import managers_of
 from eso_operator.targets.metadata import (
     CREATED_BY_LABEL,
     HASH_ANNOTATION,
@@ -42,10 +28,30 @@ from eso_operator.targets.metadata import (
     field_manager_of,
     is_field_manager,
     is_synced,
+    managers_of,
     target_name,
 )
 from eso_operator.targets.observed import KeyShares, ObservedTargets, TargetMemory
-from eso_operator.targets.target import Absent, Applied, PartlyAppliedError, Present, TargetState, WriteKind
+from eso_operator.targets.target import (
+    KEEPS_FOREIGN,
+    Absent,
+    Applied,
+    CreateTarget,
+    KeepTarget,
+    LiveSecret,
+    PartlyAppliedError,
+    Present,
+    Target,
+    TargetChange,
+    TargetState,
+    Untouched,
+    UpdateTarget,
+    WriteKind,
+    choose_change,
+    live_secret,
+    size_of,
+    wanted_digest,
+)
 from eso_render.rendering import Rendering
 from eso_render.secret import Desired, Values, render_secret
 from eso_render.sources import TemplateObjects
@@ -91,7 +97,7 @@ def created_by_of(secret: Object) -> list[tuple[str, str]]:
     return [(secret.metadata.namespace, owner)] if owner else []
 
 
-class SecretTarget:
+class SecretTarget(Target):
     """All targets that are Secrets. The process has one."""
 
     def __init__(self, client: Client, secrets: Cache[Object], rendering: Rendering, memory: TargetMemory) -> None:
@@ -135,38 +141,38 @@ class SecretTarget:
             partial(render_secret, es.spec.target, values, owner=es.metadata, objects=objects), es.metadata.namespace
         )
         if es.spec.target.creation_policy == NONE:
-            return Keep(Untouched.POLICY_NONE)
+            return KeepTarget(Untouched.POLICY_NONE)
         if (version := await self._fulfilled(es, desired)) is not None:
-            return Keep(Untouched.UNCHANGED, version)
+            return KeepTarget(Untouched.UNCHANGED, version)
         key = _key(es)
         live = await self._read(es) if key in self._secrets or self._observed.has(es, key) else None
         size = size_of(desired.data) + (live.size if live is not None else 0)
         change = await self._large.run_in_thread(size, partial(choose_change, es, live, desired, mark))
-        if live is not None and isinstance(change, Keep) and change.why is Untouched.UNCHANGED:
+        if live is not None and isinstance(change, KeepTarget) and change.why is Untouched.UNCHANGED:
             self._observed.keep(es, live.metadata, wanted=wanted_digest(es, desired), valid=True)
             if _may_share(es):
                 self._shares.keep(es, live.raw)
             return replace(change, version=live.metadata.resource_version)
         return change
 
-    async def apply(self, es: ExternalSecret, change: Create | Update) -> Applied:
+    async def apply(self, es: ExternalSecret, change: CreateTarget | UpdateTarget) -> Applied:
         key, manager = _key(es), field_manager_of(es.metadata.name)
         document = change.document
-        if isinstance(change, Update):
+        if isinstance(change, UpdateTarget):
             document = await self._prepare(key, change, manager)
         # Only an update may force, because its plan checked the ownership. A Secret that appeared since then conflicts.
-        force = isinstance(change, Update)
+        force = isinstance(change, UpdateTarget)
         try:
             written = await self._client.apply(_RAW, document, field_manager=manager, force=force)
         except ApiError as problem:
-            if isinstance(change, Update) and change.patch is not None:
+            if isinstance(change, UpdateTarget) and change.patch is not None:
                 raise PartlyAppliedError(problem) from problem
             raise
         live = await self._live(written)
         self._observed.keep(es, live.metadata, wanted=change.wanted, valid=live.intact)
         if _may_share(es):
             self._shares.keep(es, written)
-        done = WriteKind.CREATED if isinstance(change, Create) else WriteKind.UPDATED
+        done = WriteKind.CREATED if isinstance(change, CreateTarget) else WriteKind.UPDATED
         return Applied(done, key.name, live.metadata.resource_version if live.intact else "")
 
     async def delete(self, es: ExternalSecret) -> bool:
@@ -239,7 +245,7 @@ class SecretTarget:
         size = sum(len(value or "") for value in (found.get("data") or {}).values())
         return await self._large.run_in_thread(size, partial(live_secret, found))
 
-    async def _prepare(self, key: ObjectKey, change: Update, manager: str) -> dict[str, object]:
+    async def _prepare(self, key: ObjectKey, change: UpdateTarget, manager: str) -> dict[str, object]:
         """Run the patches that must precede the apply; return the document for the version that they left."""
         document = change.document
         version = document["metadata"]["resourceVersion"]
@@ -276,7 +282,7 @@ _MAX_NAMESPACES: Final = 20_000
 _MAX_FOUND: Final = 200_000
 
 
-class _Found(NamedTuple):
+class _SecretVersion(NamedTuple):
     """One version of a Secret."""
 
     uid: str
@@ -298,7 +304,7 @@ class NamespaceReads:
         self._parse = parse
         self._single_reads: BoundedDict[str, int] = BoundedDict(_MAX_NAMESPACES)
         self._read: BoundedDict[str, asyncio.Event] = BoundedDict(_MAX_NAMESPACES)
-        self._found: BoundedDict[ObjectKey, _Found] = BoundedDict(_MAX_FOUND)
+        self._found: BoundedDict[ObjectKey, _SecretVersion] = BoundedDict(_MAX_FOUND)
         self._reading = asyncio.Semaphore(_AT_A_TIME)
 
     async def is_intact(self, metadata: ObjectMeta) -> bool | None:
@@ -334,4 +340,4 @@ class NamespaceReads:
 
     def _store(self, live: LiveSecret) -> None:
         meta = live.metadata
-        self._found[meta.key] = _Found(meta.uid, meta.resource_version, live.intact)
+        self._found[meta.key] = _SecretVersion(meta.uid, meta.resource_version, live.intact)

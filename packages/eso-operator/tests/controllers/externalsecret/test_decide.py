@@ -25,9 +25,8 @@ from eso_operator.controllers.externalsecret.snapshot import Rules, Snapshot
 from eso_operator.controllers.externalsecret.status import Intact, Outcome, Stalled, refused_target
 from eso_operator.controllers.outcomes import Ignored, Step
 from eso_operator.controllers.refresh import LastSync, NotDue, current_version
-from eso_operator.targets.change import Refusal, Refuse
 from eso_operator.targets.metadata import GeneratedMark, controller_reference_of
-from eso_operator.targets.target import TargetState
+from eso_operator.targets.target import Refusal, RefuseTarget, TargetState
 from eso_testkit.operator.externalsecrets import ABSENT, edited, entry, external_secret, intact, snapshot, synced
 from kubebase.clock import rfc3339
 from kubebase.meta import Condition, OwnerReference
@@ -195,11 +194,11 @@ def test_values_are_not_fetched_for_a_target_that_is_taken(policy: str) -> None:
 
     remedy = "choose another spec.target.name, or"
     another = refused_target(
-        Refuse(Refusal.OWNED_BY_ANOTHER, f"ExternalSecret other; {remedy} delete that ExternalSecret")
+        RefuseTarget(Refusal.OWNED_BY_ANOTHER, f"ExternalSecret other; {remedy} delete that ExternalSecret")
     )
     assert of_external_secret == (None if policy == "None" else another)
     allow = f"{remedy} set spec.target.creationPolicy to Orphan or Merge to write into it"
-    kind = refused_target(Refuse(Refusal.CONTROLLED, f"Deployment other; {allow}"))
+    kind = refused_target(RefuseTarget(Refusal.CONTROLLED, f"Deployment other; {allow}"))
     assert of_deployment == (kind if policy == "Owner" else None)
 
 

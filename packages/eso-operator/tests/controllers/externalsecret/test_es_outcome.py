@@ -23,8 +23,8 @@ from eso_operator.controllers.externalsecret.status import (
 )
 from eso_operator.controllers.outcomes import DELETED, MISSING, Conflicted, Ignored, Step
 from eso_operator.controllers.refresh import FLUSH_SECONDS, LastSync, NotDue, current_version
-from eso_operator.sources.results import Failure
-from eso_operator.targets.change import Refusal, Refuse
+from eso_operator.sources.fetch import Failure
+from eso_operator.targets.target import Refusal, RefuseTarget
 from eso_testkit.operator.externalsecrets import external_secret, intact, snapshot, synced
 from eso_wire.errors import RetryClass
 from kubebase.clock import rfc3339
@@ -72,7 +72,7 @@ def ready(report: Report) -> tuple[str, str, str]:
         ),
         pytest.param(
             {},
-            refused_target(Refuse(Refusal.CONTROLLED, "Deployment web")),
+            refused_target(RefuseTarget(Refusal.CONTROLLED, "Deployment web")),
             ("False", "SecretSyncedError", "failed to take ownership of target secret: Deployment web"),
             id="refused",
         ),
@@ -394,7 +394,7 @@ def test_every_failing_entry_is_listed_and_the_message_names_the_first() -> None
             id="a rule that is broken",
         ),
         pytest.param(
-            refused_target(Refuse(Refusal.IMMUTABLE)),
+            refused_target(RefuseTarget(Refusal.IMMUTABLE)),
             ("Write", "spec.target", "TargetImmutable"),
             id="a target that must not be written",
         ),

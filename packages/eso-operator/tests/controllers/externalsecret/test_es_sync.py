@@ -23,11 +23,19 @@ from eso_operator.controllers.refresh import current_version
 from eso_operator.dependencies.dependencies import Dependencies, OnObject
 from eso_operator.generators.ledger import GeneratedValues, GeneratorLedger, RecordedStates, StateOwner
 from eso_operator.providers.bytelimits import ByteLimits
-from eso_operator.sources.results import Fetched
+from eso_operator.sources.fetch import Fetched
 from eso_operator.sources.templates import TemplateReader
-from eso_operator.targets.change import Create, TargetChange, Update
 from eso_operator.targets.metadata import TARGET_INDEX, GeneratedMark, controller_reference_of, marked
-from eso_operator.targets.target import Absent, Applied, RemovedTargets, TargetState, WriteKind
+from eso_operator.targets.target import (
+    Absent,
+    Applied,
+    CreateTarget,
+    RemovedTargets,
+    TargetChange,
+    TargetState,
+    UpdateTarget,
+    WriteKind,
+)
 from eso_operator.telemetry.metrics import ObjectSeries
 from eso_operator.wiring_controllers import Memories
 from eso_render.secret import Values
@@ -90,9 +98,9 @@ class World(GeneratorLedger):
         self, es: ExternalSecret, values: Values, objects: TemplateObjects, mark: GeneratedMark | None = None
     ) -> TargetChange:
         del es, values, objects, mark
-        return Create({}, "")
+        return CreateTarget({}, "")
 
-    async def apply(self, es: ExternalSecret, change: Create | Update) -> Applied:
+    async def apply(self, es: ExternalSecret, change: CreateTarget | UpdateTarget) -> Applied:
         del es, change
         self._do("write target")
         return Applied(WriteKind.CREATED, "db")
@@ -190,7 +198,7 @@ class World(GeneratorLedger):
             loops=Loops(objects, Cache(), memory, pushed_from=lambda *_: (), next_order=lambda: 0),
             dependencies=Dependencies(memories.by_controller),
             reporter=Reporter(SUBJECT, Channels(client, clock, ObjectSeries(), publisher), memory),
-            target_of=lambda _: self,
+            target_of=lambda _: this,
             changes=this,
             byte_limits=ByteLimits(),
         )

@@ -16,9 +16,17 @@ from eso_operator.dependencies.dependencies import OnObject
 from eso_operator.memory import Memory
 from eso_operator.sources.entries import references_of
 from eso_operator.sources.templates import TemplateVersion
-from eso_operator.targets.change import Create, TargetChange, Update
 from eso_operator.targets.metadata import GeneratedMark, marked
-from eso_operator.targets.target import Absent, Applied, Present, TargetState
+from eso_operator.targets.target import (
+    Absent,
+    Applied,
+    CreateTarget,
+    Present,
+    Target,
+    TargetChange,
+    TargetState,
+    UpdateTarget,
+)
 from eso_render.secret import Values
 from eso_render.sources import TemplateObjects
 from eso_testkit.operator.externalsecrets import external_secret, intact, synced
@@ -61,7 +69,7 @@ class Cluster:
         return self.classes.get(ref.name)
 
 
-class Looked:
+class Looked(Target):
     """A target that counts how often it was read."""
 
     def __init__(self) -> None:
@@ -77,7 +85,7 @@ class Looked:
     ) -> TargetChange:
         raise NotImplementedError
 
-    async def apply(self, es: ExternalSecret, change: Create | Update) -> Applied:
+    async def apply(self, es: ExternalSecret, change: CreateTarget | UpdateTarget) -> Applied:
         raise NotImplementedError
 
     async def delete(self, es: ExternalSecret) -> bool:

@@ -7,9 +7,9 @@ import pytest
 from eso_api.values import SecretBytes
 from eso_operator.controllers.externalsecret.status import Failed
 from eso_operator.controllers.externalsecret.sync import SyncError, write_target
-from eso_operator.sources.results import Fetched
+from eso_operator.sources.fetch import Fetched
 from eso_operator.sources.templates import TemplateReader
-from eso_operator.targets.change import Create
+from eso_operator.targets.target import CreateTarget
 from eso_testkit.operator.externalsecrets import external_secret
 from kuberun.errors import Invalid
 
@@ -19,8 +19,8 @@ HUSH = "hunter2hunter2"
 class Refusing:
     """A target whose server names a key that was made of a value."""
 
-    async def plan(self, *_: object) -> Create:
-        return Create({}, "")
+    async def plan(self, *_: object) -> CreateTarget:
+        return CreateTarget({}, "")
 
     async def apply(self, *_: object) -> None:
         raise Invalid(422, "Invalid", f"spec.map.{HUSH}: Invalid value: it must be a text")

@@ -17,9 +17,9 @@ from eso_operator.controllers.externalsecret.loops import CHANGING_ROUNDS, LOOP_
 from eso_operator.controllers.externalsecret.status import Synced, report_of
 from eso_operator.controllers.refresh import NotDue
 from eso_operator.sources.entries import ReadEntry, entries_of
-from eso_operator.sources.results import Fetched
-from eso_operator.targets.change import Overwritten
+from eso_operator.sources.fetch import Fetched
 from eso_operator.targets.metadata import TARGET_INDEX, field_manager_of
+from eso_operator.targets.target import Overwritten
 from eso_operator.wiring_controllers import Memories
 from eso_testkit.operator.externalsecrets import entry, external_secret, snapshot, synced
 from kubebase.meta import Condition, Object, ObjectKey

@@ -14,7 +14,7 @@ from eso_operator.controllers.pushsecret.record import LastPush, Place
 from eso_operator.controllers.pushsecret.snapshot import Chosen, NoChoice, PushSnapshot, SeenSource, current_version
 from eso_operator.controllers.pushsecret.status import Failed, SourceDeleted, Synced, orphaned, report_of
 from eso_operator.controllers.refresh import Due, NotDue
-from eso_operator.sources.results import Failure
+from eso_operator.sources.fetch import Failure
 from eso_testkit.operator.pushsecrets import bulk, chosen, push_secret, pushed
 from eso_wire.errors import RetryClass
 from kubebase.clock import rfc3339

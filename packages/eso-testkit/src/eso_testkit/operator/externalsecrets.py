@@ -13,7 +13,6 @@ from eso_api.externalsecret import EXTERNAL_SECRET, ExternalSecret, ExternalSecr
 from eso_api.values import SecretBytes
 from eso_operator.controllers.externalsecret.snapshot import Rules, Snapshot
 from eso_operator.controllers.refresh import current_version, last_sync
-from eso_operator.targets.change import LiveSecret, live_secret
 from eso_operator.targets.metadata import (
     CREATED_BY_LABEL,
     HASH_ANNOTATION,
@@ -23,7 +22,7 @@ from eso_operator.targets.metadata import (
     data_digest,
     field_manager_of,
 )
-from eso_operator.targets.target import Absent, Present, TargetState
+from eso_operator.targets.target import Absent, LiveSecret, Present, TargetState, live_secret
 from eso_render.secret import Desired
 from kubebase.clock import rfc3339
 from kubebase.meta import JsonObject, ObjectMeta

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from eso_operator.targets.managedfields import parts_of
-from eso_operator.targets.metadata import is_field_manager
+from eso_operator.targets.metadata import is_field_manager, parts_of
 from kubebase.meta import JsonObject
 
 _OWN: Final = ("reconcile.external-secrets.io/", "kubectl.kubernetes.io/")

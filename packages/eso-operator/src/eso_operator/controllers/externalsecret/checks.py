@@ -29,12 +29,11 @@ from eso_operator.controllers.externalsecret.windows import may_refresh, next_ch
 from eso_operator.controllers.outcomes import MISSING, Ignored, Step
 from eso_operator.controllers.refresh import Due, NotDue, current_version, interval_of, refreshes_by_itself
 from eso_operator.sources.entries import references_of
-from eso_operator.sources.results import Failure
+from eso_operator.sources.fetch import Failure
 from eso_operator.stores.loading import check_gate, normalise
 from eso_operator.stores.resolved import Reason, ResolutionError
-from eso_operator.targets.change import ownership_refusal
 from eso_operator.targets.metadata import MERGE, NONE, ORPHAN, OWNER
-from eso_operator.targets.target import Absent, Present
+from eso_operator.targets.target import Absent, Present, ownership_refusal
 from eso_wire.values import ObjectRef
 from kuberun.conditions import find_condition, is_false
 from kuberun.ownership import is_controlled_by

@@ -44,11 +44,11 @@ from eso_operator.controllers.externalsecret.status import Synced
 from eso_operator.controllers.refresh import current_version
 from eso_operator.memory import Memory
 from eso_operator.sources.entries import FindMany, Generate, ReadEntry, entries_of
-from eso_operator.sources.results import Fetched
+from eso_operator.sources.fetch import Fetched
 from eso_operator.stores.loading import key_of, normalise
 from eso_operator.stores.resolved import ResolutionError
-from eso_operator.targets.change import Overwritten
 from eso_operator.targets.metadata import TARGET_INDEX, field_manager_of, target_name
+from eso_operator.targets.target import Overwritten
 from eso_wire.values import ObjectRef
 from kubebase.meta import Object, ObjectKey
 from kuberun.cache import Cache

@@ -40,11 +40,10 @@ from eso_operator.controllers.externalsecret.snapshot import Snapshot
 from eso_operator.controllers.outcomes import FAILED, SYNCED, Conflicted, Ignored, Step
 from eso_operator.controllers.refresh import FLUSH_SECONDS, NotDue, interval_of, last_sync
 from eso_operator.sources.entries import source_names
-from eso_operator.sources.results import Failure
+from eso_operator.sources.fetch import Failure
 from eso_operator.sources.templates import TemplateVersion
-from eso_operator.targets.change import Overwritten, Refusal, Refuse
 from eso_operator.targets.metadata import OWNER, target_name
-from eso_operator.targets.target import Present
+from eso_operator.targets.target import Overwritten, Present, Refusal, RefuseTarget
 from eso_operator.telemetry.subsystems import Subsystem
 from eso_wire.errors import RetryClass
 from kubebase.clock import rfc3339
@@ -163,7 +162,7 @@ class TargetUnread:
 Outcome = Synced | NotDue | Intact | Waiting | Failed | Stalled | Conflicted | TargetUnread | Ignored
 
 
-def refused_target(refuse: Refuse) -> Stalled:
+def refused_target(refuse: RefuseTarget) -> Stalled:
     """Return the outcome for a target that must not be written."""
     return Stalled(Step.WRITE, refuse.by, REFUSED[refuse.why], refusal=refuse.why)
 

@@ -54,19 +54,22 @@ from eso_operator.generators.ledger import GeneratorLedger, RecordedStates, Stat
 from eso_operator.memory import Memory
 from eso_operator.providers.bytelimits import ByteLimits, HeldBytes
 from eso_operator.sources.entries import Generate, entries_of
-from eso_operator.sources.fetch import Fetcher
-from eso_operator.sources.results import Fetched, Missing
+from eso_operator.sources.fetch import Fetched, Fetcher, MissingRemoteKey
 from eso_operator.sources.templates import TemplateMissingError, TemplateReader, TemplateVersion
 from eso_operator.stores.resolved import ResolutionError
-from eso_operator.targets.change import Create, Keep, Refuse, Untouched, Update
 from eso_operator.targets.former import FormerTargets
 from eso_operator.targets.metadata import NONE, OWNER, GeneratedMark, target_name, with_states
 from eso_operator.targets.target import (
     Applied,
+    CreateTarget,
+    KeepTarget,
     PartlyAppliedError,
     Present,
+    RefuseTarget,
     Target,
     UnknownKindError,
+    Untouched,
+    UpdateTarget,
     is_recorded,
     with_record,
 )
@@ -401,7 +404,7 @@ async def _with_values(
         change = await target.plan(es, fetched.values, sources.objects, mark)
     synced = Synced(refresh_within=fetched.refresh_within, templates=sources.versions)
     match change:
-        case Create() | Update():
+        case CreateTarget() | UpdateTarget():
             with _step(Step.WRITE, _Written.PERHAPS, values=fetched.values, templates=sources.versions):
                 applied = await target.apply(es, change)
             synced = replace(
@@ -409,12 +412,12 @@ async def _with_values(
                 events=(_written(es, applied),),
                 changed=True,
                 binding=_binding(es),
-                overwritten=change.overwritten if isinstance(change, Update) else None,
+                overwritten=change.overwritten if isinstance(change, UpdateTarget) else None,
                 target_version=applied.version,
             )
-        case Keep(why=why, version=version):
+        case KeepTarget(why=why, version=version):
             synced = replace(_unchanged(es, why, synced), target_version=version)
-        case Refuse():
+        case RefuseTarget():
             raise SyncError(refused_target(change))
         case _:
             assert_never(change)
@@ -519,7 +522,7 @@ def _deleted(es: ExternalSecret) -> Event:
     return Event(EventType.NORMAL, "Deleted", text)
 
 
-def _missing_event(missing: Missing) -> Event:
+def _missing_event(missing: MissingRemoteKey) -> Event:
     """Return the event about missing values with the text that existing alerts match.
 
     The text says dataFrom for entries of data, too, and names the remote key for entries of data only.

@@ -37,7 +37,7 @@ from eso_operator.controllers.pushsecret.snapshot import (
 )
 from eso_operator.controllers.pushsecret.status import Failed, Outcome
 from eso_operator.controllers.refresh import Due, NotDue, moment
-from eso_operator.sources.results import Failure
+from eso_operator.sources.fetch import Failure
 from eso_wire.errors import RetryClass
 from kuberun.conditions import ConditionStatus, find_condition
 

@@ -64,7 +64,7 @@ from eso_operator.dependencies.wakes import said_changed
 from eso_operator.generators.ledger import PUSH_ENTRY, GeneratorLedger, StateOwner
 from eso_operator.memory import Memory
 from eso_operator.providers.bytelimits import ByteLimits, HeldBytes
-from eso_operator.sources.results import Failure
+from eso_operator.sources.fetch import Failure
 from eso_operator.sources.templates import TemplateMissingError, TemplateReader, template_sources
 from eso_operator.telemetry.subsystems import Subsystem
 from eso_render.errors import RenderError

@@ -41,7 +41,7 @@ from eso_operator.controllers.pushsecret.selection import Delivery, Entry, Parce
 from eso_operator.controllers.pushsecret.snapshot import Chosen
 from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependency, OnLabel, on_connection, on_object
 from eso_operator.providers.errors import UNSURE, cause_of
-from eso_operator.sources.results import Failure
+from eso_operator.sources.fetch import Failure
 from eso_operator.stores.credentials import Followed
 from eso_operator.stores.resolve import Resolver
 from eso_operator.stores.resolved import Bind, BoundStore, Reason, ResolutionError, ResolvedStore, need_to_push

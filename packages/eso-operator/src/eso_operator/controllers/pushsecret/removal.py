@@ -23,7 +23,7 @@ from eso_operator.controllers.pushsecret.push import batches, depends_on, failur
 from eso_operator.controllers.pushsecret.record import Place, Spot, entry_key, spot_of
 from eso_operator.controllers.pushsecret.snapshot import StoreChooser, caller_of
 from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependency
-from eso_operator.sources.results import Failure
+from eso_operator.sources.fetch import Failure
 from eso_operator.stores.resolve import Resolver
 from eso_operator.stores.resolved import Bind, BoundStore, Gate, Need, Reason, ResolutionError, same_backend
 from eso_wire.errors import ErrorReason, ProviderError, RetryClass

@@ -47,7 +47,7 @@ from eso_operator.controllers.pushsecret.snapshot import (
     refreshed_at,
 )
 from eso_operator.controllers.refresh import FLUSH_SECONDS, NotDue
-from eso_operator.sources.results import Failure
+from eso_operator.sources.fetch import Failure
 from eso_operator.telemetry.subsystems import Subsystem
 from eso_wire.errors import RetryClass
 from kubebase.clock import rfc3339

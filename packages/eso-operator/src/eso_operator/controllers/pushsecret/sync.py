@@ -49,7 +49,7 @@ from eso_operator.controllers.pushsecret.selection import Delivery
 from eso_operator.controllers.pushsecret.snapshot import PushSnapshot, Sources, StoreChooser, caller_of, current_version
 from eso_operator.controllers.pushsecret.status import Failed, Outcome, SourceDeleted, Synced, left_alone, orphaned
 from eso_operator.dependencies.dependencies import Dependency
-from eso_operator.sources.results import Failure
+from eso_operator.sources.fetch import Failure
 from eso_operator.sources.templates import TemplateVersion
 from eso_operator.stores.resolve import Resolver
 from eso_operator.stores.resolved import Bind, BoundStore, ResolutionError, same_backend
