@@ -10,7 +10,7 @@ import structlog
 from eso_operator.insight.operators import MEMBER_LABEL
 from eso_operator.settings import LeaderSettings, Settings
 from eso_operator.telemetry.subsystems import Subsystem
-from eso_operator.wiring_controllers import Controllers, Memories
+from eso_operator.wiring_controllers import ByKind, Memories
 from kubebase.clock import Clock
 from kubebase.deadline import Deadline
 from kubebase.meta import JsonObject, ObjectKey
@@ -104,7 +104,7 @@ def leases_of(settings: Settings, election: LeaderElection | Sharding | None) ->
             return {settings.leader.lease: lambda: election.leading}
 
 
-def divide(sharding: Sharding, controllers: Controllers, others: Iterable[Controller], memories: Memories) -> None:
+def divide(sharding: Sharding, controllers: ByKind, others: Iterable[Controller], memories: Memories) -> None:
     """Restrict the controllers to the shards of this process, and forget the objects of a shard that it gives away."""
     for subsystem, controller in controllers.items():
         sharding.add(controller, _PLACEMENTS.get(subsystem, by_namespace))

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -131,21 +132,18 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_process_flags(flags: argparse.ArgumentParser) -> None:
-    flags.add_argument("--version", action="version", version=f"eso-operator {this_build()}", help="print the version")
-    flags.add_argument("--kubeconfig", type=Path, help="kubeconfig file; else KUBECONFIG, the pod, ~/.kube/config")
-    flags.add_argument("--context", default="", help="context of the kubeconfig")
-    flags.add_argument("--namespace", default="", help="watch this namespace only")
-    flags.add_argument("--core-namespace", default="", help="where the operator lives; default POD_NAMESPACE")
-    flags.add_argument("--controller-class", default="default", help="handle stores of this class or without one")
-    flags.add_argument(
-        "--concurrent", type=values.workers, default=1, help="reconciles at once in a controller; never below 32"
-    )
-    flags.add_argument(
-        "--live-addr", type=values.probes, default=":8082", help="where /healthz and /readyz listen; 0 for nowhere"
-    )
-    flags.add_argument("--loglevel", type=values.level, default="info", help=values.listed(LogLevel))
-    flags.add_argument("--zap-time-encoding", default="epoch", help=values.listed(TimeEncoding))
-    flags.add_argument(
+    add = flags.add_argument
+    add("--version", action="version", version=f"eso-operator {this_build()}", help="print the version")
+    add("--kubeconfig", type=Path, help="kubeconfig file; else KUBECONFIG, the pod, ~/.kube/config")
+    add("--context", default="", help="context of the kubeconfig")
+    add("--namespace", default="", help="watch this namespace only")
+    add("--core-namespace", default="", help="where the operator lives; default POD_NAMESPACE")
+    add("--controller-class", default="default", help="handle stores of this class or without one")
+    add("--concurrent", type=values.workers, default=1, help="reconciles at once in a controller; never below 32")
+    add("--live-addr", type=values.probes, default=":8082", help="where /healthz and /readyz listen; 0 for nowhere")
+    add("--loglevel", type=values.level, default="info", help=values.listed(LogLevel))
+    add("--zap-time-encoding", default="epoch", help=values.listed(TimeEncoding))
+    add(
         "--feature-gates",
         type=values.gates,
         default="",
@@ -154,42 +152,35 @@ def _add_process_flags(flags: argparse.ArgumentParser) -> None:
 
 
 def _add_metrics_flags(flags: argparse.ArgumentParser) -> None:
-    flags.add_argument(
-        "--metrics-addr", type=values.metrics, default=":8080", help="where /metrics listens; 0 for nowhere"
-    )
-    values.add_switch(flags, "metrics-secure", "serve metrics over TLS", default="false")
-    values.add_switch(flags, "metrics-auth", "ask the API server who may read metrics", default="false")
-    flags.add_argument("--metrics-cert-dir", default="", help="folder with the certificate of the metrics server")
-    flags.add_argument("--metrics-cert-name", default="tls.crt", help="file name of the certificate")
-    flags.add_argument("--metrics-key-name", default="tls.key", help="file name of the key")
-    values.add_switch(
-        flags, "enable-extended-metric-labels", "add app.kubernetes.io labels to metrics", default="false"
-    )
+    add = flags.add_argument
+    switch = partial(values.add_switch, flags)
+    add("--metrics-addr", type=values.metrics, default=":8080", help="where /metrics listens; 0 for nowhere")
+    switch("metrics-secure", "serve metrics over TLS", default="false")
+    switch("metrics-auth", "ask the API server who may read metrics", default="false")
+    add("--metrics-cert-dir", default="", help="folder with the certificate of the metrics server")
+    add("--metrics-cert-name", default="tls.crt", help="file name of the certificate")
+    add("--metrics-key-name", default="tls.key", help="file name of the key")
+    switch("enable-extended-metric-labels", "add app.kubernetes.io labels to metrics", default="false")
 
 
 def _add_dashboard_flags(flags: argparse.ArgumentParser) -> None:
-    flags.add_argument(
-        "--dashboard-addr", type=values.listener, default="0", help="where the dashboard listens; 0 for nowhere"
-    )
-    values.add_switch(
-        flags, "dashboard-auth", "serve the dashboard over TLS, to holders of a token only", default="false"
-    )
-    flags.add_argument("--dashboard-cert-dir", default="", help="folder with tls.crt and tls.key of the dashboard")
+    add = flags.add_argument
+    switch = partial(values.add_switch, flags)
+    add("--dashboard-addr", type=values.listener, default="0", help="where the dashboard listens; 0 for nowhere")
+    switch("dashboard-auth", "serve the dashboard over TLS, to holders of a token only", default="false")
+    add("--dashboard-cert-dir", default="", help="folder with tls.crt and tls.key of the dashboard")
 
 
 def _add_leader_flags(flags: argparse.ArgumentParser) -> None:
-    values.add_switch(flags, "enable-leader-election", "elect a leader; the other replicas stand by", default="false")
-    flags.add_argument("--leader-election-id", default="external-secrets-controller", help="name of the Lease")
-    values.add_duration(
-        flags, "leader-election-lease-duration", "15s", "a standby takes over a lease not renewed for this long"
-    )
-    values.add_duration(
-        flags, "leader-election-renew-deadline", "10s", "a leader that fails to renew this long stops leading"
-    )
-    values.add_duration(
-        flags, "leader-election-retry-period", "2s", "time between attempts to acquire or renew the lease"
-    )
-    flags.add_argument(
+    add = flags.add_argument
+    switch = partial(values.add_switch, flags)
+    duration = partial(values.add_duration, flags)
+    switch("enable-leader-election", "elect a leader; the other replicas stand by", default="false")
+    add("--leader-election-id", default="external-secrets-controller", help="name of the Lease")
+    duration("leader-election-lease-duration", "15s", "a standby takes over a lease not renewed for this long")
+    duration("leader-election-renew-deadline", "10s", "a leader that fails to renew this long stops leading")
+    duration("leader-election-retry-period", "2s", "time between attempts to acquire or renew the lease")
+    add(
         "--shards",
         type=values.shards,
         default=1,
@@ -198,61 +189,53 @@ def _add_leader_flags(flags: argparse.ArgumentParser) -> None:
 
 
 def _add_reconciler_flags(flags: argparse.ArgumentParser) -> None:
+    add = flags.add_argument
+    switch = partial(values.add_switch, flags)
+    duration = partial(values.add_duration, flags)
     for name in ("cluster-store", "secret-store", "cluster-external-secret", "cluster-push-secret", "push-secret"):
-        values.add_switch(flags, f"enable-{name}-reconciler", f"run the {name} controller", default="true")
-    values.add_duration(
-        flags, "store-requeue-interval", "5m", "time between validations of a store without refreshInterval"
-    )
-    values.add_duration(
-        flags, "min-refresh-interval", "1s", "shorter refresh intervals are raised to this; a condition reports it"
-    )
-    flags.add_argument(
+        switch(f"enable-{name}-reconciler", f"run the {name} controller", default="true")
+    duration("store-requeue-interval", "5m", "time between validations of a store without refreshInterval")
+    duration("min-refresh-interval", "1s", "shorter refresh intervals are raised to this; a condition reports it")
+    add(
         "--push-refresh-multiplier",
         type=values.factor,
         default="1",
         metavar="NUMBER",
         help="factor on the refresh interval of objects whose providers announce every change",
     )
-    values.add_switch(
-        flags, "enable-flood-gate", "do not call the provider of a store that is not ready", default="true"
-    )
-    values.add_switch(flags, "enable-generator-state", "keep the state of generators", default="true")
-    values.add_duration(flags, "generator-gc-grace-period", "2m", "replaced generator state is kept this long")
-    values.add_switch(flags, "unsafe-allow-generic-targets", "allow targets that are not Secrets", default="false")
-    flags.add_argument("--template-left-delimiter", default="{{", help="begins an action of a template")
-    flags.add_argument("--template-right-delimiter", default="}}", help="ends an action of a template")
-    flags.add_argument(
+    switch("enable-flood-gate", "do not call the provider of a store that is not ready", default="true")
+    switch("enable-generator-state", "keep the state of generators", default="true")
+    duration("generator-gc-grace-period", "2m", "replaced generator state is kept this long")
+    switch("unsafe-allow-generic-targets", "allow targets that are not Secrets", default="false")
+    add("--template-left-delimiter", default="{{", help="begins an action of a template")
+    add("--template-right-delimiter", default="}}", help="ends an action of a template")
+    add(
         "--template-workers",
         type=values.count,
         default=2,
         help="processes for slow templates and patterns; one is always left for other namespaces",
     )
-    values.add_duration(
-        flags, "template-timeout", "10s", "a template or pattern that takes more processor time is stopped"
-    )
+    duration("template-timeout", "10s", "a template or pattern that takes more processor time is stopped")
 
 
 def _add_provider_flags(flags: argparse.ArgumentParser) -> None:
-    flags.add_argument("--provider-namespace", action="append", default=[], help="namespace with providers for all")
-    values.add_switch(
-        flags,
-        "namespaced-providers",
-        "let any namespace run providers that only that namespace can use",
-        default="false",
-    )
-    flags.add_argument(
+    add = flags.add_argument
+    switch = partial(values.add_switch, flags)
+    add("--provider-namespace", action="append", default=[], help="namespace with providers for all")
+    switch("namespaced-providers", "let any namespace run providers that only that namespace can use", default="false")
+    add(
         "--max-namespaced-providers",
         type=values.count,
         default=10,
         help="Services of one such namespace that get certificates",
     )
-    flags.add_argument(
+    add(
         "--allowed-provider-address",
         action="append",
         default=[],
         help="pattern of provider hosts that are not Services",
     )
-    flags.add_argument(
+    add(
         "--trusted-provider",
         action="append",
         type=values.trusted,
@@ -260,7 +243,7 @@ def _add_provider_flags(flags: argparse.ArgumentParser) -> None:
         metavar="NAMESPACE/SERVICE=HOST:PORT",
         help="a Service whose provider listens at another address",
     )
-    flags.add_argument(
+    add(
         "--expected-provider",
         action="append",
         type=values.trusted,
@@ -268,7 +251,7 @@ def _add_provider_flags(flags: argparse.ArgumentParser) -> None:
         metavar="NAMESPACE/SERVICE=HOST:PORT",
         help="like --trusted-provider, for a provider that starts later: it is used once its Service exists",
     )
-    flags.add_argument(
+    add(
         "--trusted-provider-tls",
         action="append",
         type=values.client_folder,
@@ -276,35 +259,33 @@ def _add_provider_flags(flags: argparse.ArgumentParser) -> None:
         metavar="NAMESPACE/SERVICE=FOLDER",
         help="client certificates for that Service, instead of issued ones",
     )
-    flags.add_argument("--cluster-domain", default="cluster.local", help="DNS domain of the cluster")
+    add("--cluster-domain", default="cluster.local", help="DNS domain of the cluster")
 
 
 def _add_limit_flags(flags: argparse.ArgumentParser) -> None:
-    flags.add_argument(
-        "--max-object-values", type=values.count, default=8, metavar="MIB", help="values one object may read"
-    )
-    flags.add_argument("--max-held-values", type=values.count, default=64, metavar="MIB", help="values held at a time")
-    values.add_duration(flags, "max-provider-call-timeout", "5m", "the largest timeouts.call that a store may set")
+    add = flags.add_argument
+    duration = partial(values.add_duration, flags)
+    add("--max-object-values", type=values.count, default=8, metavar="MIB", help="values one object may read")
+    add("--max-held-values", type=values.count, default=64, metavar="MIB", help="values held at a time")
+    duration("max-provider-call-timeout", "5m", "the largest timeouts.call that a store may set")
 
 
 def _add_certificate_flags(flags: argparse.ArgumentParser) -> None:
-    flags.add_argument(
+    add = flags.add_argument
+    duration = partial(values.add_duration, flags)
+    add(
         "--service-account",
         default="",
         help="the operator's service account, named in its certificates; default POD_SERVICE_ACCOUNT, then its token",
     )
-    flags.add_argument("--trust-domain", default="cluster.local", help="SPIFFE trust domain of operator and providers")
-    values.add_duration(flags, "cert-authority-validity", "8760h", "lifetime of a provider's certificate authority")
-    values.add_duration(
-        flags, "cert-authority-renew-before", "1440h", "an authority is replaced this long before it expires"
-    )
-    values.add_duration(flags, "cert-validity", "2160h", "lifetime of a certificate")
-    values.add_duration(flags, "cert-renew-before", "840h", "a certificate is replaced this long before it expires")
-    values.add_duration(flags, "cert-settle", "1h", "time within which providers load a changed Secret")
-    values.add_duration(
-        flags, "cert-connection-age", "15m", "longest life of a connection; a change of the authority waits for it"
-    )
-    values.add_duration(flags, "cert-interval", "10m", "time between checks of all certificates")
+    add("--trust-domain", default="cluster.local", help="SPIFFE trust domain of operator and providers")
+    duration("cert-authority-validity", "8760h", "lifetime of a provider's certificate authority")
+    duration("cert-authority-renew-before", "1440h", "an authority is replaced this long before it expires")
+    duration("cert-validity", "2160h", "lifetime of a certificate")
+    duration("cert-renew-before", "840h", "a certificate is replaced this long before it expires")
+    duration("cert-settle", "1h", "time within which providers load a changed Secret")
+    duration("cert-connection-age", "15m", "longest life of a connection; a change of the authority waits for it")
+    duration("cert-interval", "10m", "time between checks of all certificates")
 
 
 # --- from flags to settings -------------------------------------------------------------------------------------------
@@ -435,7 +416,7 @@ DEFAULT_NAMESPACE: Final = "external-secrets"
 DEFAULT_ACCOUNT: Final = "external-secrets"
 
 
-class _Claims(msgspec.Struct):
+class _TokenClaims(msgspec.Struct):
     sub: str = ""
 
 
@@ -457,7 +438,7 @@ def _subject_of(token: str) -> tuple[str, str]:
     _, _, rest = token.partition(".")
     payload = rest.partition(".")[0]
     try:
-        claims = msgspec.json.decode(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)), type=_Claims)
+        claims = msgspec.json.decode(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)), type=_TokenClaims)
     except (binascii.Error, msgspec.MsgspecError, ValueError):
         return "", ""
     match claims.sub.split(":"):

@@ -44,22 +44,7 @@ from eso_operator.telemetry.metrics import Metrics
 from eso_operator.telemetry.subsystems import Subsystem
 from eso_operator.telemetry.webserver import MetricsServer, PathAuthorizer, allow_all
 from eso_operator.watches import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, Informers, WatchedKinds, informers_of, kind_id
-from eso_operator.wiring_controllers import (
-    Controllers,
-    Memories,
-    Parts,
-    class_controllers,
-    external_secret_controller,
-    fan_out_controllers,
-    generator_state_controllers,
-    malformed_controller,
-    push_secret_controllers,
-    requeue_evicted,
-    service_controller,
-    store_controllers,
-    store_holders,
-    store_releases,
-)
+from eso_operator.wiring_controllers import Memories, Parts, build_controllers
 from kubebase.clock import Clock
 from kubebase.meta import ObjectKey
 from kuberun.client import Client
@@ -141,19 +126,14 @@ def wire(
         reads=ReadBatcher(gateway, clock, settings=runtime.batches, metrics=calls),
         changes=_change_feed(settings, client, clock, streams=streams, followers=Followers(memories.external_secrets)),
     )
-    controllers = store_controllers(parts) | class_controllers(parts, ends)
-    controllers[Subsystem.EXTERNAL_SECRET] = external_secret_controller(parts)
-    controllers |= fan_out_controllers(parts) | push_secret_controllers(parts) | generator_state_controllers(parts)
-    _listen(parts, wakes, controllers)
-    others = (service_controller(parts), malformed_controller(parts), *store_holders(parts))
-    # Each replica needs certificates and may write them at the same time; v2 finalizers are removed once, at the start.
-    everywhere = (issuer.controller, *store_releases(parts))
+    controllers = build_controllers(parts, ends)
+    _listen(parts, wakes, controllers.by_kind)
     election = election_of(settings, client, clock)
     if isinstance(election, Sharding):
-        divide(election, controllers, others, memories)
-    return _managed(
-        parts, wakes, certificates, election=election, controllers=(*everywhere, *others, *controllers.values())
-    )
+        divide(election, controllers.by_kind, controllers.others, memories)
+    # Each replica needs certificates and may write them at the same time.
+    everything = (issuer.controller, *controllers.everywhere, *controllers.others, *controllers.by_kind.values())
+    return _managed(parts, wakes, certificates, election=election, controllers=everything)
 
 
 def _managed(
@@ -218,11 +198,10 @@ def _add_controllers(parts: Parts, manager: Manager, controllers: Iterable[Contr
     manager.add_watchdogs()
 
 
-def _listen(parts: Parts, wakes: Wakes, controllers: Controllers) -> None:
+def _listen(parts: Parts, wakes: Wakes, controllers: Mapping[Subsystem, Controller]) -> None:
     """Connect providers, streams and watches to the queues of the controllers whose objects depend on them."""
     for subsystem, controller in controllers.items():
         wakes.add(subsystem, controller.queue)
-        requeue_evicted(parts.memories.by_controller[subsystem], controller.queue)
     parts.directory.listen(wakes.provider_changed)
     parts.changes.listen(broken_streams(parts.settings, wakes, controllers))
     parts.watched.listen(wakes.object_changed)

@@ -236,7 +236,27 @@ class Parts:
         return made
 
 
-Controllers = dict[Subsystem, Controller]
+ByKind = dict[Subsystem, Controller]
+
+
+@dataclass(frozen=True, slots=True)
+class Controllers:
+    """All controllers. Those `everywhere` run in every replica: they remove v2 finalizers once, at the start."""
+
+    by_kind: ByKind
+    others: tuple[Controller, ...]
+    everywhere: tuple[Controller, ...]
+
+
+def build_controllers(parts: Parts, ends: CertificateEnds) -> Controllers:
+    """Make all controllers that the settings switch on."""
+    by_kind = store_controllers(parts) | class_controllers(parts, ends)
+    by_kind[Subsystem.EXTERNAL_SECRET] = external_secret_controller(parts)
+    by_kind |= fan_out_controllers(parts) | push_secret_controllers(parts) | generator_state_controllers(parts)
+    for subsystem, controller in by_kind.items():
+        requeue_evicted(parts.memories.by_controller[subsystem], controller.queue)
+    others = (service_controller(parts), malformed_controller(parts), *store_holders(parts))
+    return Controllers(by_kind, others, tuple(store_releases(parts)))
 
 
 # --- ExternalSecrets --------------------------------------------------------------------------------------------------
@@ -310,7 +330,7 @@ def _targets(parts: Parts) -> Callable[[ExternalSecret], Target]:
 # --- stores and classes -----------------------------------------------------------------------------------------------
 
 
-def store_controllers(parts: Parts) -> Controllers:
+def store_controllers(parts: Parts) -> ByKind:
     deps = StoreDeps(
         clock=parts.clock,
         validator=Validator(parts.resolver, parts.bind, parts.gateway),
@@ -374,7 +394,7 @@ _CLASS_KINDS: Final = {
 }
 
 
-def class_controllers(parts: Parts, ends: CertificateEnds) -> Controllers:
+def class_controllers(parts: Parts, ends: CertificateEnds) -> ByKind:
     deps = ClassDeps(
         clock=parts.clock,
         resolver=parts.resolver,
@@ -431,7 +451,7 @@ def fan_out_controller(
     return made
 
 
-def fan_out_controllers(parts: Parts) -> Controllers:
+def fan_out_controllers(parts: Parts) -> ByKind:
     informers = parts.informers
     children: dict[Subsystem, Informer[Any]] = {
         Subsystem.CLUSTER_EXTERNAL_SECRET: informers.external_secrets,
@@ -452,7 +472,7 @@ _STATE_CHANGES: Final = triggers.when(
 )
 
 
-def generator_state_controllers(parts: Parts) -> Controllers:
+def generator_state_controllers(parts: Parts) -> ByKind:
     """Make the controller of GeneratorStates. `Wakes` adds the changes that a clean-up waits for."""
     if not parts.settings.reconcilers.generator_state:
         return {}
@@ -493,7 +513,7 @@ def malformed_controller(parts: Parts) -> Controller:
 # --- PushSecrets ------------------------------------------------------------------------------------------------------
 
 
-def push_secret_controllers(parts: Parts) -> dict[Subsystem, Controller]:
+def push_secret_controllers(parts: Parts) -> ByKind:
     """Make the controller of PushSecrets; it watches PushSecrets, Secrets and stores."""
     if not parts.settings.reconcilers.push_secret:
         return {}
