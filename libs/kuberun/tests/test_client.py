@@ -10,8 +10,7 @@ import pytest
 from kubebase import meta
 from kubebase.meta import Kind, Malformed, Object, ObjectKey, ObjectMeta, Page
 from kuberun.client import BoundObject, Client
-from kuberun.connection import Connection, Credential
-from kuberun.credentials import FixedCredentials
+from kuberun.connection import Connection, Credential, FixedCredentials
 from kuberun.errors import BadResponse, Gone, NotFound
 from kuberun.requests import DeleteOptions, FieldValidation, Propagation, Selection, WriteOptions
 from kuberun.testing import scriptedserver as script

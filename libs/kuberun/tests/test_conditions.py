@@ -9,14 +9,7 @@ from hypothesis import strategies as st
 from kubebase.clock import rfc3339
 from kubebase.meta import Condition
 from kubebase.testing.clock import START
-from kuberun.conditions import (
-    MAX_MESSAGE_BYTES,
-    find_condition,
-    is_false,
-    remove_condition,
-    same_verdict,
-    set_condition,
-)
+from kuberun.status import MAX_MESSAGE_BYTES, find_condition, is_false, remove_condition, same_verdict, set_condition
 
 NOW = START
 LATER = START + timedelta(hours=1)

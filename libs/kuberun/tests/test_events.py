@@ -10,8 +10,7 @@ import pytest
 from kubebase.meta import ObjectMeta
 from kubebase.testing.clock import VirtualClock
 from kuberun.client import Client
-from kuberun.connection import Connection, Credential
-from kuberun.credentials import FixedCredentials
+from kuberun.connection import Connection, Credential, FixedCredentials
 from kuberun.errors import AlreadyExists, ApiError, ServiceUnavailable, Throttled, Unreachable
 from kuberun.events import MAX_MESSAGE_BYTES, Counts, EventLimits, EventRecorder, EventType
 from kuberun.requests import Request

@@ -5,8 +5,8 @@ import yaml
 
 from kubebase.clock import SystemClock
 from kubebase.testing.servers import kubeconfig_text
+from kuberun.config import connection, parse_self_contained
 from kuberun.errors import ConfigError
-from kuberun.kubeconfig import connection, parse_self_contained
 
 TEXT = kubeconfig_text("https://10.0.0.1:6443", b"authority", "PLANTED-token")
 

@@ -15,10 +15,8 @@ from kubebase.clock import SystemClock
 from kubebase.meta import Condition, Kind, Object, ObjectKey, ObjectMeta, Resource
 from kubebase.testing.servers import ApiServer
 from kuberun.client import Client
-from kuberun.conditions import set_condition
 from kuberun.config import load
-from kuberun.connection import Credential
-from kuberun.credentials import FixedCredentials
+from kuberun.connection import Credential, FixedCredentials
 from kuberun.errors import (
     AlreadyExists,
     ApiError,
@@ -33,7 +31,7 @@ from kuberun.errors import (
 from kuberun.events import EventRecorder, EventType
 from kuberun.ownership import add_finalizer, remove_finalizer
 from kuberun.requests import DeleteOptions, FieldValidation, Selection, WriteOptions
-from kuberun.status import write_status
+from kuberun.status import set_condition, write_status
 from kuberun.testing.builders import (
     CONFIG_MAPS,
     CUSTOM_RESOURCE_DEFINITIONS,

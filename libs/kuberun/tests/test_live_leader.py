@@ -21,7 +21,7 @@ from kuberun.client import Client
 from kuberun.controller import Controller, ReconcileContext, Requeue, Result
 from kuberun.leader import LeaderElection, LeaseSettings
 from kuberun.manager import ComponentFailedError, Manager
-from kuberun.testing.contenders import Contenders
+from kuberun.testing.leases import Contenders
 from kuberun.transport import AiohttpTransport
 from kuberun.workqueue import ReconcileRequest
 

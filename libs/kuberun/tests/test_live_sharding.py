@@ -26,7 +26,7 @@ from kuberun.leader import LeaseSettings
 from kuberun.manager import ComponentFailedError, Manager
 from kuberun.permit import permitted
 from kuberun.sharding import Sharding, ShardSettings, shard_of
-from kuberun.testing.contenders import Contenders
+from kuberun.testing.leases import Contenders
 from kuberun.testing.source import FakeCollection
 from kuberun.transport import AiohttpTransport
 from kuberun.triggers import itself

@@ -6,8 +6,7 @@ import pytest
 
 from kubebase.meta import OwnerReference, metadata_of
 from kuberun.client import Client
-from kuberun.connection import Connection, Credential
-from kuberun.credentials import FixedCredentials
+from kuberun.connection import Connection, Credential, FixedCredentials
 from kuberun.ownership import (
     MAX_FIELD_MANAGER_BYTES,
     add_finalizer,

@@ -9,11 +9,9 @@ import pytest
 from kubebase.meta import Condition, Kind, Object, ObjectMeta
 from kubebase.testing.clock import START
 from kuberun.client import Client
-from kuberun.conditions import set_condition
-from kuberun.connection import Connection, Credential
-from kuberun.credentials import FixedCredentials
+from kuberun.connection import Connection, Credential, FixedCredentials
 from kuberun.errors import Conflict
-from kuberun.status import is_stale, status_patch, write_status
+from kuberun.status import is_stale, set_condition, status_patch, write_status
 from kuberun.testing import scriptedserver as script
 from kuberun.testing.builders import WIDGETS, metadata
 from kuberun.testing.scriptedserver import ScriptedServer, scripted_server

@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
-from kuberun.connection import Connection, Credential
-from kuberun.credentials import FixedCredentials
+from kuberun.connection import Connection, Credential, FixedCredentials
 from kuberun.errors import (
     ApiError,
     BadRequest,

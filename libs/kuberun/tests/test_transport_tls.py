@@ -9,8 +9,7 @@ from typing import Protocol
 import pytest
 
 from kubebase.clock import SystemClock
-from kuberun.connection import Credential, Tls
-from kuberun.credentials import FixedCredentials
+from kuberun.connection import Credential, FixedCredentials, Tls
 from kuberun.errors import Unreachable
 from kuberun.requests import Request
 from kuberun.testing import scriptedserver as script

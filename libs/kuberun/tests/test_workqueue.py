@@ -12,8 +12,16 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from kubebase.backoff import ExponentialBackoff
 from kubebase.meta import ObjectKey
 from kubebase.testing.clock import VirtualClock
-from kuberun.lazyheap import LazyHeap
-from kuberun.workqueue import FAIR_SHARE, Lane, QueueClosedError, ReconcileRequest, WorkQueue, phase, until_phase
+from kuberun.workqueue import (
+    FAIR_SHARE,
+    Lane,
+    LazyHeap,
+    QueueClosedError,
+    ReconcileRequest,
+    WorkQueue,
+    phase,
+    until_phase,
+)
 
 
 def key(name: str) -> ObjectKey:

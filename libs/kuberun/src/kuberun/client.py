@@ -18,10 +18,9 @@ import msgspec
 
 from kubebase.meta import JsonObject, Kind, Malformed, Object, ObjectKey, Page, Resource, key_of
 from kuberun import requests
-from kuberun.decoding import ObjectDecoder, error_text
 from kuberun.errors import BadResponse
 from kuberun.requests import ALL, ANY, PLAIN, DeleteOptions, Metadata, PatchType, Request, Selection, WriteOptions
-from kuberun.source import ResourceSource
+from kuberun.source import ObjectDecoder, ResourceSource, error_text
 from kuberun.transport import Transport
 
 T = TypeVar("T")

@@ -18,8 +18,7 @@ from typing import Annotated, Any
 import msgspec
 
 from kubebase.clock import Clock
-from kuberun.connection import ClientCertificate, Credential
-from kuberun.credentials import bearer
+from kuberun.connection import ClientCertificate, Credential, bearer
 from kuberun.errors import ConfigError
 
 API_VERSIONS = frozenset({"client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"})

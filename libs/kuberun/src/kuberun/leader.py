@@ -22,14 +22,15 @@ import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 import structlog
 
 from kubebase.backoff import Random, system_random
 from kubebase.clock import Clock
 from kubebase.deadline import Deadline
-from kubebase.meta import JsonObject, Kind, ObjectKey, Resource, raw, version_of
+from kubebase.meta import JsonObject, ObjectKey, Resource, raw, version_of
+from kuberun.client import Client
 from kuberun.errors import AlreadyExists, ApiError, Conflict, NotFound
 
 LEASES = raw(Resource("coordination.k8s.io", "v1", "leases", "Lease"))
@@ -55,14 +56,6 @@ class LeaseSettings:
             raise ValueError(f"leases need 0 < retry_period < renew_deadline < duration, not {self}")
 
 
-class Leases(Protocol):
-    """The verbs an election needs; `kuberun.client.Client` has them."""
-
-    async def get(self, kind: Kind[JsonObject], key: ObjectKey, /) -> JsonObject: ...
-    async def create(self, kind: Kind[JsonObject], obj: JsonObject, /) -> JsonObject: ...
-    async def update(self, kind: Kind[JsonObject], obj: JsonObject, /) -> JsonObject: ...
-
-
 def new_identity() -> str:
     """Make a unique name for this process: the host name, for people, and a random part."""
     return f"{socket.gethostname()}_{secrets.token_hex(8)}"
@@ -71,7 +64,7 @@ def new_identity() -> str:
 class LeaderElection:
     def __init__(
         self,
-        client: Leases,
+        client: Client,
         key: ObjectKey,
         *,
         clock: Clock,

@@ -22,18 +22,68 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import heapq
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Protocol
+from typing import Generic, TypeVar
 
 from kubebase.backoff import ExponentialBackoff, Random, system_random
 from kubebase.clock import Clock
 from kubebase.deadline import happens_within
 from kubebase.fairness import FairLimit
 from kubebase.meta import ObjectKey
-from kuberun.lazyheap import LazyHeap
+
+# --- A priority queue whose entries can be moved and removed: a heap that skips outdated entries ----------------------
+
+
+K = TypeVar("K", bound=Hashable)
+
+
+class LazyHeap(Generic[K]):
+    """Each key at most once, ordered by time, then by arrival. Outdated entries never outnumber live ones for long."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, K]] = []
+        self._live: dict[K, tuple[float, int]] = {}
+        self._arrivals = 0
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    def push(self, key: K, when: float) -> None:
+        """Put the key at `when`, replacing its earlier position."""
+        self._arrivals += 1
+        self._live[key] = (when, self._arrivals)
+        heapq.heappush(self._heap, (when, self._arrivals, key))
+        if len(self._heap) > 2 * len(self._live) + 64:
+            self._heap = [(at, arrival, live) for live, (at, arrival) in self._live.items()]
+            heapq.heapify(self._heap)
+
+    def discard(self, key: K) -> None:
+        self._live.pop(key, None)
+
+    def when(self, key: K) -> float | None:
+        entry = self._live.get(key)
+        return None if entry is None else entry[0]
+
+    def peek(self) -> tuple[float, K] | None:
+        while self._heap:
+            when, arrival, key = self._heap[0]
+            if self._live.get(key) == (when, arrival):
+                return when, key
+            heapq.heappop(self._heap)
+        return None
+
+    def pop(self) -> tuple[float, K]:
+        head = self.peek()
+        if head is None:
+            raise IndexError("pop from an empty heap")
+        heapq.heappop(self._heap)
+        del self._live[head[1]]
+        return head
+
 
 Admits = Callable[[ObjectKey], bool]
 
@@ -79,14 +129,6 @@ class QueueStats:
     adds: int = 0
     """Requests since the start, including those for keys that were queued already."""
     retries: int = 0
-
-
-class QueueListener(Protocol):
-    """Receives how long each request waited for a worker after it was due, and how long its run took, in seconds."""
-
-    def waited(self, seconds: float) -> None: ...
-
-    def worked(self, seconds: float) -> None: ...
 
 
 class QueueClosedError(Exception):
@@ -135,14 +177,15 @@ class WorkQueue:
         self._taken_at = clock.monotonic()
         self._adds = 0
         self._retries = 0
-        self._listener: QueueListener | None = None
+        self._waited: Callable[[float], None] = _ignore
+        self._worked: Callable[[float], None] = _ignore
         self._admits: Callable[[ObjectKey], bool] | None = None
         self._changed = asyncio.Event()
         self._closed = False
 
-    def listen(self, listener: QueueListener) -> None:
-        """Report the times of each request to the listener, which must not raise."""
-        self._listener = listener
+    def listen(self, waited: Callable[[float], None], worked: Callable[[float], None]) -> None:
+        """Report for how many seconds each due request waited for a worker, and then ran. Listeners must not raise."""
+        self._waited, self._worked = waited, worked
 
     def restrict(self, admits: Callable[[ObjectKey], bool]) -> None:
         """Ignore requests for keys that are not admitted, from now on."""
@@ -204,8 +247,7 @@ class WorkQueue:
     def done(self, key: ObjectKey) -> None:
         """End the run of the key, and queue the requests that were added for it in the meantime."""
         started = self._running.pop(key)
-        if self._listener is not None:
-            self._listener.worked(self._clock.monotonic() - started)
+        self._worked(self._clock.monotonic() - started)
         del self._requested[key]
         self._running_limit.give_back(key.namespace)
         if again := self._again.pop(key, None):
@@ -339,8 +381,7 @@ class WorkQueue:
         self._delayed.pop(key, None)
         now = self._taken_at = self._clock.monotonic()
         self._running[key] = now
-        if self._listener is not None:
-            self._listener.waited(now - waiting.since)
+        self._waited(now - waiting.since)
         self._requested[key] = waiting.requested
         return waiting.request
 
@@ -407,6 +448,10 @@ def until_phase(uid: str, interval: float, now: float) -> float:
     The slots of all objects are spread evenly, and a restart does not move them.
     """
     return interval - (now - phase(uid, interval)) % interval
+
+
+def _ignore(_: float) -> None:
+    """Report to nobody."""
 
 
 def _merged(known: _Waiting | None, new: _Waiting) -> _Waiting:

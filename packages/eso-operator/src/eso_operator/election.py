@@ -17,7 +17,7 @@ from kubebase.meta import JsonObject, ObjectKey
 from kuberun.client import Client
 from kuberun.controller import Controller
 from kuberun.errors import ApiError, NotFound
-from kuberun.leader import LEASES, LeaderElection, Leases, LeaseSettings, micro_time, new_identity
+from kuberun.leader import LEASES, LeaderElection, LeaseSettings, micro_time, new_identity
 from kuberun.permit import Permit
 from kuberun.sharding import Belongs, Sharding, ShardKeyFunction, ShardSettings, by_namespace, same_shard
 
@@ -50,7 +50,7 @@ class Heartbeat:
     `eso status` reads it: without it, the objects of an operator that has stopped would look ready forever.
     """
 
-    def __init__(self, settings: Settings, leases: Leases, clock: Clock) -> None:
+    def __init__(self, settings: Settings, leases: Client, clock: Clock) -> None:
         self._key = ObjectKey(settings.core_namespace, f"{settings.leader.lease}-heartbeat")
         self._labels = {MEMBER_LABEL: settings.leader.lease}
         self._identity = new_identity()
@@ -85,7 +85,8 @@ class Heartbeat:
 
     async def _replace(self, spec: JsonObject) -> None:
         try:
-            found = self._lease or await self._leases.get(LEASES, self._key)
+            current: JsonObject = {} if self._lease else await self._leases.get(LEASES, self._key)
+            found = self._lease or current
         except NotFound:
             metadata = {"namespace": self._key.namespace, "name": self._key.name, "labels": self._labels}
             self._lease = await self._leases.create(LEASES, {"metadata": metadata, "spec": spec})

@@ -184,12 +184,10 @@ async def test_a_heartbeat_that_may_not_be_written_is_tried_again_and_ends_nothi
     assert leases.requests == 11
 
 
-class _Refusing:
+class _Refusing(Client):
     def __init__(self) -> None:
         self.requests = 0
 
-    async def get(self, *_: Any) -> Any:
+    async def get(self, kind: Any, key: Any, **_: Any) -> Any:  # noqa: ARG002 - as in Client
         self.requests += 1
         raise Forbidden(403, "Forbidden", "no")
-
-    create = update = get

@@ -30,14 +30,12 @@ from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Validation, ValidationState
 from kubebase.clock import Clock
 from kubebase.meta import JsonObject, Resource, raw
+from kuberun import config as kubeconfig
 from kuberun import errors as kube
-from kuberun import kubeconfig
 from kuberun.client import Client
-from kuberun.connection import ClientCertificate, Connection, Credential, Tls
-from kuberun.credentials import ReadCredentials, bearer
+from kuberun.connection import ClientCertificate, Connection, Credential, ReadCredentials, Tls, bearer
 from kuberun.errors import ApiError, ConfigError, Unauthorized, Unreachable
-from kuberun.tls import client_context
-from kuberun.transport import AiohttpTransport, TransportLimits
+from kuberun.transport import AiohttpTransport, TransportLimits, client_context
 
 # --- Names of objects that are valid in the path of a request --------------------------------------------------------
 

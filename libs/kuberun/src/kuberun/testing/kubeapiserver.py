@@ -20,7 +20,7 @@ from typing import Any
 
 from kubebase.clock import SystemClock
 from kubebase.testing.servers import Child, ServerFailedError, find_program, free_ports, kubeconfig_text
-from kuberun.testing.certificates import write_keys
+from kuberun.testing.authority import write_keys
 
 START_SECONDS = 90.0
 CALL_SECONDS = 10.0

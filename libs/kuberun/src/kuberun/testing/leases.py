@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import TypeVar
+import itertools
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
 
-from kubebase.clock import Clock
+from kubebase.clock import Clock, SystemClock
 from kubebase.meta import JsonObject, Kind, ObjectKey, Page, key_of, version_of
+from kuberun.client import Client
 from kuberun.errors import AlreadyExists, Conflict, NotFound, Unreachable
-from kuberun.requests import DeleteOptions, Selection
+from kuberun.requests import ALL, ANY, DeleteOptions, Selection
 
 T = TypeVar("T")
 
@@ -53,29 +60,29 @@ class LeaseServer:
         return str(spec.get("holderIdentity") or "")
 
 
-class LeaseClient:
+class LeaseClient(Client):
     """The Leases as seen by one client whose network can fail."""
 
-    def __init__(self, server: LeaseServer, clock: Clock) -> None:
+    def __init__(self, server: LeaseServer, clock: Clock) -> None:  # has no transport
         self._server = server
         self._clock = clock
         self.reachable = True
         self.hangs = False
         self.loses_answers = False
 
-    async def get(self, _: Kind[JsonObject], key: ObjectKey) -> JsonObject:
+    async def get(self, kind: Kind[Any], key: ObjectKey, **__: Any) -> Any:  # noqa: ARG002 - as in Client
         return await self._call(lambda: self._server.get(key), lossy=False)
 
-    async def create(self, _: Kind[JsonObject], obj: JsonObject) -> JsonObject:
+    async def create(self, kind: Kind[Any], obj: Any, **__: Any) -> Any:  # noqa: ARG002 - as in Client
         return await self._call(lambda: self._server.write(obj, create=True), lossy=True)
 
-    async def update(self, _: Kind[JsonObject], obj: JsonObject) -> JsonObject:
+    async def update(self, kind: Kind[Any], obj: Any, **__: Any) -> Any:  # noqa: ARG002 - as in Client
         return await self._call(lambda: self._server.write(obj, create=False), lossy=True)
 
-    async def list(self, _: Kind[JsonObject], selection: Selection) -> Page[JsonObject]:
+    async def list(self, kind: Kind[Any], selection: Selection = ALL, **__: Any) -> Page[Any]:  # noqa: ARG002 - as in Client
         return await self._call(lambda: self._server.matching(selection), lossy=False)
 
-    async def delete(self, _: Kind[JsonObject], key: ObjectKey, options: DeleteOptions) -> None:
+    async def delete(self, kind: Kind[Any], key: ObjectKey, options: DeleteOptions = ANY) -> None:  # noqa: ARG002 - as in Client
         await self._call(lambda: self._server.delete(key, options.resource_version), lossy=True)
 
     async def _call(self, call: Callable[[], T], *, lossy: bool) -> T:
@@ -88,3 +95,59 @@ class LeaseClient:
         if lossy and self.loses_answers:
             raise Unreachable("the connection broke before the response")
         return response
+
+
+# --- Operating system processes that compete, and the journal in which all of them write ------------------------------
+# The order of lines is the order of the work done. A test file starts itself as a program, once for each process.
+
+
+_LOOKS = 1200
+_PAUSE = 0.05
+
+
+class Contenders:
+    """Processes of one program. Its arguments are the given ones, the journal, and the name of the process."""
+
+    def __init__(self, program: str, arguments: list[str], folder: Path) -> None:
+        self._journal = folder / "journal"
+        self._journal.touch()
+        self._command = [sys.executable, program, *arguments, str(self._journal)]
+        self._log = folder / "contenders.log"
+        self._names = (f"contender-{number}" for number in itertools.count(1))
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._clock = SystemClock()
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            for process in self._processes.values():
+                process.kill()
+                process.wait()
+
+    def enter(self) -> str:
+        """Start a process, and return its name."""
+        name = next(self._names)
+        with self._log.open("ab") as log:
+            self._processes[name] = subprocess.Popen([*self._command, name], stdout=log, stderr=log)  # noqa: S603 - the test itself
+        return name
+
+    def send(self, name: str, number: signal.Signals) -> None:
+        self._processes[name].send_signal(number)
+
+    def exit_code(self, name: str) -> int | None:
+        return self._processes[name].poll()
+
+    def lines(self) -> list[str]:
+        return self._journal.read_text().splitlines()
+
+    def log(self) -> str:
+        return self._log.read_text()
+
+    async def until(self, happened: Callable[[], bool], complaint: str) -> None:
+        for _ in range(_LOOKS):
+            if happened():
+                return
+            await self._clock.sleep(_PAUSE)
+        raise AssertionError(f"{complaint}\n{self.log()[-3000:]}")

@@ -17,8 +17,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from kuberun.connection import Connection, Credential
-from kuberun.credentials import FixedCredentials
+from kuberun.connection import Connection, Credential, FixedCredentials
 from kuberun.transport import AiohttpTransport, TransportLimits
 
 ScriptedResponse = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from kubebase.backoff import Random, system_random
 from kubebase.meta import ObjectKey
-from kuberun.lazyheap import LazyHeap
+from kuberun.workqueue import LazyHeap
 
 if TYPE_CHECKING:  # the settings load this module, and they are read before anything calls a provider
     from eso_operator.changes.subscriptions import StreamKey

@@ -25,8 +25,9 @@ from eso_operator.changes.subscriptions import StreamKey
 from kubebase.clock import Clock
 from kubebase.deadline import Deadline
 from kubebase.meta import JsonObject, ObjectKey
+from kuberun.client import Client
 from kuberun.errors import AlreadyExists, ApiError, Conflict, NotFound
-from kuberun.leader import LEASES, Leases
+from kuberun.leader import LEASES
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ _TIMEOUT: Final = 5.0
 class ResumeTokens:
     """Tokens by stream name. An empty token means: the stream was open, but gave no token or one that is too long."""
 
-    def __init__(self, leases: Leases, key: ObjectKey, clock: Clock) -> None:
+    def __init__(self, leases: Client, key: ObjectKey, clock: Clock) -> None:
         self._leases = leases
         self._key = key
         self._clock = clock

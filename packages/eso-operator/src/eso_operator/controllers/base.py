@@ -26,11 +26,10 @@ from kubebase.clock import Clock, rfc3339
 from kubebase.meta import Condition, Kind, Malformed, Object, ObjectKey, ObjectMeta, Resource, meta_of
 from kuberun.cache import Cache
 from kuberun.client import Client
-from kuberun.conditions import find_condition
 from kuberun.controller import Backoff, Done, ReconcileContext, Result
 from kuberun.errors import ApiError, Conflict, NotFound
 from kuberun.events import EventRecorder, EventType
-from kuberun.status import HasStatus, is_stale, write_status
+from kuberun.status import HasStatus, find_condition, is_stale, write_status
 
 NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 _WORTH_A_TIME: Final = 30.0

@@ -21,8 +21,8 @@ from eso_api.common import CONTENDED
 from eso_operator.controllers.base import Event, Report
 from kubebase.clock import Clock
 from kubebase.meta import Condition, ObjectKey
-from kuberun.conditions import ConditionStatus, find_condition, remove_condition, same_verdict, set_condition
 from kuberun.events import EventType
+from kuberun.status import ConditionStatus, find_condition, remove_condition, same_verdict, set_condition
 
 DIFFERENT_VALUES: Final = "DifferentValues"
 FEEDS_ITSELF: Final = "FeedsItself"

@@ -22,11 +22,11 @@ from kubebase.clock import Clock, rfc3339
 from kubebase.meta import JsonObject, Malformed, ObjectKey, Resource, meta_of, raw
 from kuberun.cache import Cache, Change
 from kuberun.client import Client
-from kuberun.conditions import ConditionStatus
 from kuberun.controller import Backoff, Done, ReconcileContext, Result
 from kuberun.errors import ApiError, Forbidden, Invalid, NotFound
 from kuberun.events import EventType
 from kuberun.ownership import remove_finalizer
+from kuberun.status import ConditionStatus
 from kuberun.triggers import EventHandler
 from kuberun.workqueue import ReconcileRequest
 

@@ -52,7 +52,7 @@ from eso_operator.stores.resolved import Reason
 from eso_operator.targets.metadata import HASH_ANNOTATION, OWNER
 from kubebase.clock import rfc3339
 from kubebase.meta import Malformed
-from kuberun.conditions import is_true
+from kuberun.status import is_true
 
 EXISTS: Final = "it exists"
 

@@ -17,7 +17,7 @@ import msgspec
 from eso_api.common import CONTENDED, READY, SHARED_PLACE
 from eso_operator.insight.times import moment
 from kubebase.meta import Condition
-from kuberun.conditions import find_condition
+from kuberun.status import find_condition
 
 _SENTENCE: Final = 12
 """The minimum length of a text that counts as a sentence; shorter texts may be equal by chance."""

@@ -40,9 +40,9 @@ from eso_operator.targets.metadata import target_name
 from eso_wire.kinds import KindId, ObjectRef, Operation
 from kubebase.meta import JsonObject, Kind, Malformed, ObjectKey, meta_of, metadata_of
 from kuberun.client import Client
-from kuberun.conditions import is_true
-from kuberun.decoding import error_text
 from kuberun.requests import Selection
+from kuberun.source import error_text
+from kuberun.status import is_true
 
 MAX_SOURCES: Final = 30
 MAX_CHILDREN: Final = 30

@@ -41,9 +41,9 @@ from eso_operator.stores.loading import normalise
 from eso_operator.stores.resolved import Reason, ResolutionError
 from eso_wire.kinds import ObjectRef
 from kubebase.meta import Condition, Malformed, ObjectKey
-from kuberun.conditions import find_condition
 from kuberun.errors import ApiError, Forbidden, NotFound
 from kuberun.requests import Selection
+from kuberun.status import find_condition
 
 if TYPE_CHECKING:
     from kuberun.cache import Cache

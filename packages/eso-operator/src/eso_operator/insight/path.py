@@ -39,8 +39,8 @@ from eso_operator.stores.resolved import (
 from eso_wire.kinds import Handshake, KindId, KindInfo, KindRole, ObjectRef, Operation
 from eso_wire.versions import CURRENT, SUPPORTED
 from kubebase.meta import JsonObject, ObjectKey, Resource, key_of, raw
-from kuberun.conditions import find_condition
 from kuberun.requests import Selection
+from kuberun.status import find_condition
 
 T = TypeVar("T")
 

@@ -30,7 +30,7 @@ from eso_wire.kinds import KindId, KindRole, ObjectRef
 from kubebase import durations
 from kubebase.hints import did_you_mean, similar
 from kubebase.meta import Condition, JsonObject, Malformed, ObjectKey, ObjectMeta, meta_of
-from kuberun.decoding import error_text
+from kuberun.source import error_text
 
 _STORES: Final[dict[CustomKind[Any], Form]] = {
     SECRET_STORE: Form.V1,

@@ -29,9 +29,9 @@ from eso_operator.telemetry.settings import MetricsSettings
 from eso_operator.telemetry.subsystems import Subsystem
 from kubebase.clock import Clock
 from kubebase.meta import Condition, ObjectKey, ObjectMeta
-from kuberun.conditions import ConditionStatus
 from kuberun.controller import Backoff, Controller, Done, Reconcile, ReconcileContext, Requeue, Result
 from kuberun.events import Counts
+from kuberun.status import ConditionStatus
 from kuberun.transport import RequestTally
 
 
@@ -248,7 +248,7 @@ class ControllerSeries(Collector):
         self._controllers.append(controller)
         self._workers.labels(controller.name).set(workers)
         name = (controller.name, controller.name)
-        controller.queue.listen(_Times(self._waits.labels(*name), self._works.labels(*name)))
+        controller.queue.listen(self._waits.labels(*name).observe, self._works.labels(*name).observe)
 
     def collect(self) -> Iterator[Metric]:
         yield from self._queues()
@@ -299,20 +299,6 @@ class ControllerSeries(Collector):
             unfinished.add_metric((name, name), sum(running))
             longest.add_metric((name, name), max(running, default=0.0))
         yield from (depth, active, oldest, adds, retries, unfinished, longest)
-
-
-class _Times:
-    """Receives the times of one queue."""
-
-    def __init__(self, waits: Histogram, works: Histogram) -> None:
-        self._waits = waits
-        self._works = works
-
-    def waited(self, seconds: float) -> None:
-        self._waits.observe(seconds)
-
-    def worked(self, seconds: float) -> None:
-        self._works.observe(seconds)
 
 
 class ProcessSeries(Collector):

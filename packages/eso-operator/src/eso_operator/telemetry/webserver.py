@@ -27,7 +27,7 @@ from kubebase.meta import JsonObject, Resource, raw
 from kubebase.opening import opened
 from kuberun.client import Client
 from kuberun.errors import ApiError
-from kuberun.tls import as_file
+from kuberun.transport import as_file
 
 # --- access by token --------------------------------------------------------------------------------------------------
 

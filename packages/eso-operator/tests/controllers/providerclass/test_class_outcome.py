@@ -12,8 +12,8 @@ from eso_operator.stores.resolved import ResolverSettings, ServiceKey
 from eso_testkit.operator.clusters import SETTINGS, provider_service, serving
 from eso_wire.values import KindId
 from kubebase.testing.clock import START
-from kuberun.conditions import find_condition
 from kuberun.controller import Backoff, Requeue
+from kuberun.status import find_condition
 
 NOTES = KindId("notes.example.com", "v1", "Notes")
 NOTES_SERVED = ServedKind(group=NOTES.group, version=NOTES.version, kind=NOTES.kind)

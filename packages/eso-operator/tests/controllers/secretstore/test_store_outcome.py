@@ -26,9 +26,9 @@ from eso_operator.controllers.secretstore.status import (
 from eso_wire.values import ConditionReport, Operation
 from kubebase.meta import Condition
 from kubebase.testing.clock import START
-from kuberun.conditions import find_condition
 from kuberun.controller import Backoff, Requeue, Result
 from kuberun.events import EventType
+from kuberun.status import find_condition
 from kuberun.testing.builders import metadata
 
 READS = ProviderFacts(frozenset({Operation.GET, Operation.FIND_BY_NAME}))

@@ -15,7 +15,7 @@ from typing import Any
 
 from kubebase.meta import ObjectKey
 from kuberun.events import EventRecorder
-from kuberun.lazyheap import LazyHeap
+from kuberun.workqueue import LazyHeap
 
 _SKIPPED = (
     type,

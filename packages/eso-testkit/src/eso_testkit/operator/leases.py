@@ -4,32 +4,34 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field
+from typing import Any
 
 from kubebase.meta import JsonObject, Kind, ObjectKey, version_of
+from kuberun.client import Client
 from kuberun.errors import AlreadyExists, Conflict, NotFound, Unreachable
 
 
 @dataclass
-class MemoryLeases:
-    """The verbs of `kuberun.leader.Leases`."""
+class MemoryLeases(Client):
+    """The verbs of a client that an election and resume tokens use."""
 
     held: dict[str, JsonObject] = field(default_factory=dict)
     writes: int = 0
     down: bool = False
 
-    async def get(self, _: Kind[JsonObject], key: ObjectKey) -> JsonObject:
+    async def get(self, kind: Kind[Any], key: ObjectKey, **__: Any) -> Any:  # noqa: ARG002 - as in Client
         self._reach()
         if key.name not in self.held:
             raise NotFound(404, "NotFound", f"lease {key} not found")
         return copy.deepcopy(self.held[key.name])
 
-    async def create(self, _: Kind[JsonObject], obj: JsonObject) -> JsonObject:
+    async def create(self, kind: Kind[Any], obj: Any, **__: Any) -> Any:  # noqa: ARG002 - as in Client
         self._reach()
         if obj["metadata"]["name"] in self.held:
             raise AlreadyExists(409, "AlreadyExists", "it exists")
         return self._write(obj)
 
-    async def update(self, _: Kind[JsonObject], obj: JsonObject) -> JsonObject:
+    async def update(self, kind: Kind[Any], obj: Any, **__: Any) -> Any:  # noqa: ARG002 - as in Client
         self._reach()
         present = self.held.get(obj["metadata"]["name"])
         if present is None:

@@ -35,8 +35,8 @@ from eso_operator.stores.resolved import Reason, ResolutionError
 from eso_operator.targets.metadata import MERGE, NONE, ORPHAN, OWNER
 from eso_operator.targets.target import Absent, Present, ownership_refusal
 from eso_wire.values import ObjectRef
-from kuberun.conditions import find_condition, is_false
 from kuberun.ownership import is_controlled_by
+from kuberun.status import find_condition, is_false
 
 _LONGEST_SLOT: Final = timedelta(seconds=LONGEST_SPREAD)
 

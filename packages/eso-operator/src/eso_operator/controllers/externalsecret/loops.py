@@ -52,7 +52,7 @@ from eso_operator.targets.target import Overwritten
 from eso_wire.values import ObjectRef
 from kubebase.meta import Object, ObjectKey
 from kuberun.cache import Cache
-from kuberun.conditions import find_condition
+from kuberun.status import find_condition
 
 LOOP_ROUNDS: Final = 3
 """Refreshes in a row that make a loop."""

@@ -48,10 +48,10 @@ from eso_operator.telemetry.subsystems import Subsystem
 from eso_wire.errors import RetryClass
 from kubebase.clock import rfc3339
 from kubebase.meta import Condition
-from kuberun.conditions import ConditionStatus, find_condition, same_verdict, set_condition
 from kuberun.controller import Backoff, Done, Requeue, Result
 from kuberun.events import EventType
 from kuberun.ownership import is_controlled_by
+from kuberun.status import ConditionStatus, find_condition, same_verdict, set_condition
 from kuberun.workqueue import Lane
 
 API_SERVER, INVALID_SPEC, TEMPLATE_ERROR = "ApiServer", "InvalidSpec", "TemplateError"

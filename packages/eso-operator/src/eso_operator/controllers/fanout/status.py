@@ -28,10 +28,10 @@ from eso_operator.controllers.fanout.snapshot import NO_GAPS, Gaps
 from eso_operator.controllers.refresh import SHORTEST_INTERVAL
 from kubebase import durations
 from kubebase.meta import Condition, Malformed
-from kuberun.conditions import ConditionStatus, find_condition, set_condition
 from kuberun.controller import Backoff, Done, Requeue, Result
 from kuberun.events import EventType
 from kuberun.redaction import bounded
+from kuberun.status import ConditionStatus, find_condition, set_condition
 
 SOME_FAILED: Final = "one or more namespaces failed"
 

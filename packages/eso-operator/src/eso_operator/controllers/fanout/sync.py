@@ -34,10 +34,10 @@ from kubebase.meta import (
 )
 from kuberun.cache import Cache
 from kuberun.client import Client
-from kuberun.decoding import error_text
 from kuberun.errors import AlreadyExists, ApiError, Conflict, NotFound
 from kuberun.ownership import controller_of, controller_reference, is_controlled_by, remove_finalizer, without_owner
 from kuberun.requests import DeleteOptions, WriteOptions
+from kuberun.source import error_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,9 +26,9 @@ from eso_operator.telemetry.subsystems import Subsystem
 from eso_wire.values import Handshake, KindId
 from kubebase.clock import rfc3339
 from kubebase.meta import Condition, Kind
-from kuberun.conditions import find_condition, same_verdict, set_condition
 from kuberun.controller import Backoff, Requeue
 from kuberun.events import EventType
+from kuberun.status import find_condition, same_verdict, set_condition
 
 CONNECTED: Final = "Connected"
 UNSUPPORTED_KIND: Final = "UnsupportedKind"

@@ -39,7 +39,7 @@ from eso_operator.controllers.pushsecret.status import Failed, Outcome
 from eso_operator.controllers.refresh import Due, NotDue, moment
 from eso_operator.sources.fetch import Failure
 from eso_wire.errors import RetryClass
-from kuberun.conditions import ConditionStatus, find_condition
+from kuberun.status import ConditionStatus, find_condition
 
 
 def wrong_data_to(spec: PushSecretSpec) -> NoChoice | None:

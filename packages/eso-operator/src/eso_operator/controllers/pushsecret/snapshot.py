@@ -54,9 +54,9 @@ from kubebase.clock import parse_rfc3339
 from kubebase.meta import JsonObject, Malformed, Object, ObjectKey, Resource, meta_of, raw
 from kuberun.cache import Cache
 from kuberun.client import Client
-from kuberun.conditions import is_false, is_true
 from kuberun.errors import ApiError, NotFound
 from kuberun.requests import discovery_path
+from kuberun.status import is_false, is_true
 
 DEFAULT_INTERVAL: Final = 3600.0
 

@@ -52,9 +52,9 @@ from eso_operator.telemetry.subsystems import Subsystem
 from eso_wire.errors import RetryClass
 from kubebase.clock import rfc3339
 from kubebase.meta import Condition, ObjectKey
-from kuberun.conditions import ConditionStatus, find_condition, remove_condition, same_verdict, set_condition
 from kuberun.controller import Backoff, Done, Requeue, Result
 from kuberun.events import EventType
+from kuberun.status import ConditionStatus, find_condition, remove_condition, same_verdict, set_condition
 from kuberun.workqueue import Lane
 
 SYNCED: Final = "Synced"

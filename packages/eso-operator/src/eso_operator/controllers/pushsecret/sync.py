@@ -55,7 +55,7 @@ from eso_operator.stores.resolve import Resolver
 from eso_operator.stores.resolved import Bind, BoundStore, ResolutionError, same_backend
 from eso_wire.errors import ProviderError
 from kubebase.meta import ObjectKey
-from kuberun.conditions import find_condition
+from kuberun.status import find_condition
 
 
 class Moves:

@@ -31,10 +31,10 @@ from eso_operator.controllers.base import Event, Report, Subject
 from eso_operator.controllers.secretstore.kinds import Generation, StoreKind
 from eso_wire.values import ConditionReport, Operation
 from kubebase.meta import Condition, ObjectMeta
-from kuberun.conditions import ConditionStatus, find_condition, remove_condition, same_verdict, set_condition
 from kuberun.controller import Backoff, Requeue, Result
 from kuberun.events import EventType
 from kuberun.redaction import bounded
+from kuberun.status import ConditionStatus, find_condition, remove_condition, same_verdict, set_condition
 
 
 @dataclass(frozen=True, slots=True)
