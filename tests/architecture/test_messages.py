@@ -14,7 +14,6 @@ import pytest
 PACKAGES = Path(__file__).parents[2] / "packages"
 FOLDERS = (
     PACKAGES / "eso-operator/src/eso_operator/controllers",
-    PACKAGES / "eso-operator/src/eso_operator/insight",
     PACKAGES / "eso-tools/src/eso_tools",
     PACKAGES / "eso-cli/src/eso_cli",
 )

@@ -28,6 +28,8 @@ from eso_operator.settings import DEFAULT_GATES, FeatureGate, Reconcilers, Setti
 from eso_operator.stores.resolved import ServiceKey
 from eso_sdk.installed import load
 from eso_testkit.cli.upprocess import UpProcess
+from eso_tools.dashboard.settings import Settings as DashboardSettings
+from eso_tools.dashboard.settings import parse as parse_dashboard
 from eso_tools.providers import service_object
 from kubebase.meta import JsonObject
 
@@ -52,6 +54,15 @@ def settings_of(objects: list[JsonObject]) -> Settings:
     (deployment,) = (each for each in objects if each["kind"] == "Deployment")
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     return parse(container["args"], {})
+
+
+def dashboard_of(objects: list[JsonObject]) -> tuple[DashboardSettings, JsonObject]:
+    """Return the settings of the dashboard from the given flags, and its pod."""
+    deployments = (each for each in objects if each["kind"] == "Deployment")
+    (pod,) = (
+        each["spec"]["template"]["spec"] for each in deployments if each["metadata"]["name"].endswith("-dashboard")
+    )
+    return parse_dashboard(pod["containers"][0]["args"]), pod
 
 
 @pytest.mark.parametrize(
@@ -169,22 +180,42 @@ def test_the_dashboard_is_a_switch_and_asks_every_reader_for_a_token(operator_ch
     off, on = operator_chart(), operator_chart(dashboard={"enabled": True, "port": 9443, "from": [{"podSelector": {}}]})
     own = operator_chart(dashboard={"enabled": True, "certificateSecret": "dashboard-tls"})
 
-    assert settings_of(off).dashboard.listen.disabled
-    dashboard = settings_of(on).dashboard
+    assert len(of_kind(off, "Deployment")) == 1
+    dashboard, pod = dashboard_of(on)
     assert (dashboard.listen.port, dashboard.authenticated, dashboard.certificate_folder) == (9443, True, None)
+    assert pod["serviceAccountName"] == "external-secrets-dashboard"
     (service,) = of_kind(on, "Service")
     assert service["metadata"]["name"] == "external-secrets-dashboard"
     assert service["spec"]["ports"] == [{"name": "https", "port": 443, "targetPort": "dashboard", "protocol": "TCP"}]
-    (policy,) = of_kind(on, "NetworkPolicy")
-    assert {"ports": [{"port": "dashboard", "protocol": "TCP"}], "from": [{"podSelector": {}}]} in policy["spec"][
-        "ingress"
+    policy = next(each for each in of_kind(on, "NetworkPolicy") if each["metadata"]["name"].endswith("-dashboard"))
+    assert policy["spec"]["ingress"] == [
+        {"ports": [{"port": "dashboard", "protocol": "TCP"}], "from": [{"podSelector": {}}]}
     ]
-    assert len(rules(on)) == len(rules(off)) + 2
-    assert [rule["verbs"] for rule in rules(on) if rule["resources"] == ["events"]] == [["create", "patch", "list"]]
-    (deployment,) = of_kind(own, "Deployment")
-    pod = deployment["spec"]["template"]["spec"]
+    settings, pod = dashboard_of(own)
     assert pod["volumes"] == [{"name": "dashboard-tls", "secret": {"secretName": "dashboard-tls"}}]
-    assert settings_of(own).dashboard.certificate_folder == Path(pod["containers"][0]["volumeMounts"][0]["mountPath"])
+    assert settings.certificate_folder == Path(pod["containers"][0]["volumeMounts"][0]["mountPath"])
+
+
+def test_no_selector_of_the_operator_selects_the_dashboard(operator_chart: Chart) -> None:
+    objects = operator_chart(dashboard={"enabled": True}, metrics={"service": {"enabled": True}})
+    labels = [each["spec"]["template"]["metadata"]["labels"] for each in of_kind(objects, "Deployment")]
+    selectors = [each["spec"]["selector"] for each in of_kind(objects, "Service")]
+    selectors += [each["spec"]["podSelector"]["matchLabels"] for each in of_kind(objects, "NetworkPolicy")]
+
+    assert [sum(selector.items() <= each.items() for each in labels) for selector in selectors] == [1, 1, 1, 1]
+
+
+def test_the_dashboard_reads_metrics_that_are_open_and_may_do_so(operator_chart: Chart) -> None:
+    service = {"service": {"enabled": True}, "from": [{"podSelector": {"matchLabels": {"app": "prometheus"}}}]}
+    closed = operator_chart(dashboard={"enabled": True})
+    opened = operator_chart(dashboard={"enabled": True}, metrics=service)
+    secure = operator_chart(dashboard={"enabled": True}, metrics={**service, "listen": {"secure": {"enabled": True}}})
+
+    assert dashboard_of(closed)[0].metrics.url == dashboard_of(secure)[0].metrics.url == ""
+    url = dashboard_of(opened)[0].metrics.url
+    assert url == "http://external-secrets-metrics.external-secrets.svc:8080/metrics"
+    (policy,) = (each for each in of_kind(opened, "NetworkPolicy") if each["metadata"]["name"].endswith("-policy"))
+    assert len(policy["spec"]["ingress"][-1]["from"]) == 2
 
 
 def test_each_service_says_what_its_provider_serves_before_a_pod_answers(operator_chart: Chart) -> None:

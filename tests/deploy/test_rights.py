@@ -27,7 +27,10 @@ from eso_operator.stores.resolved import ServiceKey
 from eso_operator.telemetry.settings import Listener, MetricsSettings
 from eso_testkit.operator.accounts import HOME, Asked, Noting, as_account
 from eso_testkit.operator.keepingprovider import keeping
-from eso_testkit.operator.operators import MAKER, SERVICE, Bench, free_port, install_crds
+from eso_testkit.operator.operators import MAKER, SERVICE, Bench, eventually, free_port, install_crds
+from eso_testkit.tools.dashboards import Site, served
+from eso_tools.dashboard.settings import parse as parse_dashboard
+from eso_tools.status.overview import OVERVIEW_KINDS
 from kubebase.meta import JsonObject
 from kubebase.testing.servers import ApiServer
 from kuberun.testing.rawapi import RawApi
@@ -40,7 +43,6 @@ OF_PEOPLE: Final = ("-view", "-edit", "-servicebindings")
 REVIEWED: Final[JsonObject] = {"listen": {"secure": {"enabled": True}, "auth": {"enabled": True}}}
 EVERYTHING: Final[JsonObject] = {
     "metrics": REVIEWED,
-    "dashboard": {"enabled": True},
     "genericTargets": {"enabled": True},
 }
 TARGETS: Final = [
@@ -73,10 +75,9 @@ UNUSED: Final = {
         "configmaps",
         "delete",
     ): "a target of that kind goes with its values, as those of other kinds do in these tests",
-    ("", "events", "list"): "the dashboard shows the events of an object",
     ("", "events", "patch"): "an event that is repeated is counted up after a while, which most of these tests outrun",
     ("", "namespaces", "patch"): "finalizers that the operator in Go left: only where it ran before",
-    ("authentication.k8s.io", "tokenreviews", "create"): "who reads metrics or the dashboard",
+    ("authentication.k8s.io", "tokenreviews", "create"): "who reads metrics",
     ("authorization.k8s.io", "subjectaccessreviews", "create"): "what that reader may see",
     ("discovery.k8s.io", "endpointslices", "list"): "how many pods a provider has: in these tests it is no pod",
     (
@@ -241,3 +242,51 @@ async def test_the_rest_works_with_fewer_rights(
         await host.stop()
 
     assert {asked for asked, status in noted.seen if status == 403} == refused
+
+
+def deployment_of(objects: list[JsonObject], name: str) -> JsonObject:
+    (found,) = (each for each in objects if each["kind"] == "Deployment" and each["metadata"]["name"].endswith(name))
+    return found
+
+
+async def test_the_dashboard_works_with_its_own_rights_uses_each_of_them_and_reads_no_secret(
+    cluster: Cluster, operator_chart: Chart
+) -> None:
+    values: JsonObject = {"fullnameOverride": cluster.namespace, "dashboard": {"enabled": True}}
+    objects = operator_chart(release=cluster.namespace, **values)
+    own = [each for each in rights_of(objects) if "-dashboard" in each["metadata"]["name"]]
+    limited = await as_account(
+        cluster.api, cluster.server.kubeconfig, cluster.namespace, own, until=[f"{EXTERNAL_SECRET.resource().path('')}"]
+    )
+    (container,) = deployment_of(objects, "-dashboard")["spec"]["template"]["spec"]["containers"]
+    settings = replace(parse_dashboard(container["args"]), listen=Listener("127.0.0.1", 0))
+    rights = granted(own)
+    bench = Bench(cluster.api, cluster.server.kubeconfig, cluster.namespace, free_port())
+    entries = [{"secretKey": "pw", "remoteRef": {"key": "db"}}]
+    await bench.create(EXTERNAL_SECRET.resource(), "db", spec={"secretStoreRef": {"name": "vault"}, "data": entries})
+
+    async with served(settings, limited) as url:
+        site = Site(bench, url)
+        token: JsonObject = {"headers": {"Authorization": f"Bearer {cluster.server.token}"}}
+
+        async def shown() -> bool:
+            page = await site.get("/objects", **token)
+            return ">db</b>" in page.text and "Not shown" not in page.text and "still being read" not in page.text
+
+        await eventually(shown, "the dashboard does not show every kind")
+        page = await site.get(site.object_path("db"), **token)
+
+    assert (page.status, "SecretStore vault" in page.text, "Leases" in page.text) == (200, True, False)
+    assert {right.verb for right in rights} == {"list", "watch", "create"}
+    assert {right.resource for right in rights if right.verb == "create"} == {"tokenreviews", "subjectaccessreviews"}
+    shown_kinds = {(custom.group, custom.plural) for custom in OVERVIEW_KINDS}
+    listed = {(right.group, right.resource) for right in rights if right.verb == "list"}
+    assert listed == {*shown_kinds, ("coordination.k8s.io", "leases")}
+    assert {(right.group, right.resource) for right in rights if right.verb == "watch"} == shown_kinds
+
+
+def test_the_operator_has_no_right_for_the_sake_of_the_dashboard(operator_chart: Chart) -> None:
+    def of_operator(objects: list[JsonObject]) -> list[JsonObject]:
+        return [each for each in rights_of(objects) if "-dashboard" not in each["metadata"]["name"]]
+
+    assert of_operator(operator_chart(dashboard={"enabled": True})) == of_operator(operator_chart())

@@ -58,7 +58,7 @@ def images(known: Mapping[str, Distribution]) -> dict[str, tuple[str, ...]]:
     """Return the images by name, each with the distributions whose commands it offers."""
     providers = [name.removeprefix("eso-provider-") for name in known if name.startswith("eso-provider-")]
     return {
-        "operator": ("eso-operator",),
+        "operator": ("eso-operator", "eso-tools"),
         "eso": ("eso-cli",),
         "providers": tuple(f"eso-provider-{name}" for name in COMMON_PROVIDERS),
         **{name: (f"eso-provider-{name}",) for name in sorted(providers)},

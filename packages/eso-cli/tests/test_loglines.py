@@ -17,7 +17,7 @@ import pytest
 import structlog
 
 from eso_cli.loglines import LogFile, LogLines, Shown
-from eso_cli.up import Options, Site
+from eso_cli.up import Site, UpOptions
 from eso_operator.flags import parse
 from eso_operator.telemetry import logs as operator
 from eso_sdk import logs as sdk
@@ -162,7 +162,7 @@ def logging_restored() -> Iterator[None]:
 @pytest.mark.usefixtures("logging_restored")
 def test_every_process_of_eso_up_writes_the_time_in_one_format(tmp_path: Path) -> None:
     clock, stream = VirtualClock(AT + timedelta(microseconds=250_999)), StringIO()
-    site = Site(Options(tmp_path, tmp_path / "kubeconfig", 0, None), LocalKube(tmp_path), (), asyncio.Event())
+    site = Site(UpOptions(tmp_path, tmp_path / "kubeconfig", 0, None), LocalKube(tmp_path), (), asyncio.Event())
     flags = site._operator_flags(tmp_path / "kubeconfig")
     site.end()
 

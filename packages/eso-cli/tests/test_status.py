@@ -20,12 +20,25 @@ from eso_api.crd import CustomKind
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.kinds import KINDS
 from eso_api.secretstore import CLUSTER_SECRET_STORE
-from eso_cli.status import HEALTHY, UNUSABLE, UNWELL, Options, code_of, run
-from eso_cli.statuspage import MAX_CAUSES, MAX_JSON_MESSAGES, MAX_MESSAGES, Scene, as_json, headline, lines
-from eso_operator.insight.causes import causes_of
-from eso_operator.insight.overview import OVERVIEW_KINDS, Gap, Health, Missing, ObjectId, Overview, Row
-from eso_operator.insight.times import distance, time_of_day
+from eso_cli.status import (
+    HEALTHY,
+    MAX_CAUSES,
+    MAX_JSON_MESSAGES,
+    MAX_MESSAGES,
+    UNUSABLE,
+    UNWELL,
+    StatusOptions,
+    StatusPage,
+    as_json,
+    code_of,
+    headline,
+    lines,
+    run,
+)
 from eso_testkit.operator.operators import eventually, install_crds
+from eso_tools.status.causes import causes_of
+from eso_tools.status.overview import OVERVIEW_KINDS, Gap, Health, Missing, ObjectId, Overview, Row
+from eso_tools.times import distance, time_of_day
 from kubebase.clock import rfc3339
 from kubebase.meta import ObjectKey
 from kubebase.testing.clock import START as NOW
@@ -93,7 +106,7 @@ class Cluster:
         assert answer.status == 201, answer.body
 
     async def show(self, **fields: Any) -> int:
-        options = Options(self.namespace, kubeconfig=self.kubeconfig, **fields)
+        options = StatusOptions(self.namespace, kubeconfig=self.kubeconfig, **fields)
         return await run(options, VirtualClock())
 
 
@@ -183,7 +196,7 @@ async def test_a_cluster_without_a_lease_of_an_operator_is_shown_with_a_question
 @pytest.mark.live
 @pytest.mark.parametrize("watch", [pytest.param(False, id="once"), pytest.param(True, id="live")])
 async def test_a_namespace_that_does_not_exist_is_an_error(kubeconfig: Path, capsys: Printed, watch: bool) -> None:
-    code = await run(Options("nosuchns", kubeconfig=kubeconfig, watch=watch), VirtualClock())
+    code = await run(StatusOptions("nosuchns", kubeconfig=kubeconfig, watch=watch), VirtualClock())
 
     told = capsys.readouterr()
     assert (code, told.out) == (UNUSABLE, "")
@@ -233,45 +246,45 @@ async def test_json_names_the_cause_and_everything_that_waits_for_it(cluster: Cl
 async def test_all_namespaces_show_what_one_namespace_does_not(cluster: Cluster, capsys: Printed) -> None:
     await cluster.store("vault", BROKEN)
 
-    code = await run(Options(all_namespaces=True, kubeconfig=cluster.kubeconfig), VirtualClock())
+    code = await run(StatusOptions(all_namespaces=True, kubeconfig=cluster.kubeconfig), VirtualClock())
 
     assert code == UNWELL
     assert f"{cluster.namespace}/vault" in capsys.readouterr().out
 
 
 async def test_options_that_exclude_each_other_are_refused(capsys: Printed) -> None:
-    assert await run(Options("team", all_namespaces=True)) == UNUSABLE
+    assert await run(StatusOptions("team", all_namespaces=True)) == UNUSABLE
     assert capsys.readouterr().err == "eso status: -A shows all namespaces; leave out -n\n"
 
 
 def test_kinds_that_cannot_be_listed_are_named() -> None:
-    scene = Scene.of(Overview(gaps=(Gap(CLUSTER_SECRET_STORE, Missing.FORBIDDEN),)), NOW)
+    page = StatusPage.of(Overview(gaps=(Gap(CLUSTER_SECRET_STORE, Missing.FORBIDDEN),)), NOW)
 
-    assert list(lines(scene))[-1] == "? clustersecretstores.external-secrets.io: you may not list it"
-    assert code_of(scene) == HEALTHY
+    assert list(lines(page))[-1] == "? clustersecretstores.external-secrets.io: you may not list it"
+    assert code_of(page) == HEALTHY
 
 
 def test_nothing_to_list_at_all_exits_with_2() -> None:
     gaps = tuple(Gap(custom, Missing.NOT_INSTALLED) for custom in OVERVIEW_KINDS)
 
-    assert code_of(Scene.of(Overview(gaps=gaps), NOW)) == UNUSABLE
+    assert code_of(StatusPage.of(Overview(gaps=gaps), NOW)) == UNUSABLE
 
 
 def test_control_characters_of_others_never_reach_the_terminal() -> None:
     hostile = "\x1b]0;owned\x07\x1b[31m" + "x" * 400
-    scene = Scene.of(Overview((_row("a\x1b[2J", Health.BAD, "R\x1b[1m", message=hostile),)), NOW)
+    page = StatusPage.of(Overview((_row("a\x1b[2J", Health.BAD, "R\x1b[1m", message=hostile),)), NOW)
 
-    text = "\n".join(lines(scene)).replace("\x1b[31m✗\x1b[0m", "").replace("\x1b[1m", "").replace("\x1b[0m", "")
+    text = "\n".join(lines(page)).replace("\x1b[31m✗\x1b[0m", "").replace("\x1b[1m", "").replace("\x1b[0m", "")
 
     assert "\x1b" not in text
     assert "\x07" not in text
-    assert "\x1b" not in as_json(scene)["problems"][0]["says"]
+    assert "\x1b" not in as_json(page)["problems"][0]["says"]
 
 
 def test_more_problems_than_fit_a_screen_are_counted() -> None:
     rows = tuple(_row(f"s{n}", Health.BAD, f"Reason{n}") for n in range(MAX_CAUSES + 3))
 
-    told = list(lines(Scene.of(Overview(rows, left_out=9), NOW)))
+    told = list(lines(StatusPage.of(Overview(rows, left_out=9), NOW)))
 
     assert "and 3 more problems; `eso status -o json` lists them" in told
     assert told[-1] == "and 9 more objects, which were counted only"
@@ -279,10 +292,10 @@ def test_more_problems_than_fit_a_screen_are_counted() -> None:
 
 def test_different_messages_of_one_problem_are_listed_up_to_a_bound() -> None:
     rows = tuple(_row(f"s{n}", Health.BAD, "BackendTimeout", message=f"key {n}: no answer") for n in range(30))
-    scene = Scene.of(Overview(rows), NOW)
+    page = StatusPage.of(Overview(rows), NOW)
 
-    told = list(lines(scene))
-    (problem,) = as_json(scene)["problems"]
+    told = list(lines(page))
+    (problem,) = as_json(page)["problems"]
 
     assert [line for line in told if "no answer" in line] == [f"    key {n}: no answer" for n in range(MAX_MESSAGES)]
     assert "    and 27 other messages; `eso status -o json` lists more of them" in told

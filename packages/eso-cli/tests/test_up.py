@@ -17,7 +17,7 @@ import pytest
 
 from eso_api.kinds import installed_kinds
 from eso_cli.loglines import Shown
-from eso_cli.up import Options, Site
+from eso_cli.up import Site, UpOptions
 from kuberun.testing.kubectl import Kubectl
 from localkube.server import LocalKube
 
@@ -99,7 +99,7 @@ def test_it_announces_itself_stops_cleanly_on_either_signal_and_keeps_its_object
 
 
 def banner(tmp_path: Path, shown: Shown, capsys: pytest.CaptureFixture[str], *flags: str) -> list[str]:
-    options = Options(
+    options = UpOptions(
         tmp_path / "data", tmp_path / "kube config", port=0, ready_file=None, shown=shown, operator_flags=flags
     )
     site = Site(options, LocalKube(tmp_path / "data", port=0), (), asyncio.Event())
@@ -204,7 +204,7 @@ def test_options_that_cannot_work_are_rejected_before_anything_runs(
 )
 def test_the_operator_is_asked_where_its_own_flags_put_it(tmp_path: Path, address: str, asked: str) -> None:
     """Asked elsewhere it never answers, and the start waits for as long as it may."""
-    options = Options(tmp_path, tmp_path / "kubeconfig", 0, None, operator_flags=(f"--live-addr={address}",))
+    options = UpOptions(tmp_path, tmp_path / "kubeconfig", 0, None, operator_flags=(f"--live-addr={address}",))
 
     site = Site(options, LocalKube(tmp_path), (), asyncio.Event())
     site.end()
@@ -270,7 +270,7 @@ def test_a_failed_task_beside_the_server_ends_it_with_one_sentence(tmp_path: Pat
         f"    raise {failure}\n"
         "folder.Folder.follow = follow\n"
         "data = pathlib.Path('data')\n"
-        "sys.exit(asyncio.run(up.serve(up.Options(data, data / 'kubeconfig', 0, None, operator=False))))\n"
+        "sys.exit(asyncio.run(up.serve(up.UpOptions(data, data / 'kubeconfig', 0, None, operator=False))))\n"
     )
 
     ended = subprocess.run(

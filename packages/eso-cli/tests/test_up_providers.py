@@ -153,7 +153,7 @@ def test_stopping_it_leaves_no_process_and_no_ready_file_and_it_starts_again_on_
 
         after = first.members()
     lasting = [line for line in before.values() if "certificates.workerprocess" not in line]
-    assert len(lasting) == 3, lasting
+    assert len(lasting) == 4, lasting  # API server, operator, dashboard, provider
     assert code == 0
     assert after == {}
     assert not first.ready_file.exists()

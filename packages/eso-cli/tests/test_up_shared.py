@@ -16,9 +16,9 @@ import pytest
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.secretstore import SECRET_STORE
 from eso_api.v2.secretstore import SECRET_STORE_V2
-from eso_operator.insight.objects import SECRETS
 from eso_testkit.cli.upprocess import UpProcess, up_running
 from eso_testkit.operator.operators import Bench, eventually
+from eso_tools.objects import SECRETS
 from kubebase.meta import Condition
 from kuberun.testing.builders import document
 from kuberun.testing.kubectl import Kubectl

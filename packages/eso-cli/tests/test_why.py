@@ -20,14 +20,12 @@ from eso_api.kinds import KINDS, installed_kinds
 from eso_cli import completion
 from eso_cli.main import commands
 from eso_cli.why import HEALTHY, UNUSABLE, UNWELL, Options, as_json, lines, run
-from eso_operator.insight.explanation import explanation_of
-from eso_operator.insight.findings import Explanation, Finding, Mark, RecordedEvent
-from eso_operator.insight.inputs import Inputs, Source
-from eso_operator.insight.kinds import AnyKind, kinds_named, named_among
-from eso_operator.insight.objects import ObjectSummary, ReadState
-from eso_operator.insight.path import ProviderPath
 from eso_operator.targets.metadata import HASH_ANNOTATION, MANAGED_LABEL
 from eso_testkit.operator.operators import install_crds
+from eso_tools.objects import AnyKind, ObjectSummary, ReadState, RecordedEvent, kinds_named, named_among
+from eso_tools.why.explanation import Explanation, Finding, Mark, explanation_of
+from eso_tools.why.inputs import Inputs, Source
+from eso_tools.why.path import ProviderPath
 from kubebase.clock import rfc3339
 from kubebase.meta import Condition, ObjectKey, ObjectMeta
 from kubebase.testing.clock import START as NOW

@@ -83,13 +83,6 @@
 {{- end }}
 - --feature-gates={{ join "," $gates }}
 {{- end }}
-{{- if $values.dashboard.enabled }}
-- --dashboard-addr=:{{ $values.dashboard.port }}
-- --dashboard-auth
-{{- if $values.dashboard.certificateSecret }}
-- --dashboard-cert-dir=/etc/dashboard-tls
-{{- end }}
-{{- end }}
 {{- with $values.extraArgs }}
 {{- include "eso.extraArgs" . }}
 {{- end }}

@@ -172,6 +172,8 @@ GENERATOR_CATEGORIES: Final = (CATEGORY, GENERATOR_CATEGORY)
 COMPONENT_LABEL: Final = {"external-secrets.io/component": "controller"}
 PROVIDER_NAME_LABEL: Final = "external-secrets.io/provider-name"
 """On the CRDs of a provider, so that an administrator can list or delete them together."""
+MEMBER_LABEL: Final = "external-secrets.io/replica-of"
+"""On every Lease that says that a process of an operator works; its value is the name of the election."""
 
 _READY: Final = '.status.conditions[?(@.type=="Ready")]'
 

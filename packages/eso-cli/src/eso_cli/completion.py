@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from eso_cli.connecting import load
-from eso_operator.insight.kinds import kinds_named, known_names
-from eso_operator.insight.objects import NAMESPACES, ObjectReader
 from eso_sdk.installed import installed
+from eso_tools.objects import NAMESPACES, ObjectReader, kinds_named, known_names
 from kubebase.meta import Resource
 from kuberun.client import Client
 from kuberun.errors import KubeError

@@ -150,11 +150,11 @@ def up(
     Arguments after -- are passed to the operator.
     """
     from eso_cli.loglines import Shown
-    from eso_cli.up import Options, serve
+    from eso_cli.up import UpOptions, serve
 
     if quiet and verbose:
         raise typer.BadParameter("give --quiet or --verbose, not both")
-    options = Options(
+    options = UpOptions(
         data_dir=data_dir,
         kubeconfig=kubeconfig or data_dir / "kubeconfig",
         port=port,
@@ -176,6 +176,14 @@ def operator(context: typer.Context) -> None:
     from eso_operator.main import main as run_operator
 
     raise typer.Exit(run_operator(context.args))
+
+
+@commands.command(context_settings=_PASSED_ON, add_help_option=False)
+def dashboard(context: typer.Context) -> None:
+    """Serve a read-only web page with the state of all objects; `eso dashboard --help` lists its flags."""
+    from eso_tools.dashboard.process import main as run_dashboard
+
+    raise typer.Exit(run_dashboard(context.args, lambda url: echo(f"dashboard {url}")))
 
 
 @commands.command()
@@ -300,10 +308,10 @@ def status(
 
     Exits with 0 if every object is ready, with 1 if one is not, and with 2 if nothing can be read.
     """
-    from eso_cli.status import Options, run
+    from eso_cli.status import StatusOptions, run
 
     as_json = output is Output.JSON
-    options = Options(namespace, all_namespaces, kubeconfig, context, as_json=as_json, watch=watch)
+    options = StatusOptions(namespace, all_namespaces, kubeconfig, context, as_json=as_json, watch=watch)
     raise typer.Exit(asyncio.run(run(options)))
 
 

@@ -18,9 +18,9 @@ from eso_api.stores.projectproviders import REMOVED_UPSTREAM
 from eso_cli.connecting import connected
 from eso_cli.preflight import stored_in
 from eso_cli.terminal import echo, printable
-from eso_operator.insight.kinds import role_of
 from eso_sdk.installed import ProviderNameError, installed, load
 from eso_tools.manifests import InputError
+from eso_tools.objects import role_of
 from eso_tools.preflight.gathering import Gatherer
 from eso_tools.preflight.providercheck import SOURCES, Need, needs_of, project_name
 from eso_tools.preflight.snapshot import Snapshot

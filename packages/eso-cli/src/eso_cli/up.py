@@ -1,10 +1,10 @@
 """`eso up`: the embedded API server with our CRDs, the operator and the required providers, as one command.
 
-The API server runs in this process. The operator and the providers are child processes and are restarted when they
-exit. Providers on the command line start at once; any other installed provider starts with the first object that needs
-it. With `--shared-providers` one child runs all of them, and starts each when its certificates are written. Log lines
-of the children go to a file in the data directory; those that report an error, or all with `--verbose`, also to the
-standard error of this process, with the name of the component.
+The API server runs in this process. The operator, the dashboard and the providers are child processes and are restarted
+when they exit. Providers on the command line start at once; any other installed provider starts with the first object
+that needs it. With `--shared-providers` one child runs all of them, and starts each when its certificates are written.
+Log lines of the children go to a file in the data directory; those that report an error, or all with `--verbose`, also
+to the standard error of this process, with the name of the component.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ from eso_cli.progress import Progress
 from eso_cli.providers import ReservedPort, Supervised, keep_certificates, plan, plan_others, shared_command
 from eso_cli.supervisor import Component, supervised
 from eso_operator.flags import parse
-from eso_operator.settings import SettingsError
-from eso_operator.telemetry.settings import TimeEncoding
+from eso_operator.settings import Settings, SettingsError
+from eso_operator.telemetry.settings import Listener, TimeEncoding
 from eso_sdk.installed import ProviderNameError, unloadable
 from eso_sdk.redaction import seat
+from eso_tools.dashboard import settings as dashboard
 from eso_tools.manifests import missing, without_manifests
 from eso_tools.providers import CORE_NAMESPACE, STARTED_HERE
 from kubebase.clock import Clock, SystemClock
@@ -59,7 +60,7 @@ _AMBIENT_IDENTITY: Final = "ESO_PROVIDER_AMBIENT_IDENTITY"
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class UpOptions:
     data_dir: Path
     kubeconfig: Path
     port: int
@@ -88,7 +89,7 @@ class Options:
         return (*pinned, *plan_others(pinned, folder)) if self.operator else pinned
 
 
-async def serve(options: Options) -> int:
+async def serve(options: UpOptions) -> int:
     """Run until a signal arrives; return 0, or 1 if the start failed or a task ended with an error."""
     stop, progress = asyncio.Event(), Progress()
     held = ExitStack()
@@ -109,7 +110,7 @@ async def serve(options: Options) -> int:
     return 0
 
 
-def _log_lines(options: Options, progress: Progress, kept: LogFile) -> LogLines:
+def _log_lines(options: UpOptions, progress: Progress, kept: LogFile) -> LogLines:
     """Write to standard error: for people on a terminal, as JSON into a file or pipe."""
     terminal = sys.stderr.isatty()
     text = terminal if options.log_format is LogFormat.AUTO else options.log_format is LogFormat.TEXT
@@ -121,7 +122,7 @@ def _log_lines(options: Options, progress: Progress, kept: LogFile) -> LogLines:
     return LogLines(write, SystemClock(), text=text, colour=colour, shown=options.shown, keep=kept.write)
 
 
-def _said(problem: Exception, options: Options) -> str:
+def _said(problem: Exception, options: UpOptions) -> str:
     """Describe the problem and the option that solves it."""
     if isinstance(problem, ExceptionGroup):  # of the tasks that run beside the server
         return _said(problem.exceptions[0], options)
@@ -155,7 +156,7 @@ class Site:
 
     def __init__(
         self,
-        options: Options,
+        options: UpOptions,
         kube: LocalKube,
         providers: tuple[Supervised, ...],
         stop: asyncio.Event,
@@ -166,7 +167,7 @@ class Site:
         self._providers = {provider.name: provider for provider in providers}
         self._started = [provider for provider in providers if not provider.on_demand]
         self._clock: Clock = SystemClock()
-        self._live_port, self._dashboard_port = ReservedPort(), ReservedPort()
+        self._live_port, self._metrics_port, self._dashboard_port = ReservedPort(), ReservedPort(), ReservedPort()
         self._stop = stop
         self._progress = progress or Progress()
         self._log_file = LogFile(options.log_file)
@@ -176,7 +177,7 @@ class Site:
     def end(self) -> None:
         """Release the ports and the log file."""
         self._log_file.close()
-        own = (self._live_port, self._dashboard_port)
+        own = (self._live_port, self._metrics_port, self._dashboard_port)
         for reserved in (*own, *(provider.reserved for provider in self._providers.values())):
             reserved.release()
 
@@ -187,7 +188,8 @@ class Site:
         if (place := empty(self._options.manifests)) is not None:
             raise StartError(without_manifests(place))
         if self._options.operator:
-            if parse(self._operator_flags(self._options.kubeconfig), os.environ).live.disabled:
+            dashboard.parse(self._dashboard_flags(self._options.kubeconfig))
+            if self._operator_settings.live.disabled:
                 raise StartError(
                     "--live-addr: give an address; `eso up` asks the operator's probes whether it is ready"
                 )
@@ -330,10 +332,13 @@ class Site:
     def _components(self, kubeconfig: Path) -> list[Component]:
         components = self._provider_components()
         if self._options.operator:
-            self._live_port.hand_over()
-            self._dashboard_port.hand_over()
+            for reserved in (self._live_port, self._metrics_port, self._dashboard_port):
+                reserved.hand_over()
             command = [sys.executable, "-m", "eso_operator", *self._operator_flags(kubeconfig)]
             components.append(Component("operator", command, _environment()))
+            if self.dashboard:
+                command = [sys.executable, "-m", "eso_tools.dashboard.process", *self._dashboard_flags(kubeconfig)]
+                components.append(Component("dashboard", command, _environment()))
         return components
 
     def _provider_components(self) -> list[Component]:
@@ -356,56 +361,76 @@ class Site:
 
     def _operator_flags(self, kubeconfig: Path) -> list[str]:
         flags = ["--kubeconfig", str(kubeconfig), "--core-namespace", CORE_NAMESPACE]
-        flags += ["--live-addr", f"127.0.0.1:{self._live_port.number}", "--metrics-addr", "0"]
+        flags += ["--live-addr", f"127.0.0.1:{self._live_port.number}"]
+        flags += ["--metrics-addr", f"127.0.0.1:{self._metrics_port.number}"]
         flags += ["--zap-time-encoding", TimeEncoding.ISO8601]  # as the other processes do
+        _, given = dashboard.split_flags(self._options.operator_flags)
+        return [*flags, *(provider.trust for provider in self._providers.values()), *given]
+
+    def _dashboard_flags(self, kubeconfig: Path) -> list[str]:
+        flags = ["--kubeconfig", str(kubeconfig), "--core-namespace", CORE_NAMESPACE]
         flags += ["--dashboard-addr", f"127.0.0.1:{self._dashboard_port.number}"]
-        return [*flags, *(provider.trust for provider in self._providers.values()), *self._options.operator_flags]
+        flags += ["--zap-time-encoding", TimeEncoding.ISO8601]
+        metrics = self._operator_settings.metrics
+        if not (metrics.listen.disabled or metrics.secure):
+            flags += ["--metrics-url", f"http://{_local_address(metrics.listen)}/metrics"]
+        given, _ = dashboard.split_flags(self._options.operator_flags)
+        return [*flags, *given]
+
+    @property
+    def _operator_settings(self) -> Settings:
+        return parse(self._operator_flags(self._options.kubeconfig), os.environ)
 
     @property
     def readiness(self) -> str:
         """Return the URL of the operator's readiness probe, as its flags set it."""
-        live = parse(self._operator_flags(self._options.kubeconfig), os.environ).live
-        host = f"[{live.host}]" if ":" in live.host else live.host or "127.0.0.1"
-        return f"http://{host}:{live.port}/readyz"
+        return f"http://{_local_address(self._operator_settings.live)}/readyz"
 
     @property
     def dashboard(self) -> str:
-        """Return the URL of the dashboard, as the operator's flags set it; empty if it is off."""
-        settings = parse(self._operator_flags(self._options.kubeconfig), os.environ).dashboard
-        if settings.listen.disabled:
-            return ""
-        host = f"[{settings.listen.host}]" if ":" in settings.listen.host else settings.listen.host or "127.0.0.1"
-        return f"{'https' if settings.authenticated else 'http'}://{host}:{settings.listen.port}/"
+        """Return the URL of the dashboard, as its flags set it; empty if it is off."""
+        return dashboard.parse(self._dashboard_flags(self._options.kubeconfig)).url
 
     async def _until_ready(self) -> None:
         """Wait until the operator and the providers are ready; after a timeout, log a warning and go on."""
         if not self._options.operator:
             return
-        readiness = self.readiness
+        probes = [self.readiness, *([f"{self.dashboard}healthz"] if self.dashboard else [])]
         try:
             async with asyncio.timeout(_READY_SECONDS):
-                while not self._stop.is_set() and not await self._ready(readiness):
+                while not self._stop.is_set() and not await self._ready(probes):
                     await self._clock.sleep(_POLL_SECONDS)
         except TimeoutError:
             self._warn(f"not everything is ready after {_READY_SECONDS:.0f} s")
 
-    async def _ready(self, readiness: str) -> bool:
+    async def _ready(self, probes: Sequence[str]) -> bool:
         if not all(provider.ready_file.exists() for provider in self._started):
             return False
         import aiohttp  # here, because localkube imports it first, without the system's authorities
 
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2)) as session:
             try:
-                async with session.get(readiness) as answer:
-                    return answer.status == 200
+                for probe in probes:
+                    async with session.get(
+                        probe, ssl=False
+                    ) as response:  # of this machine, with a certificate of its own
+                        if response.status != 200:
+                            return False
             except (aiohttp.ClientError, TimeoutError):
                 return False
+        return True
 
     def tell(self, text: str) -> None:
         self.log.info(_COMPONENT, text)
 
     def _warn(self, text: str) -> None:
         self.log.warning(_COMPONENT, text)
+
+
+def _local_address(listen: Listener) -> str:
+    """Return host and port at which a process of this machine reaches the listener."""
+    host = f"[{listen.host}]" if ":" in listen.host else listen.host or "127.0.0.1"
+    return f"{host}:{listen.port}"
 
 
 def provider_component(provider: Supervised) -> Component:

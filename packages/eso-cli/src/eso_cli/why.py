@@ -1,4 +1,4 @@
-"""`eso why`: the state of one object and its cause, printed. `eso_operator.insight` reads and judges.
+"""`eso why`: the state of one object and its cause, printed. `eso_tools.why` reads and judges.
 
 For a Secret, the objects that write or read it are explained.
 """
@@ -16,13 +16,11 @@ import typer
 
 from eso_cli.connecting import check_namespace, connected
 from eso_cli.terminal import echo, printable, sign
-from eso_operator.insight.explanation import explanation_of
-from eso_operator.insight.findings import Explanation, Finding, Mark, RecordedEvent
-from eso_operator.insight.inputs import Inputs, gather
-from eso_operator.insight.kinds import AnyKind, kinds_named, known_names
-from eso_operator.insight.objects import ObjectReader, ObjectSummary, ReadState
-from eso_operator.insight.secretowners import SECRET_KIND_NAMES, owners_of
-from eso_operator.insight.times import moment
+from eso_tools.objects import AnyKind, ObjectReader, ObjectSummary, ReadState, RecordedEvent, kinds_named, known_names
+from eso_tools.times import moment
+from eso_tools.why.explanation import Explanation, Finding, Mark, explanation_of
+from eso_tools.why.inputs import Inputs, gather
+from eso_tools.why.secretowners import SECRET_KIND_NAMES, owners_of
 from kubebase.clock import Clock, SystemClock
 from kubebase.hints import hint
 from kubebase.meta import ObjectKey

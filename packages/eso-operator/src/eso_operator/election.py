@@ -7,7 +7,7 @@ from typing import Final, NoReturn
 
 import structlog
 
-from eso_operator.insight.operators import MEMBER_LABEL
+from eso_api.crd import MEMBER_LABEL
 from eso_operator.settings import LeaderSettings, Settings
 from eso_operator.telemetry.subsystems import Subsystem
 from eso_operator.wiring_controllers import ByKind, Memories

@@ -25,7 +25,6 @@ import msgspec
 from eso_operator import flagvalues as values
 from eso_operator.build import this_build
 from eso_operator.certificates.state import Lifetimes
-from eso_operator.dashboard.settings import DashboardSettings
 from eso_operator.providers.bytelimits import MIB
 from eso_operator.settings import (
     CertificateSettings,
@@ -46,6 +45,7 @@ _PROVIDER_CACHE: Final = "providers are processes of their own, with flags of th
 _LIVE_READS: Final = "Secrets and ConfigMaps are watched as metadata and read when they are needed, never cached"
 _NO_LIMIT: Final = "requests are bounded by the workers, and the API server's priority and fairness does the rest"
 
+_DASHBOARD: Final = "the dashboard is a process of its own: run `eso dashboard`, or set dashboard.enabled in the chart"
 _LONGEST_LABEL: Final = 63
 
 WITHOUT_EFFECT: Final[Mapping[str, str]] = {
@@ -65,8 +65,11 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "doppler-etag-cache-size": _PROVIDER_CACHE,
     "mysterybox-tokens-cache-size": _PROVIDER_CACHE,
     "mysterybox-connections-cache-size": _PROVIDER_CACHE,
+    "dashboard-addr": _DASHBOARD,
+    "dashboard-auth": _DASHBOARD,
+    "dashboard-cert-dir": _DASHBOARD,
 }
-"""Flags of the existing operator that have no effect here, each with the reason that is logged."""
+"""Flags of the existing operator and of our earlier versions without effect, each with the reason that is logged."""
 
 
 def parse(
@@ -81,13 +84,6 @@ def parse(
         raise SettingsError("--metrics-auth needs --metrics-secure: a token must not travel in the clear")
     core = given.core_namespace or own_namespace(environ, service_account)
     account = given.service_account or own_account(environ, service_account, core)
-    dashboard = DashboardSettings(
-        given.dashboard_addr,
-        given.dashboard_auth,
-        Path(given.dashboard_cert_dir) if given.dashboard_cert_dir else None,
-    )
-    if not dashboard.is_safe:
-        raise SettingsError("--dashboard-addr: listen on 127.0.0.1, or require a token with --dashboard-auth")
     return Settings(
         kubeconfig=given.kubeconfig,
         context=given.context,
@@ -99,7 +95,6 @@ def parse(
         live=given.live_addr,
         logs=LogSettings(given.loglevel, values.time_encoding(given.zap_time_encoding) or TimeEncoding.EPOCH),
         metrics=_metrics(given),
-        dashboard=dashboard,
         leader=_leader(given),
         reconcilers=_reconcilers(given),
         providers=_providers(given),
@@ -116,7 +111,6 @@ def parser() -> argparse.ArgumentParser:
     flags = _Parser(prog="eso-operator", allow_abbrev=False, description="External Secrets Operator")
     _add_process_flags(flags)
     _add_metrics_flags(flags)
-    _add_dashboard_flags(flags)
     _add_leader_flags(flags)
     _add_reconciler_flags(flags)
     _add_provider_flags(flags)
@@ -161,14 +155,6 @@ def _add_metrics_flags(flags: argparse.ArgumentParser) -> None:
     add("--metrics-cert-name", default="tls.crt", help="file name of the certificate")
     add("--metrics-key-name", default="tls.key", help="file name of the key")
     switch("enable-extended-metric-labels", "add app.kubernetes.io labels to metrics", default="false")
-
-
-def _add_dashboard_flags(flags: argparse.ArgumentParser) -> None:
-    add = flags.add_argument
-    switch = partial(values.add_switch, flags)
-    add("--dashboard-addr", type=values.listener, default="0", help="where the dashboard listens; 0 for nowhere")
-    switch("dashboard-auth", "serve the dashboard over TLS, to holders of a token only", default="false")
-    add("--dashboard-cert-dir", default="", help="folder with tls.crt and tls.key of the dashboard")
 
 
 def _add_leader_flags(flags: argparse.ArgumentParser) -> None:

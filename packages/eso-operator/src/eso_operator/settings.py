@@ -16,7 +16,6 @@ from eso_operator.certificates.settings import IssuerSettings
 from eso_operator.certificates.state import Lifetimes
 from eso_operator.changes.pace import PaceSettings
 from eso_operator.controllers.refresh import SHORTEST_INTERVAL
-from eso_operator.dashboard.settings import DashboardSettings
 from eso_operator.providers.bytelimits import OBJECT_BYTES, TOTAL_BYTES
 from eso_operator.providers.settings import DirectorySettings, RuntimeSettings
 from eso_operator.stores.resolved import ResolverSettings, ServiceKey
@@ -158,7 +157,6 @@ class Settings:
     live: Listener = field(default_factory=lambda: Listener("", 8082))
     logs: LogSettings = field(default_factory=LogSettings)
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
-    dashboard: DashboardSettings = field(default_factory=DashboardSettings)
     leader: LeaderSettings = field(default_factory=LeaderSettings)
     reconcilers: Reconcilers = field(default_factory=Reconcilers)
     providers: ProviderSettings = field(default_factory=ProviderSettings)

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 from eso_api.generators.clustergenerator import CLUSTER_GENERATOR
 from eso_api.kinds import GENERATOR_KINDS
@@ -31,7 +30,6 @@ from eso_operator.dependencies.dependencies import Dependencies, OnObject
 from eso_operator.dependencies.wakes import Feeds, Wakes
 from eso_operator.election import Heartbeat, divide, election_of, leases_of
 from eso_operator.missingkinds import Definitions
-from eso_operator.process.dashboard import dashboard_of
 from eso_operator.providers.batching import ReadBatcher
 from eso_operator.providers.directory import Directory
 from eso_operator.providers.gateway import CallHooks, Gateway
@@ -56,9 +54,6 @@ from kuberun.sharding import Sharding
 from kuberun.transport import RequestTally
 from kuberun.workqueue import ReconcileRequest
 
-if TYPE_CHECKING:
-    from eso_operator.dashboard.server import DashboardServer
-
 
 @dataclass(frozen=True, slots=True)
 class Operator:
@@ -79,7 +74,6 @@ class Operator:
     changes: ChangeFeed
     memories: Memories
     controllers: tuple[Controller, ...]
-    dashboard: DashboardServer | None = None
 
 
 def wire(
@@ -153,9 +147,6 @@ def _managed(
     metrics_server = _metrics_server(settings, parts.metrics, client, clock)
     if not settings.metrics.listen.disabled:
         manager.add_service("metrics", metrics_server.run)
-    dashboard = dashboard_of(parts)
-    if dashboard is not None:
-        manager.add_service("dashboard", dashboard.run)
     definitions = Definitions(client, clock, parts.watched.required, left_out=parts.watched.left_out)
     manager.add_service("watches", parts.watched.run)
     manager.add_service("definitions", definitions.run)
@@ -183,7 +174,6 @@ def _managed(
         changes=parts.changes,
         memories=parts.memories,
         controllers=controllers,
-        dashboard=dashboard,
     )
 
 

@@ -72,6 +72,9 @@ WITHOUT_MEANING = {
     "doppler-etag-cache-size",
     "mysterybox-tokens-cache-size",
     "mysterybox-connections-cache-size",
+    "dashboard-addr",
+    "dashboard-auth",
+    "dashboard-cert-dir",
 }
 
 

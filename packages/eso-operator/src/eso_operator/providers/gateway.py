@@ -204,10 +204,6 @@ class Gateway:
             if connection.tls == tls:
                 self._replace_channel(connection, fingerprint)
 
-    def in_flight(self) -> list[InFlight]:
-        """Return the call slots of every endpoint, for the dashboard."""
-        return list(self._slots.values())
-
     # --- the calls ---------------------------------------------------------------------------------------------------
 
     async def handshake(self, endpoint: Endpoint, tls: TlsSource) -> Handshake:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,14 +117,20 @@ async def kubeconfig_of(api: RawApi, administrator: Path, home: str) -> Path:
     return await as_account(api, administrator, home, _objects(Path(rights), home)) if rights else administrator
 
 
-async def as_account(api: RawApi, administrator: Path, home: str, objects: list[JsonObject]) -> Path:
-    """Create the account and its rights; return a kubeconfig with a token of it, once the rights are in force."""
+async def as_account(
+    api: RawApi, administrator: Path, home: str, objects: list[JsonObject], *, until: Sequence[str] = ()
+) -> Path:
+    """Create the account and its rights; return a kubeconfig with a token of it, once the rights are in force.
+
+    `until` are paths that the account may read; by default those of an operator.
+    """
     for each in objects:
         path = _KINDS[each["kind"]].path(each["metadata"].get("namespace", ""))
         answer = await api.post(path, each)
         assert answer.status in (201, 409), answer.body  # noqa: S101 - this is a test kit
     file = _limited(administrator, home, await _token(api, objects))
-    await _in_force(file, home)
+    of_operator = ("/api/v1/services", f"/apis/coordination.k8s.io/v1/namespaces/{home}/leases/none")
+    await _in_force(file, until or of_operator)
     return file
 
 
@@ -154,13 +160,13 @@ async def _token(api: RawApi, objects: list[JsonObject]) -> str:
     return str(answer.body["status"]["token"])
 
 
-async def _in_force(kubeconfig: Path, home: str) -> None:
+async def _in_force(kubeconfig: Path, paths: Sequence[str]) -> None:
     """Wait until the server applies the bindings, which it learns from a watch of its own."""
     clock = SystemClock()
     end = clock.monotonic() + PATIENCE
     transport = AiohttpTransport(config.load(kubeconfig))
     try:
-        for path in ("/api/v1/services", f"/apis/coordination.k8s.io/v1/namespaces/{home}/leases/none"):
+        for path in paths:
             while await _forbidden(transport, path):
                 assert clock.monotonic() < end, f"the rights are not in force: {path}"  # noqa: S101 - this is a test kit
                 await clock.sleep(0.05)

@@ -17,7 +17,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.kinds import KINDS
+from eso_api.pushsecret import PUSH_SECRET
 from eso_api.shapes import Fragment, JsonMap
 from eso_api.v2.owned import GENERATOR_CONFIG_GROUP, STORE_CONFIG_GROUP, OwnedStatus, namespaced_config
 from eso_api.values import SecretBytes
@@ -33,7 +35,7 @@ from eso_wire.tls import TlsMaterial
 from eso_wire.values import CredentialKind, CredentialPath, KindId, KindInfo, KindRole, Operation
 from kubebase.clock import SystemClock
 from kubebase.meta import Condition, JsonObject, Object, Resource, raw
-from kubebase.testing.servers import free_ports
+from kubebase.testing.servers import ApiServer, free_ports
 from kuberun import config
 from kuberun.client import Client
 from kuberun.errors import AlreadyExists
@@ -279,6 +281,19 @@ class Bench:
 
     def _path(self, resource: Resource, name: str) -> str:
         return resource.path(self._home(resource), name)
+
+
+@asynccontextmanager
+async def bench_on(api_server: ApiServer, api: RawApi, namespace: str) -> AsyncIterator[Bench]:
+    """Install our kinds, and leave no work for the operator of the next test."""
+    await install_crds(api_server.kubeconfig)
+    bench = Bench(api, api_server.kubeconfig, namespace, free_port())
+    yield bench
+    if bench.host is not None:
+        await bench.host.stop()
+    # A namespace ends slowly on a real API server: the operator of the next test must find no work in it.
+    for kind in (EXTERNAL_SECRET, PUSH_SECRET):
+        await api.delete(kind.resource().path(namespace))
 
 
 async def _served(client: Client, resource: Resource) -> bool:

@@ -16,8 +16,6 @@ import msgspec
 
 from eso_api.externalsecret import EXTERNAL_SECRET, ExternalSecret
 from eso_operator.controllers.externalsecret.status import TEMPLATE_ERROR
-from eso_operator.insight.causes import Cause, causes_of
-from eso_operator.insight.overview import Health, Overview, Row
 from eso_operator.sources.entries import Generate, entries_of
 from eso_operator.stores.resolved import Reason
 from eso_operator.targets.metadata import target_name
@@ -28,6 +26,8 @@ from eso_tools.plan.recording import UNRECORDED, RecordedKey, Recording
 from eso_tools.plan.seeding import Place
 from eso_tools.plan.simulation import Simulation
 from eso_tools.plan.withholding import NOT_CALLED, Unread, WouldDelete, WouldPush, bytes_of
+from eso_tools.status.causes import Cause, causes_of
+from eso_tools.status.overview import Health, Overview, Row
 from eso_wire.values import PushOutcome
 from kubebase.meta import JsonObject
 

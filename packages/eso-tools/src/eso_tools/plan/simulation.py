@@ -24,7 +24,6 @@ from eso_api.kinds import installed_kinds
 from eso_operator.certificates.secrets import keys_of
 from eso_operator.flags import parse
 from eso_operator.generators.seals import SECRET_NAME as SEAL_SECRET
-from eso_operator.insight.overview import ListedObjects, Overview, gather
 from eso_operator.providers.gateway import CallHooks
 from eso_operator.providers.settings import DirectorySettings
 from eso_operator.settings import FIELD_MANAGER, Settings
@@ -37,6 +36,7 @@ from eso_tools.plan.needs import SYNCED, Need, identity
 from eso_tools.plan.seeding import Place, Planned, Seeder, namespace_object
 from eso_tools.plan.withholding import Withheld
 from eso_tools.providers import CORE_NAMESPACE
+from eso_tools.status.overview import ListedObjects, Overview, gather
 from eso_wire.values import Handshake
 from kubebase.backoff import ExponentialBackoff
 from kubebase.clock import Clock

@@ -17,8 +17,8 @@ from eso_api.kinds import KINDS, AnyKind
 from eso_api.references import GENERATORS_GROUP
 from eso_api.v2.providerclass import CLUSTER_PROVIDER_CLASS, PROVIDER_CLASS, ClusterProviderClass, ProviderClass
 from eso_operator.flags import flags_in
-from eso_operator.insight.objects import SECRETS, SERVICES
 from eso_operator.stores.discovery import PROVIDER_LABEL, announced
+from eso_tools.objects import SECRETS, SERVICES
 from eso_tools.preflight.helmrecords import KEEP, POLICY, TYPE, RecordError, is_managed, owner_of, release_of
 from eso_tools.preflight.snapshot import (
     DEFINITIONS,

@@ -13,13 +13,13 @@ from eso_api.kinds import KINDS
 from eso_api.pushsecret import CLUSTER_PUSH_SECRET, PUSH_SECRET, PushSecret, PushStoreRef
 from eso_api.references import GENERATORS_GROUP, SelectorError
 from eso_api.stores.projectproviders import GENERATORS, REMOVED_UPSTREAM, STORES
-from eso_operator.insight.kinds import Role as KindRole
-from eso_operator.insight.kinds import role_of
-from eso_operator.insight.overview import ObjectId, row_of
 from eso_operator.stores.resolved import Reason
+from eso_tools.objects import Role as KindRole
+from eso_tools.objects import role_of
 from eso_tools.preflight.findings import Detail, Finding, Findings, Level, counted
 from eso_tools.preflight.snapshot import Role, Running, Snapshot, Stored
 from eso_tools.providers import Want, wanted_by
+from eso_tools.status.overview import ObjectId, row_of
 from kubebase.meta import meta_of
 
 USERS: Final = (EXTERNAL_SECRET, CLUSTER_EXTERNAL_SECRET, PUSH_SECRET, CLUSTER_PUSH_SECRET)
