@@ -27,8 +27,8 @@ from eso_operator.controllers.malformed import MALFORMED
 from eso_operator.controllers.outcomes import DELETED, MISSING, SYNCED, Conflicted, Ignored, Step
 from eso_operator.controllers.providerclass import status as of_class
 from eso_operator.controllers.pushsecret import status as of_push_secret
-from eso_operator.controllers.pushsecret.ownership import Clash
-from eso_operator.controllers.pushsecret.record import Place
+from eso_operator.controllers.pushsecret.ownership import ValueConflict
+from eso_operator.controllers.pushsecret.record import RemoteKey
 from eso_operator.controllers.refresh import NotDue
 from eso_operator.controllers.secretstore import status as of_store
 from eso_operator.controllers.secretstore import status as verdict
@@ -102,24 +102,26 @@ def _external_secret() -> Facts:
 
 
 def _push_secret() -> Facts:
-    outcomes: list[of_push_secret.Outcome] = [
-        of_push_secret.Synced(events=of_push_secret.orphaned(["one"])),
-        of_push_secret.Synced(events=of_push_secret.left_alone(["one"])),
-        of_push_secret.Synced(existing=("store: key",)),
+    outcomes: list[of_push_secret.PushOutcome] = [
+        of_push_secret.Pushed(events=of_push_secret.orphaned(["one"])),
+        of_push_secret.Pushed(events=of_push_secret.left_alone(["one"])),
+        of_push_secret.Pushed(existing=("store: key",)),
         of_push_secret.SourceDeleted(),
         NotDue(CAUSE, None),
-        of_push_secret.Failed(Step.PUSH, (Failure("path", CAUSE, "message"),)),
-        of_push_secret.Failed(Step.PUSH, (_STARTING,)),
+        of_push_secret.PushFailed(Step.PUSH, (Failure("path", CAUSE, "message"),)),
+        of_push_secret.PushFailed(Step.PUSH, (_STARTING,)),
         Conflicted(CAUSE),
         Ignored(CAUSE),
     ]
-    _complete(of_push_secret.Outcome, outcomes)
+    _complete(of_push_secret.PushOutcome, outcomes)
     push = push_secret()
-    clashes = [
-        (Clash(Place("store", "key", ""), (ObjectKey(namespace, "other"),)),)
+    conflicts = [
+        (ValueConflict(RemoteKey("store", "key", ""), (ObjectKey(namespace, "other"),)),)
         for namespace in (push.metadata.namespace, "elsewhere")
     ]
-    reports = [of_push_secret.report_of(push, outcome, START, clashes=each) for outcome in outcomes for each in clashes]
+    reports = [
+        of_push_secret.report_of(push, outcome, START, conflicts=each) for outcome in outcomes for each in conflicts
+    ]
     looping = of_push_secret.report_of(push, outcomes[0], START, fed_by=(ObjectKey(push.metadata.namespace, "reader"),))
     return _said([*reports, looping])
 

@@ -8,8 +8,8 @@ import pytest
 
 from eso_operator.changes.followers import Followers, WatchedKey, topic_of
 from eso_operator.controllers.externalsecret.record import ExternalSecretRecord
-from eso_operator.controllers.pushsecret.ownership import Pushes
-from eso_operator.controllers.pushsecret.record import Known, Place, PushSecretRecord
+from eso_operator.controllers.pushsecret.ownership import Writes
+from eso_operator.controllers.pushsecret.record import PushSecretRecord, RemoteKey, RemoteValue
 from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependant, Dependencies
 from eso_operator.memory import Memory
 from eso_operator.telemetry.subsystems import Subsystem
@@ -111,10 +111,10 @@ async def test_an_evicted_object_is_looked_at_again_after_a_while_and_no_index_p
 
 def test_values_of_an_evicted_push_secret_are_not_compared_with_those_of_others() -> None:
     memory = Memory(PushSecretRecord, limit=1)
-    pushes, place = Pushes(memory), Place("SecretStore/store", "db", "")
+    writes, key = Writes(memory), RemoteKey("SecretStore/store", "db", "")
     one, two = (push_secret(metadata={"name": name, "uid": name}) for name in ("one", "two"))
-    pushes.wrote(one, {place: Known(b"1", "", value=b"1", order=1)}, {})
-    pushes.wrote(two, {place: Known(b"2", "", value=b"2", order=2)}, {})
+    writes.wrote(one, {key: RemoteValue(b"1", "", value=b"1", order=1)}, {})
+    writes.wrote(two, {key: RemoteValue(b"2", "", value=b"2", order=2)}, {})
 
-    assert pushes.values(one) == {}
-    assert pushes.rivals.clashes(two.key, pushes.values(two)) == []
+    assert writes.values(one) == {}
+    assert writes.conflicts(two.key, writes.values(two)) == []

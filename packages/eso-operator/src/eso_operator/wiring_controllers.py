@@ -35,16 +35,15 @@ from eso_operator.controllers.providerclass.controller import (
 from eso_operator.controllers.providerclass.services import ServiceClasses
 from eso_operator.controllers.providerclass.status import subject_of as class_subject
 from eso_operator.controllers.pushsecret import controller as push_secrets
-from eso_operator.controllers.pushsecret import snapshot as push_snapshot
-from eso_operator.controllers.pushsecret.controller import Finalizer, PushSecretDeps, PushSecretReconciler
-from eso_operator.controllers.pushsecret.ownership import Claims, Patience, Pushes, RemovalLimits
+from eso_operator.controllers.pushsecret.controller import PushSecretReconciler
+from eso_operator.controllers.pushsecret.ownership import Owners, RemovalAttempts, RemovalLimits, Writes
 from eso_operator.controllers.pushsecret.pending import PendingPushes
 from eso_operator.controllers.pushsecret.push import Pusher
 from eso_operator.controllers.pushsecret.record import PushSecretRecord
 from eso_operator.controllers.pushsecret.removal import Remover
-from eso_operator.controllers.pushsecret.snapshot import SourceReader, StoreChooser
+from eso_operator.controllers.pushsecret.snapshot import SnapshotReader, SourceReader, StoreChooser
 from eso_operator.controllers.pushsecret.status import SUBJECT as PUSH_SECRET_SUBJECT
-from eso_operator.controllers.pushsecret.sync import Moves, Settlement
+from eso_operator.controllers.pushsecret.sync import PushSecretDeps
 from eso_operator.controllers.secretstore.controller import (
     StoreDeps,
     StoreReconciler,
@@ -164,7 +163,7 @@ class Parts:
     changes: ChangeFeed
     queues: list[WorkQueue] = field(default_factory=list)
     events: EventRecorder = field(init=False)
-    pushes: Pushes = field(init=False)
+    writes: Writes = field(init=False)
     loops: Loops = field(init=False)
     credentials: CredentialReader = field(init=False)
     templates: TemplateReader = field(init=False)
@@ -181,13 +180,13 @@ class Parts:
             busy=lambda: any(queue.has_backlog for queue in self.queues),
             accepts=TerminatingNamespaces(informers.namespaces.cache).accepts_events,
         )
-        self.pushes = Pushes(self.memories.push_secrets)
+        self.writes = Writes(self.memories.push_secrets)
         self.loops = Loops(
             informers.external_secrets.cache,
             informers.secrets.cache,
             self.memories.external_secrets,
             pushed_from=self._pushed_from,
-            next_order=self.pushes.rivals.next_order,
+            next_order=self.writes.next_order,
         )
         self.credentials = CredentialReader(self.client, self.clock, informers.version_of)
         self.templates = TemplateReader(self.client, informers.version_of)
@@ -205,7 +204,7 @@ class Parts:
 
     def _pushed_from(self, secret: ObjectKey, labels: dict[str, str]) -> Iterator[PushedKey]:
         for push in push_secrets.pushing(self.informers.push_secrets.cache, secret, labels):
-            yield from self.pushes.remote_keys(push)
+            yield from self.writes.pushed_keys(push)
 
     def ledger(self, memory: Memory[HasIntents]) -> GeneratorLedger:
         """Return a ledger of generated state; one that records nothing if GeneratorStates are not reconciled."""
@@ -517,10 +516,10 @@ def push_secret_controllers(parts: Parts) -> ByKind:
     """Make the controller of PushSecrets; it watches PushSecrets, Secrets and stores."""
     if not parts.settings.reconcilers.push_secret:
         return {}
-    pushes, informers = parts.pushes, parts.informers
-    made = parts.controller("pushsecret", _push_secret_reconciler(parts, pushes).reconcile)
-    pushes.rivals.listen(
-        lambda key: made.queue.add(ReconcileRequest(key, "another PushSecret writes to one of its places"))
+    informers = parts.informers
+    made = parts.controller("pushsecret", _push_secret_reconciler(parts).run)
+    parts.writes.on_change(
+        lambda key: made.queue.add(ReconcileRequest(key, "another PushSecret writes to one of its remote keys"))
     )
     parts.loops.listen(
         lambda key: made.queue.add(ReconcileRequest(key, "an ExternalSecret is in a loop with it, or was"))
@@ -533,30 +532,36 @@ def push_secret_controllers(parts: Parts) -> ByKind:
     return {Subsystem.PUSH_SECRET: made}
 
 
-def _push_secret_reconciler(parts: Parts, pushes: Pushes) -> PushSecretReconciler:
+def _push_secret_reconciler(parts: Parts) -> PushSecretReconciler:
     client, clock, sync, memory = parts.client, parts.clock, parts.settings.sync, parts.memories.push_secrets
-    resolver, gateway, ledger = parts.resolver, parts.gateway, parts.ledger(memory)
+    resolver, gateway, ledger, writes = parts.resolver, parts.gateway, parts.ledger(memory), parts.writes
     chooser = StoreChooser(parts.watched, client, parts.settings.controller_class, v2_stores=parts.settings.v2_stores)
     generators = GeneratorSource(resolver, parts.bind, gateway, clock=clock, ledger=ledger)
     makers = makers_of(parts.informers.external_secrets.cache)
-    sources = SourceReader(client, parts.informers.secrets.cache, generators, maker_of=makers)
     objects = parts.informers.push_secrets.cache
-    claims = Claims(objects, memory)
+    owners = Owners(objects, memory)
     terminating = TerminatingNamespaces(parts.informers.namespaces.cache)
-    patience = Patience(clock, RemovalLimits(), memory, terminating)
-    pusher = Pusher(resolver, parts.bind, gateway, pushes.rivals, follow=parts.follow)
-    remover = Remover(resolver, parts.bind, gateway, chooser=chooser, claims=claims, patience=patience)
+    attempts = RemovalAttempts(clock, RemovalLimits(), memory, terminating)
+    pusher = Pusher(resolver, parts.bind, gateway, writes, follow=parts.follow)
+    snapshots = SnapshotReader(
+        objects,
+        writes,
+        sources=SourceReader(client, parts.informers.secrets.cache, generators, maker_of=makers),
+        chooser=chooser,
+        version_of=parts.informers.version_of,
+        shortest_interval=sync.shortest_interval,
+    )
     deps = PushSecretDeps(
         client=client,
+        snapshots=snapshots,
         templates=parts.templates,
-        clock=clock,
-        sources=sources,
-        settlement=Settlement(pusher, remover, pushes, claims, Moves(resolver, parts.bind, chooser)),
+        pusher=pusher,
+        remover=Remover(resolver, parts.bind, gateway, chooser=chooser, owners=owners, attempts=attempts),
+        writes=writes,
+        owners=owners,
         pending=PendingPushes(pusher, memory),
         ledger=ledger,
         byte_limits=parts.byte_limits,
-        finalizer=Finalizer(client),
-        pushes=pushes,
         fed_by=parts.loops.fed_by,
         memory=memory,
         dependencies=parts.dependencies,
@@ -564,12 +569,4 @@ def _push_secret_reconciler(parts: Parts, pushes: Pushes) -> PushSecretReconcile
         rendering=Rendering(parts.workers, sync.left_delimiter, sync.right_delimiter),
         selecting=rendering_of_keys(parts.workers),
     )
-    gatherer = push_snapshot.Gatherer(
-        objects,
-        pushes,
-        sources=sources,
-        chooser=chooser,
-        version_of=parts.informers.version_of,
-        shortest_interval=sync.shortest_interval,
-    )
-    return PushSecretReconciler(gatherer, deps)
+    return PushSecretReconciler(deps)

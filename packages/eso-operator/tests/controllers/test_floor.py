@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from eso_operator.controllers.pushsecret.snapshot import interval_of as push_interval_of
 from eso_operator.controllers.refresh import interval_note, interval_of, with_min_interval
 from eso_testkit.operator.externalsecrets import external_secret
 from eso_testkit.operator.pushsecrets import push_secret
@@ -25,7 +24,7 @@ from eso_testkit.operator.pushsecrets import push_secret
 )
 def test_the_interval_that_counts(interval: int | str, counts: float) -> None:
     assert interval_of(with_min_interval(external_secret(refreshInterval=interval), 1.0)) == counts
-    assert push_interval_of(with_min_interval(push_secret(refreshInterval=interval), 1.0)) == counts
+    assert interval_of(with_min_interval(push_secret(refreshInterval=interval), 1.0)) == counts
     assert bool(interval_note(interval, 1.0)) is (interval in ("1ms", "999ms"))
 
 

@@ -3,12 +3,10 @@
 import pytest
 
 from eso_api.references import GeneratorRef, StoreRef
-from eso_operator.controllers.pushsecret.ownership import Trial
-from eso_operator.controllers.pushsecret.removal import Trouble, Urgency, trial_of
 from eso_operator.stores.loading import check_gate, normalise
 from eso_operator.stores.resolved import Reason, ResolutionError
 from eso_testkit.operator.clusters import caller
-from eso_wire.errors import ErrorReason, ProviderError, RetryClass
+from eso_wire.errors import RetryClass
 
 STORES = "secretstore.external-secrets.io/v2alpha1"
 GENERATORS = "generator.external-secrets.io/v2alpha1"
@@ -57,22 +55,3 @@ def test_a_reference_to_a_v2_kind_names_the_gate(ref: StoreRef | GeneratorRef) -
         check_gate(reference, v2_stores=False)
 
     assert (raised.value.reason, raised.value.retry) == (Reason.FEATURE_DISABLED, RetryClass.NEVER)
-
-
-OFF = ResolutionError(Reason.FEATURE_DISABLED, "off", subject=caller())
-MISSING = ResolutionError(Reason.NOT_FOUND, "missing", subject=caller())
-FAILING = ProviderError(ErrorReason.BACKEND_ERROR, "failing")
-
-
-@pytest.mark.parametrize(
-    ("errors", "urgency", "trial"),
-    [
-        pytest.param([OFF], Urgency.FINAL, Trial.OFF, id="a deletion waits until the gate is on"),
-        pytest.param([OFF], Urgency.STALE, Trial.STALE, id="a record is kept until the gate is on"),
-        pytest.param([MISSING], Urgency.STALE, Trial.GONE, id="the store is gone"),
-        pytest.param([FAILING], Urgency.FINAL, Trial.FINAL, id="the backend fails"),
-        pytest.param([OFF, FAILING], Urgency.FINAL, Trial.FINAL, id="both"),
-    ],
-)
-def test_how_patiently_a_pushed_value_is_removed(errors: list[Trouble], urgency: Urgency, trial: Trial) -> None:
-    assert trial_of(errors, urgency) is trial

@@ -95,6 +95,6 @@ async def holds(values: dict[str, bytes], *names: str) -> bool:
 async def tried_often(operator: Operator, bench: Bench) -> bool:
     """Return whether it was tried more often, and for longer, than with a store that no longer exists."""
     record = operator.memories.push_secrets.find(ObjectKey(bench.namespace, "deleted"))
-    tried = None if record is None else record.tried.get(KEY)
+    tried = None if record is None else record.removals.get(KEY)
     limit = RemovalLimits().gone
     return tried is not None and limit.is_over(tried.made - 1, SystemClock().monotonic() - tried.since)

@@ -9,11 +9,22 @@ import pytest
 
 from eso_operator.controllers.outcomes import Conflicted, Ignored, Step
 from eso_operator.controllers.pushsecret.checks import BEFORE_PUSH, BEFORE_SOURCE, first_stop, refresh_due
-from eso_operator.controllers.pushsecret.ownership import Clash
-from eso_operator.controllers.pushsecret.record import LastPush, Place
-from eso_operator.controllers.pushsecret.snapshot import Chosen, NoChoice, PushSnapshot, SeenSource, current_version
-from eso_operator.controllers.pushsecret.status import Failed, SourceDeleted, Synced, orphaned, report_of
-from eso_operator.controllers.refresh import Due, NotDue
+from eso_operator.controllers.pushsecret.ownership import ValueConflict
+from eso_operator.controllers.pushsecret.record import LastPush, RemoteKey
+from eso_operator.controllers.pushsecret.snapshot import (
+    PushSnapshot,
+    PushStore,
+    SourceVersion,
+    StoreProblem,
+)
+from eso_operator.controllers.pushsecret.status import (
+    Pushed,
+    PushFailed,
+    SourceDeleted,
+    orphaned,
+    report_of,
+)
+from eso_operator.controllers.refresh import Due, NotDue, current_version
 from eso_operator.sources.fetch import Failure
 from eso_testkit.operator.pushsecrets import bulk, chosen, push_secret, pushed
 from eso_wire.errors import RetryClass
@@ -23,7 +34,7 @@ from kuberun.controller import Backoff, Done, Requeue
 from kuberun.events import EventType
 
 NOW = datetime(2024, 5, 1, 12, 0, tzinfo=UTC)
-SOURCE = SeenSource("source", "uid", "7", NOW - timedelta(days=1))
+SOURCE = SourceVersion("source", "uid", "7", NOW - timedelta(days=1))
 STORES = (chosen(),)
 
 
@@ -34,7 +45,7 @@ def synced_ago(seconds: float | None, *, ready: str = "True", reason: str = "Syn
         push.status,
         synced_resource_version=current_version(push),
         refresh_time=None if seconds is None else rfc3339(NOW - timedelta(seconds=seconds)),
-        conditions=report_of(push, Synced(), NOW).status.conditions,
+        conditions=report_of(push, Pushed(), NOW).status.conditions,
     )
     conditions = [msgspec.structs.replace(each, status=ready, reason=reason) for each in status.conditions]
     push.status = msgspec.structs.replace(status, conditions=conditions)
@@ -44,8 +55,8 @@ def synced_ago(seconds: float | None, *, ready: str = "True", reason: str = "Syn
 def snapshot(
     push: Any,
     *,
-    sources: tuple[SeenSource, ...] = (SOURCE,),
-    stores: tuple[Chosen, ...] | NoChoice = STORES,
+    sources: tuple[SourceVersion, ...] = (SOURCE,),
+    stores: tuple[PushStore, ...] | StoreProblem = STORES,
     remembered: LastPush | None = None,
 ) -> PushSnapshot:
     return PushSnapshot(push, NOW, remembered, sources, stores)
@@ -100,7 +111,7 @@ def remembered(
             id="the store is another one of that name",
         ),
         pytest.param(
-            snapshot(synced_ago(60), sources=(SeenSource("source", "new", "9", NOW - timedelta(seconds=30)),)),
+            snapshot(synced_ago(60), sources=(SourceVersion("source", "new", "9", NOW - timedelta(seconds=30)),)),
             True,
             id="after a restart, a source that was created after the last push is noticed",
         ),
@@ -124,11 +135,11 @@ def test_whether_it_is_due(seen: PushSnapshot, due: bool) -> None:
 def test_a_restart_does_not_let_generated_values_end() -> None:
     """R24: their end is on record, and nothing is remembered of them."""
     push = synced_ago(60)
-    written = report_of(push, Synced(renew_within=30.0), NOW - timedelta(seconds=60)).status
+    written = report_of(push, Pushed(renew_within=30.0), NOW - timedelta(seconds=60)).status
     push.status = msgspec.structs.replace(push.status, renew_time=written.renew_time)
 
     assert isinstance(refresh_due(snapshot(push)), Due)
-    assert report_of(push, Synced(), NOW).status.renew_time is None
+    assert report_of(push, Pushed(), NOW).status.renew_time is None
 
 
 @pytest.mark.parametrize(("recorded", "due"), [({"SecretStore/store": {"db": {}}}, True), ({}, False)])
@@ -147,13 +158,13 @@ def test_an_unreadable_time_counts_as_never_written(written: str) -> None:
     push.status = msgspec.structs.replace(push.status, refresh_time=written, renew_time=written)
 
     assert refresh_due(snapshot(push)) == Due("it never pushed")
-    assert report_of(push, Synced(), NOW).status.refresh_time == rfc3339(NOW)
+    assert report_of(push, Pushed(), NOW).status.refresh_time == rfc3339(NOW)
 
 
 def test_a_time_that_lies_in_the_future_is_put_right_at_once() -> None:
     push = synced_ago(-3600)
 
-    assert report_of(push, Synced(), NOW).flush
+    assert report_of(push, Pushed(), NOW).flush
 
 
 @pytest.mark.parametrize("field", ["labels", "annotations"])
@@ -176,7 +187,7 @@ def test_a_data_to_that_names_an_unlisted_store_stops_before_the_source_is_read(
     """E4."""
     stop = first_stop(snapshot(push_secret(dataTo=[bulk("other")])), BEFORE_SOURCE)
 
-    assert isinstance(stop, Failed)
+    assert isinstance(stop, PushFailed)
     assert stop.failures[0].path == "spec.dataTo[0].storeRef"
 
 
@@ -204,7 +215,7 @@ RENAME = {"regexp": {"source": "a", "target": "b"}}
 def test_a_spec_that_breaks_a_rule_of_our_crd_is_refused_and_not_retried(spec: Any, paths: list[str]) -> None:
     stop = first_stop(snapshot(push_secret(**spec)), BEFORE_SOURCE)
 
-    failures = stop.failures if isinstance(stop, Failed) else ()
+    failures = stop.failures if isinstance(stop, PushFailed) else ()
     assert [each.path for each in failures] == paths
     assert all(each.retry is RetryClass.NEVER for each in failures)
 
@@ -212,9 +223,11 @@ def test_a_spec_that_breaks_a_rule_of_our_crd_is_refused_and_not_retried(spec: A
 @pytest.mark.parametrize(
     ("stores", "expected"),
     [
-        pytest.param(NoChoice("spec.secretStoreRefs[0]", "StoreNotFound", "none"), Failed, id="a store is missing, E6"),
+        pytest.param(
+            StoreProblem("spec.secretStoreRefs[0]", "StoreNotFound", "none"), PushFailed, id="a store is missing, E6"
+        ),
         pytest.param((), Ignored, id="no store is ours"),
-        pytest.param((chosen(team="b"),), Failed, id="dataTo by label finds none, E7"),
+        pytest.param((chosen(team="b"),), PushFailed, id="dataTo by label finds none, E7"),
         pytest.param((chosen(team="a"),), type(None), id="all is well"),
     ],
 )
@@ -240,7 +253,7 @@ def ready(report: Any) -> tuple[str, str]:
     ("outcome", "condition", "events", "then"),
     [
         pytest.param(
-            Synced(wrote=True), ("True", "Synced"), [(EventType.NORMAL, "Synced")], Requeue, id="everything is pushed"
+            Pushed(wrote=True), ("True", "Synced"), [(EventType.NORMAL, "Synced")], Requeue, id="everything is pushed"
         ),
         pytest.param(
             SourceDeleted(),
@@ -250,14 +263,14 @@ def ready(report: Any) -> tuple[str, str]:
             id="the source is gone",
         ),
         pytest.param(
-            Failed(Step.PUSH, (FAILURE,)),
+            PushFailed(Step.PUSH, (FAILURE,)),
             ("False", "Errored"),
             [(EventType.WARNING, "Errored")],
             Backoff,
             id="a push failed",
         ),
         pytest.param(
-            Failed(Step.DELETE_PUSHED, (FAILURE,), events=orphaned(["store: a"])),
+            PushFailed(Step.DELETE_PUSHED, (FAILURE,), events=orphaned(["store: a"])),
             ("False", "Errored"),
             [(EventType.WARNING, "Orphaned"), (EventType.WARNING, "Errored")],
             Backoff,
@@ -285,10 +298,10 @@ def test_outcomes_that_say_nothing(outcome: Any) -> None:
 
 def test_a_failure_changes_neither_time_nor_version_and_says_the_same_once() -> None:
     push = push_secret()
-    first = report_of(push, Failed(Step.PUSH, (FAILURE,)), NOW)
+    first = report_of(push, PushFailed(Step.PUSH, (FAILURE,)), NOW)
     push.status = first.status
 
-    again = report_of(push, Failed(Step.PUSH, (FAILURE,)), NOW + timedelta(minutes=1))
+    again = report_of(push, PushFailed(Step.PUSH, (FAILURE,)), NOW + timedelta(minutes=1))
 
     assert (first.status.refresh_time, first.status.synced_resource_version) == (None, "")
     assert again.events == ()
@@ -300,14 +313,14 @@ def test_a_failure_changes_neither_time_nor_version_and_says_the_same_once() -> 
 
 
 def test_a_failure_that_waiting_does_not_heal_is_looked_at_again_at_the_interval() -> None:
-    assert report_of(push_secret(), Failed(Step.PUSH, (NEVER,)), NOW).result == Requeue(
+    assert report_of(push_secret(), PushFailed(Step.PUSH, (NEVER,)), NOW).result == Requeue(
         3600.0, "it may have been put right"
     )
-    assert report_of(push_secret(refreshInterval="0"), Failed(Step.PUSH, (NEVER,)), NOW).result == Done()
+    assert report_of(push_secret(refreshInterval="0"), PushFailed(Step.PUSH, (NEVER,)), NOW).result == Done()
 
 
 def test_a_failure_is_retried_no_sooner_than_the_provider_says() -> None:
-    assert report_of(push_secret(), Failed(Step.PUSH, (LIMITED, FAILURE)), NOW).result == Backoff(
+    assert report_of(push_secret(), PushFailed(Step.PUSH, (LIMITED, FAILURE)), NOW).result == Backoff(
         "could not set secret", 90.0, longest=3600.0
     )
 
@@ -327,15 +340,15 @@ def test_after_a_failed_push_the_status_says_when_it_is_tried_again(
 ) -> None:
     push = push_secret(refreshInterval=interval)
 
-    status = report_of(push, Failed(Step.PUSH, (failure,)), NOW, retry_within=within).status
+    status = report_of(push, PushFailed(Step.PUSH, (failure,)), NOW, retry_within=within).status
 
     assert status.next_attempt_time == (None if expected is None else rfc3339(NOW + timedelta(seconds=expected)))
 
 
-@pytest.mark.parametrize("outcome", [Synced(), SourceDeleted()], ids=["synced", "source deleted"])
+@pytest.mark.parametrize("outcome", [Pushed(), SourceDeleted()], ids=["synced", "source deleted"])
 def test_no_attempt_is_announced_once_nothing_fails(outcome: Any) -> None:
     push = push_secret()
-    push.status = report_of(push, Failed(Step.PUSH, (LIMITED,)), NOW).status
+    push.status = report_of(push, PushFailed(Step.PUSH, (LIMITED,)), NOW).status
     assert push.status.next_attempt_time is not None
 
     assert report_of(push, outcome, NOW).status.next_attempt_time is None
@@ -345,9 +358,9 @@ def test_existing_values_are_a_condition_of_their_own_next_to_ready() -> None:
     """R8."""
     push = push_secret(updatePolicy="IfNotExists")
 
-    report = report_of(push, Synced(existing=("SecretStore store: prod/db",)), NOW)
+    report = report_of(push, Pushed(existing=("SecretStore store: prod/db",)), NOW)
     push.status = report.status
-    gone = report_of(push, Synced(), NOW)
+    gone = report_of(push, Pushed(), NOW)
 
     kinds = {each.type: (each.status, each.reason) for each in report.status.conditions}
     assert kinds == {"Ready": ("True", "Synced"), "SecretAlreadyExists": ("True", "SecretAlreadyExists")}
@@ -357,20 +370,20 @@ def test_existing_values_are_a_condition_of_their_own_next_to_ready() -> None:
 
 
 def test_a_weaker_guarantee_is_stated_in_condition_and_event() -> None:
-    report = report_of(push_secret(updatePolicy="IfNotExists"), Synced(weaker=("SecretStore s",)), NOW)
+    report = report_of(push_secret(updatePolicy="IfNotExists"), Pushed(weaker=("SecretStore s",)), NOW)
 
     assert "SecretStore s cannot create atomically" in report.status.conditions[0].message
     assert report.events[0].message == report.status.conditions[0].message
 
 
 def test_a_push_that_changed_nothing_causes_no_event_and_no_immediate_write() -> None:
-    first = report_of(push_secret(), Synced({"SecretStore/store": [pushed("a")]}, wrote=True), NOW)
+    first = report_of(push_secret(), Pushed(pushed("a"), wrote=True), NOW)
     push = push_secret()
     push.status = first.status
 
-    soon = report_of(push, Synced({"SecretStore/store": [pushed("a")]}), NOW + timedelta(minutes=1))
-    later = report_of(push, Synced({"SecretStore/store": [pushed("a")]}), NOW + timedelta(minutes=6))
-    other = report_of(push, Synced({"SecretStore/store": [pushed("b")]}), NOW + timedelta(minutes=1))
+    soon = report_of(push, Pushed(pushed("a")), NOW + timedelta(minutes=1))
+    later = report_of(push, Pushed(pushed("a")), NOW + timedelta(minutes=6))
+    other = report_of(push, Pushed(pushed("b")), NOW + timedelta(minutes=1))
 
     assert (first.flush, soon.flush, later.flush, other.flush) == (True, False, True, True)
     assert (soon.events, later.events) == ((), ())
@@ -379,15 +392,15 @@ def test_a_push_that_changed_nothing_causes_no_event_and_no_immediate_write() ->
 def test_the_next_push_is_an_interval_away_or_before_generated_values_end() -> None:
     push = push_secret(refreshInterval="10m")
 
-    assert report_of(push, Synced(), NOW).result == Requeue(600.0, "a push is due")
-    assert report_of(push, Synced(renew_within=60.0), NOW).result == Requeue(60.0, "a push is due")
-    assert report_of(push_secret(refreshInterval=0), Synced(), NOW).result == Done()
+    assert report_of(push, Pushed(), NOW).result == Requeue(600.0, "a push is due")
+    assert report_of(push, Pushed(renew_within=60.0), NOW).result == Requeue(60.0, "a push is due")
+    assert report_of(push_secret(refreshInterval=0), Pushed(), NOW).result == Done()
 
 
 def test_messages_are_bounded() -> None:
     many = tuple(Failure(f"spec.data[{number}]", "AccessDenied", "x" * 2000, "k") for number in range(100))
 
-    report = report_of(push_secret(), Failed(Step.PUSH, many), NOW)
+    report = report_of(push_secret(), PushFailed(Step.PUSH, many), NOW)
 
     assert len(report.status.conditions[0].message) <= 1024
     assert len(report.status.outcomes) == 50
@@ -397,18 +410,18 @@ def test_messages_are_bounded() -> None:
 # --- contention -------------------------------------------------------------------------------------------------------
 
 HERE, THERE = ObjectKey("team-a", "other"), ObjectKey("team-b", "other")
-CLASHES = [Clash(Place("SecretStore/store", "app/db", "password"), (HERE, THERE))]
+CONFLICTS = [ValueConflict(RemoteKey("SecretStore/store", "app/db", "password"), (HERE, THERE))]
 OUTCOMES = [
-    pytest.param(Synced(), id="synced"),
+    pytest.param(Pushed(), id="synced"),
     pytest.param(NotDue("it is fresh", None), id="not due"),
-    pytest.param(Failed(Step.PUSH, (Failure("spec.data[1]", "AccessDenied", "no"),)), id="another entry failed"),
+    pytest.param(PushFailed(Step.PUSH, (Failure("spec.data[1]", "AccessDenied", "no"),)), id="another entry failed"),
 ]
 
 
 def contended(outcome: Any) -> Any:
     """A PushSecret that says so already."""
     push = synced_ago(60)
-    push.status = report_of(push, outcome, NOW, clashes=CLASHES).status
+    push.status = report_of(push, outcome, NOW, conflicts=CONFLICTS).status
     return push
 
 
@@ -418,7 +431,7 @@ def condition(report: Any) -> Any:
 
 @pytest.mark.parametrize("outcome", OUTCOMES)
 def test_contention_names_the_place_the_others_and_what_to_do(outcome: Any) -> None:
-    report = report_of(synced_ago(60), outcome, NOW, clashes=CLASHES)
+    report = report_of(synced_ago(60), outcome, NOW, conflicts=CONFLICTS)
 
     found = condition(report)
     assert (found.status, found.reason, report.flush) == ("True", "DifferentValues", True)
@@ -431,9 +444,9 @@ def test_contention_names_the_place_the_others_and_what_to_do(outcome: Any) -> N
 
 
 def test_contention_with_other_namespaces_names_none_of_their_objects() -> None:
-    clashes = [Clash(Place("ClusterSecretStore/store", "app/db", ""), (ObjectKey("team-b", "billing"),))]
+    conflicts = [ValueConflict(RemoteKey("ClusterSecretStore/store", "app/db", ""), (ObjectKey("team-b", "billing"),))]
 
-    found = condition(report_of(synced_ago(60), Synced(), NOW, clashes=clashes))
+    found = condition(report_of(synced_ago(60), Pushed(), NOW, conflicts=conflicts))
 
     assert found.reason == "SharedPlace"
     assert found.message.startswith(
@@ -444,15 +457,15 @@ def test_contention_with_other_namespaces_names_none_of_their_objects() -> None:
 
 @pytest.mark.parametrize("outcome", OUTCOMES)
 def test_ongoing_contention_is_reported_once(outcome: Any) -> None:
-    report = report_of(contended(outcome), outcome, NOW, clashes=CLASHES)
+    report = report_of(contended(outcome), outcome, NOW, conflicts=CONFLICTS)
 
     assert "Contended" not in [each.reason for each in report.events]
 
 
 @pytest.mark.parametrize("outcome", OUTCOMES)
 def test_ended_contention_is_cleared_and_unknown_contention_stays(outcome: Any) -> None:
-    ended = report_of(contended(outcome), outcome, NOW, clashes=())
-    unknown = report_of(contended(outcome), outcome, NOW, clashes=None)
+    ended = report_of(contended(outcome), outcome, NOW, conflicts=())
+    unknown = report_of(contended(outcome), outcome, NOW, conflicts=None)
 
     assert (condition(ended), ended.flush) == (None, True)
     assert condition(unknown) is not None
@@ -466,9 +479,9 @@ STARTING = Failure("spec.data[0]", "ProviderStarting", "provider fake is startin
 def test_a_new_object_says_once_and_without_an_event_that_its_provider_starts() -> None:
     push = push_secret()
 
-    first = report_of(push, Failed(Step.PUSH, (STARTING,)), NOW)
+    first = report_of(push, PushFailed(Step.PUSH, (STARTING,)), NOW)
     push.status = first.status
-    again = report_of(push, Failed(Step.PUSH, (STARTING,)), NOW + timedelta(minutes=1))
+    again = report_of(push, PushFailed(Step.PUSH, (STARTING,)), NOW + timedelta(minutes=1))
 
     (ready,) = first.status.conditions
     assert (ready.status, ready.reason) == ("Unknown", "Errored")
@@ -483,7 +496,7 @@ def test_a_new_object_says_once_and_without_an_event_that_its_provider_starts() 
 def test_an_object_whose_provider_starts_stays_as_it_was() -> None:
     push = synced_ago(60)
 
-    report = report_of(push, Failed(Step.PUSH, (STARTING,)), NOW)
+    report = report_of(push, PushFailed(Step.PUSH, (STARTING,)), NOW)
 
     assert report.status is push.status
     assert report.events == ()
@@ -492,6 +505,6 @@ def test_an_object_whose_provider_starts_stays_as_it_was() -> None:
 def test_an_object_of_which_only_a_part_waits_fails() -> None:
     lasting = Failure("spec.data[1]", "AccessDenied", "no")
 
-    report = report_of(synced_ago(60), Failed(Step.PUSH, (STARTING, lasting)), NOW)
+    report = report_of(synced_ago(60), PushFailed(Step.PUSH, (STARTING, lasting)), NOW)
 
     assert [each.status for each in report.status.conditions] == ["False"]

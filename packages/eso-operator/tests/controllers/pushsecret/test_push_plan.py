@@ -6,28 +6,41 @@ import pytest
 from eso_api.pushsecret import PushData
 from eso_api.values import SecretBytes
 from eso_operator.controllers.base import TerminatingNamespaces
-from eso_operator.controllers.pushsecret import record
-from eso_operator.controllers.pushsecret.checks import idle_data_to, wrong_data_to
-from eso_operator.controllers.pushsecret.ownership import Footing, Patience, Pushes, RemovalLimits, Standing, Trial
-from eso_operator.controllers.pushsecret.push import Action, Guarantee, Policy, batches, needed, waves
-from eso_operator.controllers.pushsecret.record import (
-    Known,
-    LastPush,
-    Learned,
-    Place,
-    PushSecretRecord,
+from eso_operator.controllers.pushsecret.checks import data_to_elsewhere, unmatched_data_to
+from eso_operator.controllers.pushsecret.ownership import Decision, RemovalAttempts, RemovalLimits, Writes
+from eso_operator.controllers.pushsecret.push import (
+    Action,
+    Guarantee,
+    Policy,
+    batches,
     digest,
+    needed,
     value_digest,
+    waves,
+)
+from eso_operator.controllers.pushsecret.record import (
+    LastPush,
+    PushSecretRecord,
+    RemoteKey,
+    RemoteValue,
+    entries_of,
+    entry_key,
+    split_key,
+    status_fields,
+    without,
 )
 from eso_operator.controllers.pushsecret.selection import Entry, select, selection_for
+from eso_operator.controllers.pushsecret.snapshot import PushSnapshot
+from eso_operator.controllers.pushsecret.status import PushFailed
 from eso_operator.controllers.refresh import RetryLimit
 from eso_operator.memory import Memory
 from eso_operator.stores.loading import key_of
+from eso_operator.stores.resolved import Reason
 from eso_testkit.operator.pushsecrets import bulk, chosen, entry, push_secret, pushed, values
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import CheckResult, KindId, Operation, PushItem, RemoteRef, SourceSecret
 from eso_wire.values import Limits as CallLimits
-from kubebase.clock import SystemClock
+from kubebase.clock import Clock, SystemClock
 from kubebase.meta import Object
 from kubebase.testing.clock import VirtualClock
 from kuberun.cache import Cache
@@ -50,92 +63,115 @@ ABSENT = CheckResult("1", exists=False)
 
 
 @pytest.mark.parametrize(
-    ("policy", "operations", "known", "answer", "fate"),
+    ("policy", "operations", "known", "answer", "action"),
     [
         pytest.param("Replace", BOTH, None, None, Action.PUSH, id="never pushed"),
-        pytest.param("Replace", BOTH, Known(OLD, "v1"), None, Action.PUSH, id="another value"),
-        pytest.param("Replace", BOTH, Known(NEW, "v1"), there("v1"), Action.KEEP, id="the same value, still there"),
-        pytest.param("Replace", BOTH, Known(NEW, "v1"), there("v2"), Action.PUSH, id="changed by another writer, R2"),
-        pytest.param("Replace", BOTH, Known(NEW, "v1"), ABSENT, Action.PUSH, id="deleted by another writer, R2"),
-        pytest.param("Replace", BOTH, Known(NEW, "v1"), FAILED, Action.PUSH, id="it cannot be told"),
-        pytest.param("Replace", BOTH, Known(NEW, "v1"), there(), Action.KEEP, id="no versions are told"),
+        pytest.param("Replace", BOTH, RemoteValue(OLD, "v1"), None, Action.PUSH, id="another value"),
         pytest.param(
-            "Replace", BOTH, Known(NEW, ""), there("v1"), Action.KEEP, id="no version was told when it was pushed"
+            "Replace", BOTH, RemoteValue(NEW, "v1"), there("v1"), Action.KEEP, id="the same value, still there"
         ),
-        pytest.param("Replace", PLAIN, Known(NEW, ""), None, Action.KEEP, id="nothing can be asked"),
-        pytest.param("Replace", PLAIN, Known(OLD, ""), None, Action.PUSH, id="nothing can be asked, another value"),
+        pytest.param(
+            "Replace", BOTH, RemoteValue(NEW, "v1"), there("v2"), Action.PUSH, id="changed by another writer, R2"
+        ),
+        pytest.param("Replace", BOTH, RemoteValue(NEW, "v1"), ABSENT, Action.PUSH, id="deleted by another writer, R2"),
+        pytest.param("Replace", BOTH, RemoteValue(NEW, "v1"), FAILED, Action.PUSH, id="it cannot be told"),
+        pytest.param("Replace", BOTH, RemoteValue(NEW, "v1"), there(), Action.KEEP, id="no versions are told"),
+        pytest.param(
+            "Replace", BOTH, RemoteValue(NEW, ""), there("v1"), Action.KEEP, id="no version was told when it was pushed"
+        ),
+        pytest.param("Replace", PLAIN, RemoteValue(NEW, ""), None, Action.KEEP, id="nothing can be asked"),
+        pytest.param(
+            "Replace", PLAIN, RemoteValue(OLD, ""), None, Action.PUSH, id="nothing can be asked, another value"
+        ),
         pytest.param("", BOTH, None, None, Action.PUSH, id="an empty policy replaces, R9"),
         pytest.param("IfNotExists", BOTH, None, None, Action.PUSH_IF_ABSENT, id="create only, R3"),
-        pytest.param("IfNotExists", BOTH, Known(OLD, "v1"), there("v1"), Action.LEAVE, id="it is there, R3"),
+        pytest.param("IfNotExists", BOTH, RemoteValue(OLD, "v1"), there("v1"), Action.LEAVE, id="it is there, R3"),
         pytest.param(
-            "IfNotExists", BOTH, Known(OLD, "v1"), there("v2"), Action.LEAVE, id="it is there and changed, R6"
+            "IfNotExists", BOTH, RemoteValue(OLD, "v1"), there("v2"), Action.LEAVE, id="it is there and changed, R6"
         ),
-        pytest.param("IfNotExists", BOTH, Known(OLD, "v1"), ABSENT, Action.PUSH_IF_ABSENT, id="it is gone"),
-        pytest.param("IfNotExists", BOTH, Known(OLD, "v1"), FAILED, Action.PUSH_IF_ABSENT, id="the write will tell"),
-        pytest.param("IfNotExists", ATOMIC, Known(OLD, ""), None, Action.PUSH_IF_ABSENT, id="asking is not needed"),
+        pytest.param("IfNotExists", BOTH, RemoteValue(OLD, "v1"), ABSENT, Action.PUSH_IF_ABSENT, id="it is gone"),
+        pytest.param(
+            "IfNotExists", BOTH, RemoteValue(OLD, "v1"), FAILED, Action.PUSH_IF_ABSENT, id="the write will tell"
+        ),
+        pytest.param(
+            "IfNotExists", ATOMIC, RemoteValue(OLD, ""), None, Action.PUSH_IF_ABSENT, id="asking is not needed"
+        ),
         pytest.param("IfNotExists", ASKING, None, there(), Action.LEAVE, id="checked: there"),
         pytest.param("IfNotExists", ASKING, None, ABSENT, Action.PUSH, id="checked: not there"),
     ],
 )
-def test_fate_of_an_entry(
-    policy: str, operations: frozenset[Operation], known: Known | None, answer: CheckResult | None, fate: Action
+def test_action_of_an_entry(
+    policy: str, operations: frozenset[Operation], known: RemoteValue | None, answer: CheckResult | None, action: Action
 ) -> None:
     spec = msgspec.structs.replace(push_secret().spec, update_policy=policy)
 
-    assert Policy.of(spec, operations).action(known, NEW, answer) is fate
+    assert Policy.of(spec, operations).action(known, NEW, answer) is action
 
 
-LOST, FREED = Footing(Standing.LOST), Footing(Standing.FREED)
+YIELD, AGAIN = Decision.YIELD, Decision.PUSH_AGAIN
 
 
 @pytest.mark.parametrize(
-    ("operations", "known", "answer", "footing", "fate"),
+    ("operations", "known", "answer", "others", "action"),
     [
-        pytest.param(BOTH, Known(NEW, "v1"), there("v2"), LOST, Action.YIELD, id="another PushSecret overwrote it"),
-        pytest.param(BOTH, Known(NEW, "v1"), there("v9"), LOST, Action.YIELD, id="drift is left to the last writer"),
-        pytest.param(BOTH, Known(NEW, "v1"), ABSENT, LOST, Action.PUSH, id="overwritten, then deleted by a stranger"),
-        pytest.param(BOTH, Known(OLD, "v1"), None, LOST, Action.PUSH, id="overwritten, and ours changed"),
-        pytest.param(PLAIN, Known(NEW, ""), None, LOST, Action.YIELD, id="overwritten, nothing can be asked"),
-        pytest.param(BOTH, Known(NEW, "v1"), there("v1"), FREED, Action.PUSH, id="the other PushSecret withdrew"),
-        pytest.param(PLAIN, Known(NEW, ""), None, FREED, Action.PUSH, id="it withdrew, nothing can be asked"),
+        pytest.param(
+            BOTH, RemoteValue(NEW, "v1"), there("v2"), YIELD, Action.YIELD, id="another PushSecret overwrote it"
+        ),
+        pytest.param(
+            BOTH, RemoteValue(NEW, "v1"), there("v9"), YIELD, Action.YIELD, id="drift is left to the last writer"
+        ),
+        pytest.param(
+            BOTH, RemoteValue(NEW, "v1"), ABSENT, YIELD, Action.PUSH, id="overwritten, then deleted by a stranger"
+        ),
+        pytest.param(BOTH, RemoteValue(OLD, "v1"), None, YIELD, Action.PUSH, id="overwritten, and ours changed"),
+        pytest.param(PLAIN, RemoteValue(NEW, ""), None, YIELD, Action.YIELD, id="overwritten, nothing can be asked"),
+        pytest.param(BOTH, RemoteValue(NEW, "v1"), there("v1"), AGAIN, Action.PUSH, id="the other PushSecret withdrew"),
+        pytest.param(PLAIN, RemoteValue(NEW, ""), None, AGAIN, Action.PUSH, id="it withdrew, nothing can be asked"),
         pytest.param(
             BOTH,
-            Known(NEW, "v1"),
+            RemoteValue(NEW, "v1"),
             there("v2"),
-            Footing(expected=True),
+            True,
             Action.KEEP,
             id="another PushSecret wrote another property",
         ),
         pytest.param(
             BOTH,
-            Known(NEW, "v1"),
+            RemoteValue(NEW, "v1"),
             there("v3"),
-            Footing(expected=False),
+            False,
             Action.PUSH,
             id="a stranger wrote after that",
         ),
     ],
 )
-def test_fate_of_an_entry_whose_remote_key_is_shared(
-    operations: frozenset[Operation], known: Known, answer: CheckResult | None, footing: Footing, fate: Action
+def test_action_of_an_entry_whose_remote_key_is_shared(
+    operations: frozenset[Operation],
+    known: RemoteValue,
+    answer: CheckResult | None,
+    others: Decision | bool,
+    action: Action,
 ) -> None:
-    assert Policy.of(push_secret().spec, operations).action(known, NEW, answer, footing) is fate
+    decision = others if isinstance(others, Decision) else Decision.KEEP
+    policy = Policy.of(push_secret().spec, operations)
+
+    assert policy.action(known, NEW, answer, decision, expected=others is True) is action
 
 
 @pytest.mark.parametrize(
     ("policy", "operations", "known", "asks"),
     [
         pytest.param("Replace", BOTH, None, False, id="a first push asks nothing"),
-        pytest.param("Replace", BOTH, Known(OLD, "v1"), False, id="what is pushed anyway is not asked for"),
-        pytest.param("Replace", BOTH, Known(NEW, "v1"), True, id="what seems unchanged is asked for"),
-        pytest.param("Replace", PLAIN, Known(NEW, "v1"), False, id="nothing can be asked"),
+        pytest.param("Replace", BOTH, RemoteValue(OLD, "v1"), False, id="what is pushed anyway is not asked for"),
+        pytest.param("Replace", BOTH, RemoteValue(NEW, "v1"), True, id="what seems unchanged is asked for"),
+        pytest.param("Replace", PLAIN, RemoteValue(NEW, "v1"), False, id="nothing can be asked"),
         pytest.param("IfNotExists", BOTH, None, False, id="create only needs no question"),
-        pytest.param("IfNotExists", BOTH, Known(OLD, ""), True, id="a question instead of a write"),
+        pytest.param("IfNotExists", BOTH, RemoteValue(OLD, ""), True, id="a question instead of a write"),
         pytest.param("IfNotExists", ASKING, None, True, id="without create only, everything is asked for"),
     ],
 )
 def test_the_policy_and_the_known_version_decide_whether_the_provider_is_asked(
-    policy: str, operations: frozenset[Operation], known: Known | None, asks: bool
+    policy: str, operations: frozenset[Operation], known: RemoteValue | None, asks: bool
 ) -> None:
     spec = msgspec.structs.replace(push_secret().spec, update_policy=policy)
 
@@ -280,93 +316,68 @@ def test_parts_of_a_whole_secret_cannot_be_shifted_between_keys() -> None:
 
 
 def test_memory_is_bounded_and_forgets_the_oldest_first() -> None:
-    memory = Pushes(Memory(PushSecretRecord, 10), max_values=3)
+    writes = Writes(Memory(PushSecretRecord, 10), max_values=3)
     last = LastPush(SystemClock().now(), "1", frozenset(), frozenset())
     objects = [push_secret(metadata={"name": name}) for name in ("one", "two", "three")]
     for each in objects:
-        known = {Place("s", f"{number}", ""): Known(b"", "") for number in range(2)}
-        memory.recorded(each, Learned(last, known))
+        writes.recorded(each, last, {RemoteKey("s", f"{number}", ""): RemoteValue(b"", "") for number in range(2)})
 
-    assert [bool(memory.values(each)) for each in objects] == [False, False, True]
+    assert [bool(writes.values(each)) for each in objects] == [False, False, True]
 
 
 def test_memory_of_an_object_does_not_pass_to_another_of_its_name() -> None:
-    memory = Pushes(Memory(PushSecretRecord))
-    memory.wrote(push_secret(), {Place("s", "k", ""): Known(b"d", "")}, {"s": [pushed("k")]})
+    writes = Writes(Memory(PushSecretRecord))
+    writes.wrote(push_secret(), {RemoteKey("s", "k", ""): RemoteValue(b"d", "")}, pushed("k"))
 
-    assert memory.values(push_secret()) != {}
-    assert memory.values(push_secret(metadata={"uid": "uid-2"})) == {}
-    assert memory.unrecorded(push_secret(metadata={"uid": "uid-2"})) == {}
+    assert writes.values(push_secret()) != {}
+    assert writes.values(push_secret(metadata={"uid": "uid-2"})) == {}
+    assert writes.unrecorded(push_secret(metadata={"uid": "uid-2"})) == {}
 
 
 def test_a_pushed_value_is_remembered_until_the_status_records_it() -> None:
-    memory, push = Pushes(Memory(PushSecretRecord)), push_secret()
-    values = {Place("s", "one", ""): Known(b"1", ""), Place("s", "two", ""): Known(b"2", "")}
+    writes, push = Writes(Memory(PushSecretRecord)), push_secret()
+    one, two = pushed("one", "two")
 
-    memory.wrote(push, values, {"s": [pushed("one"), pushed("two")]})
-    memory.removed(push, {"s": [record.Spot("one", "")]})
-    assert memory.unrecorded(push) == {"s": [pushed("two")]}
-    memory.recorded(push, None)
+    writes.wrote(push, {one: RemoteValue(b"1", ""), two: RemoteValue(b"2", "")}, pushed("one", "two"))
+    writes.removed(push, {one})
+    assert writes.unrecorded(push) == pushed("two")
+    writes.recorded(push)
 
-    assert memory.unrecorded(push) == {}
-    assert memory.values(push) == {Place("s", "two", ""): Known(b"2", "")}
-    assert memory.last(push) is None
+    assert writes.unrecorded(push) == {}
+    assert writes.values(push) == {two: RemoteValue(b"2", "")}
+    assert writes.last(push) is None
 
 
 # --- what the status keeps --------------------------------------------------------------------------------------------
 
 
 def test_keys_of_the_status_are_those_of_the_existing_operator() -> None:
-    entries, versions = record.recorded({"SecretStore/s": [pushed("a", version="v1"), pushed("a", "p")]})
+    fields = status_fields(pushed("a", store="SecretStore/s", version="v1") | pushed(("a", "p"), store="SecretStore/s"))
 
+    entries = fields["synced_push_secrets"]
     assert {store: sorted(each) for store, each in entries.items()} == {"SecretStore/s": ["a", "a/p"]}
-    assert versions == {"SecretStore/s": {"a": "v1"}}
+    assert fields["synced_versions"] == {"SecretStore/s": {"a": "v1"}}
 
 
-def test_two_places_whose_keys_look_the_same_are_both_kept() -> None:
-    entries, _ = record.recorded({"s": [pushed("a/b"), pushed("a", "b")]})
+def test_two_remote_keys_whose_entry_keys_look_the_same_are_both_kept() -> None:
+    entries = pushed("a/b", ("a", "b"), version="v1")
+    status = msgspec.structs.replace(push_secret().status, **status_fields(entries))
 
-    assert {record.spot_of(data) for data in entries["s"].values()} == {
-        record.Spot("a/b", ""),
-        record.Spot("a", "b"),
-    }
+    assert entries_of(status) == entries
 
 
-def test_a_failed_push_keeps_old_and_new() -> None:
-    """Otherwise entries would be orphaned."""
-    both = record.union({"s": [pushed("new"), pushed("both", version="v2")]}, {"s": [pushed("both", version="v1")]})
+def test_entries_that_are_gone_are_dropped() -> None:
+    """Seed 4: what is left after a push is no longer wanted."""
+    old = pushed("a", ("b", "p"))
 
-    assert {(each.data.match.remote_ref.remote_key, each.version) for each in both["s"]} == {
-        ("new", ""),
-        ("both", "v1"),
-    }
+    def left(*wanted: str | tuple[str, str], store: str = "SecretStore/store") -> list[str]:
+        return [entry_key(each.data) for each in without(old, pushed(*wanted, store=store).keys()).values()]
 
-
-@pytest.mark.parametrize(
-    ("new", "expected"),
-    [
-        pytest.param({"s": [pushed("a"), pushed("b", "p")]}, {}, id="nothing changed"),
-        pytest.param({"s": [pushed("a")]}, {"s": ["b/p"]}, id="an entry is gone"),
-        pytest.param({"s": [pushed("a"), pushed("b", "q")]}, {"s": ["b/p"]}, id="a property is another one"),
-        pytest.param({"t": [pushed("a"), pushed("b", "p")]}, {"s": ["a", "b/p"]}, id="a store is another one"),
-        pytest.param({}, {"s": ["a", "b/p"]}, id="nothing is wanted any more"),
-    ],
-)
-def test_stale_entries(new: dict[str, list[record.Pushed]], expected: dict[str, list[str]]) -> None:
-    """Seed 4."""
-    old = {"s": [pushed("a"), pushed("b", "p")]}
-
-    found = record.stale(new, old)
-
-    assert {store: [record.entry_key(each) for each in entries] for store, entries in found.items()} == expected
-
-
-def test_removed_entries_are_dropped_and_so_is_a_store_without_entries() -> None:
-    old = {"s": [pushed("a"), pushed("b")], "t": [pushed("c")]}
-
-    left = record.without(old, {"s": [record.Spot("a", "")], "t": [record.Spot("c", "")]})
-
-    assert {store: [record.entry_key(each.data) for each in entries] for store, entries in left.items()} == {"s": ["b"]}
+    assert left("a", ("b", "p")) == []
+    assert left("a") == ["b/p"]
+    assert left("a", ("b", "q")) == ["b/p"]
+    assert left("a", ("b", "p"), store="SecretStore/other") == ["a", "b/p"]
+    assert left() == ["a", "b/p"]
 
 
 # --- stores -----------------------------------------------------------------------------------------------------------
@@ -386,7 +397,7 @@ def test_removed_entries_are_dropped_and_so_is_a_store_without_entries() -> None
 )
 def test_keys_of_stores_tell_groups_apart(kind: KindId, key: str) -> None:
     assert key_of(kind, "x") == key
-    assert record.split_key(key) == (kind.group, kind.kind, "x")
+    assert split_key(key) == (kind.group, kind.kind, "x")
 
 
 @pytest.mark.parametrize(
@@ -411,9 +422,11 @@ def test_keys_of_stores_tell_groups_apart(kind: KindId, key: str) -> None:
     ],
 )
 def test_stores_of_data_to_must_be_listed(rules: list[object], refs: list[object], path: str | None) -> None:
-    wrong = wrong_data_to(push_secret(dataTo=rules, secretStoreRefs=refs).spec)
+    push = push_secret(dataTo=rules, secretStoreRefs=refs)
 
-    assert (wrong.path if wrong is not None else None) == path
+    stop = data_to_elsewhere(PushSnapshot(push, SystemClock().now(), None, (), ()))
+
+    assert (stop.failures[0].path if isinstance(stop, PushFailed) else None) == path
 
 
 @pytest.mark.parametrize(
@@ -429,36 +442,64 @@ def test_stores_of_data_to_must_be_listed(rules: list[object], refs: list[object
 def test_data_to_by_label_must_find_a_store(selector: object, idle: bool) -> None:
     push = push_secret(dataTo=[bulk(storeRef={"labelSelector": selector})])
 
-    assert (idle_data_to(push.spec, [chosen(team="a")]) is not None) is idle
+    assert (unmatched_data_to(push.spec, [chosen(team="a")]) is not None) is idle
 
 
-# --- patience ---------------------------------------------------------------------------------------------------------
+# --- removals that fail -----------------------------------------------------------------------------------------------
+
+OFF, GONE, FAILING = Reason.FEATURE_DISABLED, Reason.NOT_FOUND, ErrorReason.BACKEND_ERROR
+
+
+def attempts(
+    clock: Clock, gone: RetryLimit, failing: RetryLimit, namespaces: Cache[Object] | None = None
+) -> tuple[RemovalAttempts, Memory[PushSecretRecord]]:
+    memory = Memory(PushSecretRecord)
+    terminating = TerminatingNamespaces(Cache() if namespaces is None else namespaces)
+    return RemovalAttempts(clock, RemovalLimits(gone, failing), memory, terminating), memory
 
 
 @pytest.mark.parametrize(
-    ("trial", "ends"),
+    ("reasons", "final", "given_up"),
     [
-        pytest.param(Trial.GONE, True, id="a store that is gone is given up soon"),
-        pytest.param(Trial.FINAL, False, id="a backend that is away gets more time"),
-        pytest.param(Trial.STALE, False, id="an object that lives on has all the time there is"),
-        pytest.param(Trial.OFF, False, id="a kind that is turned off has all the time there is"),
+        pytest.param({GONE}, True, True, id="a store that is gone is given up soon"),
+        pytest.param({GONE}, False, True, id="also by an object that lives on"),
+        pytest.param({FAILING}, True, False, id="a backend that is away gets more time"),
+        pytest.param({GONE, FAILING}, True, False, id="also if another value has no store"),
+        pytest.param({FAILING}, False, False, id="an object that lives on has all the time there is"),
+        pytest.param({OFF}, True, False, id="a deletion waits until the kind is turned on"),
+        pytest.param({OFF}, False, False, id="and so does an object that lives on"),
     ],
 )
-async def test_patience(trial: Trial, ends: bool) -> None:
+async def test_when_a_removal_is_given_up(reasons: set[object], final: bool, given_up: bool) -> None:
     clock = VirtualClock()
-    patience = Patience(
-        clock,
-        RemovalLimits(gone=RetryLimit(3, 5), failing=RetryLimit(10, 100)),
-        Memory(PushSecretRecord),
-        TerminatingNamespaces(Cache()),
-    )
+    counted, _ = attempts(clock, RetryLimit(3, 5), RetryLimit(10, 100))
 
     verdicts = []
     for _ in range(4):
-        verdicts.append(patience.is_over(push_secret().metadata, "store", trial))
+        verdicts.append(counted.give_up(push_secret().metadata, "store", reasons, final=final))
         await clock.advance(2)
 
-    assert verdicts == [False, False, False, ends]
+    assert verdicts == [False, False, False, given_up]
+
+
+@pytest.mark.parametrize(
+    ("reasons", "final", "given_up"),
+    [
+        pytest.param({FAILING}, True, True, id="a deletion does not wait forever"),
+        pytest.param({OFF, FAILING}, True, True, id="also if another value waits for its kind"),
+        pytest.param({OFF}, True, False, id="a kind that is turned off comes back"),
+        pytest.param({FAILING}, False, False, id="an object that lives on waits"),
+    ],
+)
+async def test_a_backend_that_stays_away_is_given_up_in_the_end(
+    reasons: set[object], final: bool, given_up: bool
+) -> None:
+    clock = VirtualClock()
+    counted, _ = attempts(clock, RetryLimit(1, 0), RetryLimit(2, 10))
+    counted.give_up(push_secret().metadata, "store", reasons, final=final)
+    await clock.advance(20)
+
+    assert counted.give_up(push_secret().metadata, "store", reasons, final=final) is given_up
 
 
 @pytest.mark.parametrize("metadata", [{}, {"deletionTimestamp": "2026-01-01T00:00:00Z"}], ids=["stays", "ends"])
@@ -466,30 +507,28 @@ async def test_a_deletion_waits_for_a_kind_that_is_off_while_its_namespace_stays
     """R153: in a namespace that ends, it waits no longer than for a backend that is away."""
     clock, namespaces = VirtualClock(), Cache[Object]()
     namespaces.apply(Listed((msgspec.convert({"metadata": {"name": "team-a", **metadata}}, Object),)))
-    limits, memory = RemovalLimits(failing=RetryLimit(3, 5)), Memory(PushSecretRecord)
-    patience, push = Patience(clock, limits, memory, TerminatingNamespaces(namespaces)), push_secret().metadata
+    counted, _ = attempts(clock, RetryLimit(4, 5), RetryLimit(3, 5), namespaces)
+    push = push_secret().metadata
 
     verdicts = []
     for _ in range(4):
-        verdicts.append(patience.is_over(push, "store", Trial.OFF))
+        verdicts.append(counted.give_up(push, "store", {OFF}, final=True))
         await clock.advance(2)
 
     assert push.namespace == "team-a"
     assert verdicts == [False, False, False, bool(metadata)]
 
 
-async def test_patience_is_with_one_object_and_ends_with_it() -> None:
-    """A PushSecret that is gone claims nothing, and nothing against another of its name."""
+async def test_failed_removals_are_counted_for_one_object_and_forgotten_with_it() -> None:
+    """A PushSecret that is gone has no effect on another of its name."""
     clock, first, second = VirtualClock(), push_secret().metadata, push_secret(metadata={"uid": "uid-2"}).metadata
-    patience = Patience(
-        clock, RemovalLimits(gone=RetryLimit(2, 0)), Memory(PushSecretRecord), TerminatingNamespaces(Cache())
-    )
+    counted, memory = attempts(clock, RetryLimit(2, 0), RetryLimit(2, 0))
 
-    patience.is_over(first, "store", Trial.GONE)
-    another = patience.is_over(second, "store", Trial.GONE)
-    patience.forget(second.key)
+    counted.give_up(first, "store", {GONE}, final=True)
+    another = counted.give_up(second, "store", {GONE}, final=True)
+    counted.forget(second.key)
 
-    assert (another, len(patience)) == (False, 0)
+    assert (another, [record.removals for _, record in memory.items()]) == (False, [{}])
 
 
 def test_an_entry_shows_no_value() -> None:

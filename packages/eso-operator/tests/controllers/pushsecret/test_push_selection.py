@@ -16,7 +16,7 @@ from eso_operator.controllers.pushsecret.selection import (
     selection_for,
     selections,
 )
-from eso_operator.controllers.pushsecret.snapshot import Source
+from eso_operator.controllers.pushsecret.snapshot import PushSource
 from eso_operator.sources.shape import ShapeError
 from eso_testkit.operator.pushsecrets import bulk, chosen, entry, push_secret, revealed, values
 from eso_wire.values import SourceSecret
@@ -334,7 +334,7 @@ def test_templates_that_rename_keys_are_rendered_by_whoever_bounds_their_time() 
         rendered.append((name, template))
         return b"app/" + values["value"]
 
-    source = Source("source", "mark", SourceSecret(), values(user="u"))
+    source = PushSource("source", "mark", SourceSecret(), values(user="u"))
     selected = select_all(selections(push, [STORE], [source]), render=render)
     (delivery,) = deliveries(push, [STORE], sources=[source], known={}, selected=selected)
 

@@ -10,8 +10,8 @@ import msgspec
 from eso_api.pushsecret import PushData, PushSecret
 from eso_api.references import StoreRef
 from eso_api.values import SecretBytes
-from eso_operator.controllers.pushsecret.record import Pushed
-from eso_operator.controllers.pushsecret.snapshot import Chosen
+from eso_operator.controllers.pushsecret.record import RemoteKey, SyncedEntry
+from eso_operator.controllers.pushsecret.snapshot import PushStore
 from eso_wire.values import KindId
 from kubebase.meta import JsonObject
 
@@ -44,17 +44,27 @@ def push_secret(*data: JsonObject, status: JsonObject | None = None, **spec: Any
     return msgspec.convert({"metadata": metadata, "spec": full, "status": status or {}}, PushSecret)
 
 
-def chosen(name: str = "store", kind: str = "SecretStore", group: str = "external-secrets.io", **labels: str) -> Chosen:
+def chosen(
+    name: str = "store", kind: str = "SecretStore", group: str = "external-secrets.io", **labels: str
+) -> PushStore:
     key = f"{kind}/{name}" if group == "external-secrets.io" else f"{group}/{kind}/{name}"
-    return Chosen(StoreRef(kind=kind, name=name), KindId(group, "v1", kind), key, f"uid-{name}", labels)
+    return PushStore(StoreRef(kind=kind, name=name), KindId(group, "v1", kind), key, f"uid-{name}", labels)
 
 
 def values(**data: str) -> dict[str, SecretBytes]:
     return {key: SecretBytes(text.encode()) for key, text in data.items()}
 
 
-def pushed(remote_key: str, prop: str = "", version: str = "") -> Pushed:
-    return Pushed(msgspec.convert(entry("key", remote_key, prop), PushData), version)
+def pushed(
+    *entries: tuple[str, str] | str, store: str = "SecretStore/store", version: str = ""
+) -> dict[RemoteKey, SyncedEntry]:
+    """Return entries that were pushed, each given as remote key and property or as a remote key alone."""
+    found = {}
+    for each in entries:
+        name, prop = each if isinstance(each, tuple) else (each, "")
+        data = msgspec.convert(entry("key", name, prop), PushData)
+        found[RemoteKey.of(store, data)] = SyncedEntry(data, version)
+    return found
 
 
 def revealed(payload: SecretBytes | Mapping[str, SecretBytes]) -> str | dict[str, str]:

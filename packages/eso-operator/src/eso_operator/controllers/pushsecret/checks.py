@@ -1,15 +1,15 @@
-"""When a PushSecret pushes: on its own changes, on changes of its dependencies, after every interval. Pure.
+"""Checks that can stop a reconcile before anything is written: pure, named, in order.
+
+    before the source is read   still_fresh, data_to_elsewhere, broken_rules
+    before anything is pushed   stores_unknown, no_store_of_ours, data_to_without_store
+
+Each check assumes that the checks before it did not stop. When a push is due:
 
     interval 0     once for each version of the object
     otherwise      and again when a source, a template or the set of stores changes, and after every interval
     either         when another PushSecret overwrote a value and no longer pushes there
 
 A PushSecret that is not due waits for an exact timer or for a change, without polling.
-
-Checks that can stop a reconcile before anything is written: pure, named, in order.
-
-`BEFORE_SOURCE` come before the source is read, `BEFORE_PUSH` after it. Each assumes that those before it had no
-objection.
 """
 
 from __future__ import annotations
@@ -19,36 +19,76 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from eso_api.common import READY
-from eso_api.pushsecret import PushSecret, PushSecretSpec
+from eso_api.pushsecret import PushSecretSpec
 from eso_api.references import SelectorError
 from eso_api.validation import data_to_store_problems, push_secret_problems
 from eso_operator.controllers.outcomes import Ignored, Step
-from eso_operator.controllers.pushsecret.record import LastPush
 from eso_operator.controllers.pushsecret.snapshot import (
     SOURCE_DELETED,
-    Chosen,
-    NoChoice,
     PushSnapshot,
+    PushStore,
+    StoreProblem,
     broken_selector,
     changed,
-    interval_of,
     refreshed_at,
     targets_store,
 )
-from eso_operator.controllers.pushsecret.status import Failed, Outcome
-from eso_operator.controllers.refresh import Due, NotDue, moment
+from eso_operator.controllers.pushsecret.status import PushFailed, PushOutcome
+from eso_operator.controllers.refresh import Due, NotDue, interval_of, moment
 from eso_operator.sources.fetch import Failure
 from eso_wire.errors import RetryClass
 from kuberun.status import ConditionStatus, find_condition
 
-
-def wrong_data_to(spec: PushSecretSpec) -> NoChoice | None:
-    """Return the first dataTo whose storeRef cannot match any of `secretStoreRefs`."""
-    wrong = next(iter(data_to_store_problems(spec)), None)
-    return None if wrong is None else NoChoice(wrong.path, "InvalidSpec", wrong.message)
+Check = Callable[[PushSnapshot], PushOutcome | None]
 
 
-def idle_data_to(spec: PushSecretSpec, stores: Iterable[Chosen]) -> NoChoice | None:
+def first_stop(snapshot: PushSnapshot, checks: Iterable[Check]) -> PushOutcome | None:
+    """Return the outcome of the first check that stops this reconcile; None to go on."""
+    return next((stop for check in checks if (stop := check(snapshot)) is not None), None)
+
+
+def still_fresh(snapshot: PushSnapshot) -> PushOutcome | None:
+    """Stop if nothing changed and the next push is not due."""
+    due = refresh_due(snapshot)
+    return due if isinstance(due, NotDue) else None
+
+
+def data_to_elsewhere(snapshot: PushSnapshot) -> PushOutcome | None:
+    """Stop if a dataTo names a store that is not one of the target stores."""
+    wrong = next(iter(data_to_store_problems(snapshot.push.spec)), None)
+    return None if wrong is None else _refused(StoreProblem(wrong.path, "InvalidSpec", wrong.message))
+
+
+def broken_rules(snapshot: PushSnapshot) -> PushOutcome | None:
+    """Stop if the spec breaks a rule of our CRD: an API server with an older CRD stores it."""
+    problems = push_secret_problems(snapshot.push.spec)
+    failures = (Failure(each.path, "InvalidSpec", each.message, retry=RetryClass.NEVER) for each in problems)
+    return PushFailed(Step.VALIDATE_PUSH, tuple(failures)) if problems else None
+
+
+def stores_unknown(snapshot: PushSnapshot) -> PushOutcome | None:
+    """Stop if a named store does not exist, or a selector is invalid."""
+    return _refused(snapshot.stores) if isinstance(snapshot.stores, StoreProblem) else None
+
+
+def no_store_of_ours(snapshot: PushSnapshot) -> PushOutcome | None:
+    """Stop if all stores belong to other operators or are being deleted."""
+    return Ignored("no store of it is ours to push to") if not snapshot.stores else None
+
+
+def data_to_without_store(snapshot: PushSnapshot) -> PushOutcome | None:
+    """Stop if a dataTo selects stores by label and matches none of the target stores."""
+    if isinstance(snapshot.stores, StoreProblem):
+        return None
+    problem = unmatched_data_to(snapshot.push.spec, snapshot.stores)
+    return _refused(problem) if problem is not None else None
+
+
+BEFORE_SOURCE: Final[tuple[Check, ...]] = (still_fresh, data_to_elsewhere, broken_rules)
+BEFORE_PUSH: Final[tuple[Check, ...]] = (stores_unknown, no_store_of_ours, data_to_without_store)
+
+
+def unmatched_data_to(spec: PushSecretSpec, stores: Iterable[PushStore]) -> StoreProblem | None:
     """Return the first dataTo that selects stores by label and matches none."""
     known = tuple(stores)
     for index, rule in enumerate(spec.data_to):
@@ -59,10 +99,18 @@ def idle_data_to(spec: PushSecretSpec, stores: Iterable[Chosen]) -> NoChoice | N
             ref.label_selector.check()
         except SelectorError as error:
             return broken_selector(path, error)
-        if any(targets_store(ref, store) for store in known):
-            continue
-        return NoChoice(path, "StoreNotFound", f"its labelSelector matches no {ref.kind} of spec.secretStoreRefs")
+        if not any(targets_store(ref, store) for store in known):
+            return StoreProblem(
+                path, "StoreNotFound", f"its labelSelector matches no {ref.kind} of spec.secretStoreRefs"
+            )
     return None
+
+
+def _refused(problem: StoreProblem) -> PushFailed:
+    return PushFailed(Step.PUSH, (Failure(problem.path, problem.reason, problem.message),))
+
+
+# --- is a push due ----------------------------------------------------------------------------------------------------
 
 
 def refresh_due(snapshot: PushSnapshot) -> Due | NotDue:
@@ -86,12 +134,6 @@ def refresh_due(snapshot: PushSnapshot) -> Due | NotDue:
     return _by_time(snapshot)
 
 
-def last_at(push: PushSecret, remembered: LastPush | None) -> datetime | None:
-    """Return the later of the remembered and the recorded time."""
-    times = [at for at in (refreshed_at(push), remembered.at if remembered else None) if at is not None]
-    return max(times, default=None)
-
-
 def _difference(snapshot: PushSnapshot) -> str | None:
     """Return the first known difference since the last push."""
     push, remembered = snapshot.push, snapshot.remembered
@@ -101,8 +143,8 @@ def _difference(snapshot: PushSnapshot) -> str | None:
         return "its source is gone"
     if remembered is None:
         written = refreshed_at(push)
-        born = [seen.created_at for seen in snapshot.sources if seen.created_at is not None]
-        return "its source is a new one" if written and any(at > written for at in born) else None
+        created = [each.created_at for each in snapshot.sources if each.created_at is not None]
+        return "its source is a new one" if written and any(at > written for at in created) else None
     if source is not None and snapshot.source_marks != remembered.sources:
         return "its source changed"
     if snapshot.new_templates:
@@ -111,7 +153,9 @@ def _difference(snapshot: PushSnapshot) -> str | None:
 
 
 def _by_time(snapshot: PushSnapshot) -> Due | NotDue:
-    at, now = last_at(snapshot.push, snapshot.remembered), snapshot.now
+    now, remembered = snapshot.now, snapshot.remembered
+    times = [refreshed_at(snapshot.push), remembered.at if remembered is not None else None]
+    at = max((each for each in times if each is not None), default=None)
     if at is None:
         return Due("it never pushed")
     if at > now:
@@ -125,65 +169,7 @@ def _by_time(snapshot: PushSnapshot) -> Due | NotDue:
 
 
 def _renew_at(snapshot: PushSnapshot) -> datetime | None:
-    """Return the time at which generated values must be renewed: remembered, or recorded by an earlier process."""
+    """Return when generated values must be renewed: as remembered, or as recorded by an earlier process."""
     if snapshot.remembered is not None:
         return snapshot.remembered.renew_at
     return moment(snapshot.push.status.renew_time)
-
-
-Check = Callable[[PushSnapshot], Outcome | None]
-
-
-def first_stop(snapshot: PushSnapshot, checks: Iterable[Check]) -> Outcome | None:
-    """Return the first outcome that stops this reconcile; None to go on."""
-    return next((stop for check in checks if (stop := check(snapshot)) is not None), None)
-
-
-def still_fresh(snapshot: PushSnapshot) -> Outcome | None:
-    """Stop if nothing changed and the next push is not due."""
-    due = refresh_due(snapshot)
-    return due if isinstance(due, NotDue) else None
-
-
-def data_to_elsewhere(snapshot: PushSnapshot) -> Outcome | None:
-    """Stop if a dataTo names a store that is not one of the target stores."""
-    wrong = wrong_data_to(snapshot.push.spec)
-    return refused(wrong) if wrong is not None else None
-
-
-def broken_rules(snapshot: PushSnapshot) -> Outcome | None:
-    """Refuse a spec that our CRD rejects: an API server with an older CRD stores it."""
-    problems = push_secret_problems(snapshot.push.spec)
-    if not problems:
-        return None
-    return Failed(
-        Step.VALIDATE_PUSH,
-        tuple(Failure(each.path, "InvalidSpec", each.message, retry=RetryClass.NEVER) for each in problems),
-    )
-
-
-def stores_unknown(snapshot: PushSnapshot) -> Outcome | None:
-    """Stop if a named store does not exist, or a selector is invalid."""
-    return refused(snapshot.stores) if isinstance(snapshot.stores, NoChoice) else None
-
-
-def nothing_to_push_to(snapshot: PushSnapshot) -> Outcome | None:
-    """Stop if all stores belong to other operators or are being deleted."""
-    return Ignored("no store of it is ours to push to") if not snapshot.stores else None
-
-
-def data_to_idle(snapshot: PushSnapshot) -> Outcome | None:
-    """Stop if a dataTo selects stores by label and matches none of the target stores."""
-    if isinstance(snapshot.stores, NoChoice):
-        return None
-    idle = idle_data_to(snapshot.push.spec, snapshot.stores)
-    return refused(idle) if idle is not None else None
-
-
-BEFORE_SOURCE: Final[tuple[Check, ...]] = (still_fresh, data_to_elsewhere, broken_rules)
-
-BEFORE_PUSH: Final[tuple[Check, ...]] = (stores_unknown, nothing_to_push_to, data_to_idle)
-
-
-def refused(problem: NoChoice) -> Failed:
-    return Failed(Step.PUSH, (Failure(problem.path, problem.reason, problem.message),))

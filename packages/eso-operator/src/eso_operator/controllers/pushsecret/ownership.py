@@ -1,551 +1,472 @@
-"""The mark of values that this operator pushes.
+"""Which PushSecret owns a remote value: who may write it, who yields, who deletes it, and when to give that up.
 
-Values that several PushSecrets record as theirs: such a value is deleted with the last of them.
+All PushSecrets share one mark at the backend, so only the operator can tell whose a value is. To write, the last writer
+owns it: a PushSecret that was overwritten yields until its own value changes, and pushes again when the other one stops
+(`Writes`). To delete, the last PushSecret that records it owns it: a value that another one records too is left to that
+one, and a value that another one records and has not pushed yet is not deleted before that push has ended (`Owners`).
+So a value moves to another PushSecret, or to another store of the same backend, without ever being deleted: its
+successor records it first. A removal that keeps failing is given up in the end, so that a backend that is gone cannot
+block an object or its namespace forever (`RemovalAttempts`).
 
-All PushSecrets share one owner token, so no backend can distinguish their values. Without claims, a PushSecret that is
-renamed or replaced would delete the value that its successor has just pushed.
+Details that the guarantees depend on:
 
-A property is part of its remote key, so a PushSecret that pushed one of the two has a claim on the other. A whole value
-is not deleted while it contains another PushSecret's property, and a property is not deleted from another PushSecret's
-whole value.
-
-Two stores may lead to the same place, such as a v1 store and its v2 successor while PushSecrets switch one after the
-other. `elsewhere` returns the candidates; `removal.py` finds out whether their store leads to the same place.
-
-A claim is settled once its value was pushed. Until then a removal waits: if the backend rejects the push, a value that
-is left to the other PushSecret would have no owner.
-
-PushSecrets that write to one remote key: their values, the order of their writes, and conflicts between them.
-
-    same place, same value            no conflict within a namespace
-    same place, different values      contention: the last writer wins; the other PushSecret writes again when its value
-                                      changes, or when the last writer stops pushing there
-    same place, other namespace       contention, whatever the values are
-    different properties of one key   a version that another PushSecret made is not drift
-    a property within another place   a write of the outer place may have removed the property: it is pushed again
-
-Values of two namespaces are never compared. Otherwise a tenant who may use a ClusterSecretStore could push guesses to
-the remote key of another tenant, and learn from a condition, an event or a skipped write which guess is right. So the
-children of a ClusterPushSecret that push to one place contend too, even if their values are equal: nothing that a
-tenant can observe may depend on that.
-
-Only pushes of this process are known, so a value is pushed once more after a restart. Digests are compared, never
-values. `Memory` reports every change; PushSecrets whose situation it changes are woken.
-
-How long the removal of pushed values is tried before it is given up, for each PushSecret and store.
+- Entries are recorded before they are pushed. What was pushed and may not be recorded is `unrecorded`, and counts.
+- A property is a part of its remote key: whoever records or writes one of the two has a claim on the other. A write of
+  the whole may have removed the property, so the property is pushed again.
+- Equal values of one namespace do not conflict. Values of two namespaces are never compared, and always conflict:
+  otherwise a tenant who may use a ClusterSecretStore could push guesses to the remote key of another tenant, and learn
+  from a condition, an event or a skipped write which guess is right. Nothing that a tenant can observe may depend on
+  that, so even the children of a ClusterPushSecret that push equal values to one place conflict.
+- The order of writes is known for this process only, so a value is pushed once more after a restart.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final, NamedTuple, Protocol
+from typing import Final
 
 from eso_api.pushsecret import PushSecret
 from eso_operator.controllers.base import TerminatingNamespaces
 from eso_operator.controllers.contention import PushedKey
 from eso_operator.controllers.pushsecret.record import (
-    NOTHING_ANNOUNCED,
-    NOTHING_KNOWN,
-    NOTHING_TRIED,
-    NOTHING_UNRECORDED,
+    NOTHING,
     Announcement,
     Attempts,
-    Known,
     LastPush,
-    Learned,
-    Place,
     PushSecretRecord,
     RemoteKey,
-    Spot,
-    Unrecorded,
-    spot_of,
-    union,
+    RemoteValue,
+    SharedKey,
+    SyncedEntries,
+    keys_of,
+    shared_key,
     without,
 )
 from eso_operator.controllers.refresh import RetryLimit
 from eso_operator.memory import Memory
+from eso_operator.stores.resolved import Reason
 from kubebase.clock import Clock
 from kubebase.meta import ObjectKey, ObjectMeta
 from kuberun.cache import Cache
 
+OWNER_TOKEN: Final = "external-secrets"  # noqa: S105 - a mark, not a credential
+"""Backends keep it as `managed-by`. All PushSecrets share it, so that several of them may write one remote key."""
+
 MAX_VALUES: Final = 1_000_000
-"""The limit for all objects together. The oldest records are evicted first."""
+"""The limit for all PushSecrets together. The oldest records are evicted first."""
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+_Values = Mapping[RemoteKey, RemoteValue]
 
 
-class Pushes:
-    """The pushed values of each object. Both the records and the values in them are bounded."""
+class Decision(Enum):
+    """What other PushSecrets mean for a value that this one has pushed, and that has not changed since."""
+
+    KEEP = "keep"
+    YIELD = "yield"
+    """Another PushSecret, in conflict with this one, wrote after it and still pushes there: the last writer wins."""
+    PUSH_AGAIN = "push again"
+    """It was overwritten, and no PushSecret conflicts with it now."""
+
+
+@dataclass(frozen=True, slots=True)
+class ValueConflict:
+    """Other PushSecrets push something else there, or push there from another namespace."""
+
+    key: RemoteKey
+    others: tuple[ObjectKey, ...]
+
+
+class Writes:
+    """The values that this process has pushed, by PushSecret and by remote key, in the order of their writes.
+
+    The process has one. Both the records and the values in them are bounded.
+    """
 
     def __init__(self, memory: Memory[PushSecretRecord], max_values: int = MAX_VALUES) -> None:
-        self.rivals = Rivals()
         self._memory = memory
         self._max_values = max_values
-        self._values = 0
+        self._count = 0
+        self._writers: dict[SharedKey, dict[ObjectKey, dict[RemoteKey, RemoteValue]]] = {}
+        self._overwritten: dict[ObjectKey, set[RemoteKey]] = {}
+        self._orders = itertools.count(1)
+        self._listener: Callable[[ObjectKey], None] = lambda _: None
         memory.on_forget(self._forgotten)
+
+    def on_change(self, listener: Callable[[ObjectKey], None]) -> None:
+        """Call `listener` with each PushSecret that must be reconciled because of a push of another one."""
+        self._listener = listener
+
+    def next_order(self) -> int:
+        """Return the number of a write that has just been answered."""
+        return next(self._orders)
+
+    # The values of one PushSecret.
 
     def last(self, push: PushSecret) -> LastPush | None:
         return self._of(push).last
 
-    def values(self, push: PushSecret) -> Mapping[Place, Known]:
+    def values(self, push: PushSecret) -> _Values:
         return self._of(push).values
 
-    def remote_keys(self, key: ObjectKey) -> Iterator[PushedKey]:
+    def pushed_keys(self, push: ObjectKey) -> Iterator[PushedKey]:
         """Yield the remote keys that hold values of the object, at the location of the store itself."""
-        found = self._memory.find(key)
-        for place, known in found.values.items() if found is not None else ():
-            if not place.location:
-                yield PushedKey(place.store, place.remote_key, key, known.written)
+        record = self._memory.find(push)
+        for key, value in record.values.items() if record is not None else ():
+            if not key.location:
+                yield PushedKey(key.store, key.name, push, value.written)
 
-    def unrecorded(self, push: PushSecret) -> Unrecorded:
-        """Return the pushed values that may not be in the status."""
+    def unrecorded(self, push: PushSecret) -> SyncedEntries:
         return self._of(push).unrecorded
 
-    def unrecorded_of(self, key: ObjectKey) -> PushSecret | None:
+    def unrecorded_of(self, push: ObjectKey) -> PushSecret | None:
         """Return the object, which may be deleted by now, whose pushed values may be missing in its status."""
-        found = self._memory.find(key)
-        return found.pushed_for if found is not None and found.unrecorded else None
+        record = self._memory.find(push)
+        return record.pushed_for if record is not None and record.unrecorded else None
 
-    def wrote(self, push: PushSecret, values: Mapping[Place, Known], new: Unrecorded) -> None:
+    def wrote(self, push: PushSecret, values: _Values, entries: SyncedEntries) -> None:
         """Remember values that are in their stores now, recorded or not."""
-        known = self._of(push)
-        self._keep(push, {**known.values, **values}, union(new, known.unrecorded), push)
+        old = self._of(push)
+        self._replace(push, {**old.values, **values}, {**entries, **old.unrecorded}, push)
 
-    def removed(self, push: PushSecret, gone: Mapping[str, Iterable[Spot]]) -> None:
+    def removed(self, push: PushSecret, gone: Collection[RemoteKey]) -> None:
         """Forget values that are no longer in their stores."""
-        known = self._of(push)
-        places = {Place(store, *spot) for store, spots in gone.items() for spot in spots}
-        values = {place: value for place, value in known.values.items() if place not in places}
-        self._keep(push, values, without(known.unrecorded, gone), known.pushed_for)
+        old = self._of(push)
+        self._replace(push, without(old.values, gone), without(old.unrecorded, gone), old.pushed_for)
 
-    def recorded(self, push: PushSecret, learned: Learned | None) -> None:
-        """Record that the status lists all pushed values. After a successful push, only its values are remembered."""
-        if learned is None:
-            self._keep(push, self._of(push).values)
-            return
-        self._keep(push, dict(learned.values))
-        self._memory.of(push.key, push.metadata.uid).last = learned.last
+    def recorded(self, push: PushSecret, last: LastPush | None = None, values: _Values = NOTHING) -> None:
+        """Record that the status lists all entries. After a successful push, only its values are remembered."""
+        self._replace(push, self.values(push) if last is None else values)
+        if last is not None:
+            self._memory.of(push.key, push.metadata.uid).last = last
 
     def clear(self, push: PushSecret) -> None:
         """Record that no store holds a value of the object."""
-        self._keep(push, NOTHING_KNOWN)
+        self._replace(push, NOTHING)
         self._memory.of(push.key, push.metadata.uid).last = None
+
+    # Among PushSecrets.
+
+    def decide(self, push: ObjectKey, key: RemoteKey) -> Decision:
+        """Return what other PushSecrets mean for a value."""
+        mine = self._writers.get(shared_key(key, push.namespace), {}).get(push, {}).get(key)
+        if mine is None:
+            return Decision.KEEP
+        later = [other for other in self._others(push, key) if other[1].order > mine.order]
+        if later and _in_conflict((push, mine), max(later, key=_order)):
+            return Decision.YIELD
+        return Decision.PUSH_AGAIN if key in self._overwritten.get(push, ()) else Decision.KEEP
+
+    def is_expected(self, push: ObjectKey, key: RemoteKey, version: str) -> bool:
+        """Return whether a PushSecret gave the remote key this version, after this value was written to it."""
+        writers = self._writers.get(shared_key(key, push.namespace), {})
+        mine = writers.get(push, {}).get(key)
+        return (
+            mine is not None
+            and version not in ("", mine.version)
+            and any(
+                each.made == version and each.order > mine.order
+                for values in writers.values()
+                for each in values.values()
+            )
+        )
+
+    def has_freed(self, push: ObjectKey) -> bool:
+        """Return whether a value that was overwritten can be pushed again."""
+        return any(self.decide(push, key) is Decision.PUSH_AGAIN for key in self._overwritten.get(push, ()))
+
+    def conflicts(self, push: ObjectKey, values: _Values) -> Sequence[ValueConflict]:
+        """Return the remote keys for which other PushSecrets conflict with it."""
+        found = []
+        for key, mine in values.items():
+            others = [other for other, theirs in self._others(push, key) if _in_conflict((push, mine), (other, theirs))]
+            if others:
+                found.append(ValueConflict(key, tuple(sorted(others, key=lambda each: (each.namespace, each.name)))))
+        return sorted(found, key=lambda conflict: conflict.key)
 
     def _of(self, push: PushSecret) -> PushSecretRecord:
         """Return the record of this object, not of a former object with its name."""
         return self._memory.known(push.key, push.metadata.uid) or PushSecretRecord(push.metadata.uid)
 
-    def _keep(
+    def _replace(
         self,
         push: PushSecret,
-        values: Mapping[Place, Known],
-        unrecorded: Unrecorded = NOTHING_UNRECORDED,
+        values: _Values,
+        unrecorded: SyncedEntries = NOTHING,
         pushed_for: PushSecret | None = None,
     ) -> None:
         record = self._memory.of(push.key, push.metadata.uid)
         old, record.values = record.values, values
         record.unrecorded, record.pushed_for = unrecorded, pushed_for
-        self._values += len(values) - len(old)
-        self.rivals.update(push.key, old, values)
-        while self._values > self._max_values and len(self._memory) > 1:
+        self._update(push.key, old, values)
+        while self._count > self._max_values and len(self._memory) > 1:
             self._memory.evict_oldest()
 
-    def _forgotten(self, key: ObjectKey, record: PushSecretRecord) -> None:
-        self._values -= len(record.values)
-        self.rivals.update(key, record.values, NOTHING_KNOWN)
-
-
-OWNER_TOKEN: Final = "external-secrets"  # noqa: S105 - a mark, not a credential
-"""Backends keep it as `managed-by`. All PushSecrets share it, so that several of them may write one remote key."""
-
-
-PLACES_INDEX: Final = "places"
-
-
-def places_of(push: PushSecret) -> Iterable[Hashable]:
-    """Index function of PushSecrets: the remote key of every place that the status records, with and without store."""
-    places = list(_recorded(push))
-    within = {RemoteKey.of(place, push.metadata.namespace) for place in places}
-    return within | {_Anywhere(place.remote_key, place.location) for place in places}
-
-
-class _Anywhere(NamedTuple):
-    """A remote key in any store."""
-
-    remote_key: str
-    location: str
-
-
-class HasClaims(Protocol):
-    """The fields of a record that are used here."""
-
-    uid: str
-    announced: Mapping[Place, Announcement]
-    """Values that are recorded in the status, and are not known to be in the backend."""
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """Another PushSecret that records the place; settled if, as far as known, the backend has accepted its value."""
-
-    by: ObjectKey
-    settled: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Elsewhere:
-    """Another PushSecret that records the same remote key under another store."""
-
-    push: PushSecret
-    store: str
-    claim: Claim
-
-
-class Claims:
-    """The claims of all PushSecrets. The process has one."""
-
-    def __init__(self, objects: Cache[PushSecret], memory: Memory[HasClaims]) -> None:
-        self._objects = objects
-        self._memory = memory
-
-    def announce(self, push: PushSecret, places: Iterable[Place]) -> None:
-        """Announce values that are recorded now and pushed next.
-
-        Values of an earlier push that was interrupted count as pushed.
-        """
-        self._drop(push, Announcement.SENT)
-        self._note(push, {**self._announced(push), **dict.fromkeys(places, Announcement.ANNOUNCED)})
-
-    def withdraw(self, push: PushSecret) -> None:
-        """Drop an announcement that was certainly not recorded: a record of it belongs to another PushSecret."""
-        self._drop(push, Announcement.ANNOUNCED)
-
-    def sent(self, push: PushSecret) -> None:
-        """Mark the announced values as being pushed."""
-        sent = {
-            place: Announcement.SENT for place, fate in self._announced(push).items() if fate is Announcement.ANNOUNCED
-        }
-        self._note(push, {**self._announced(push), **sent})
-
-    def pushed(self, push: PushSecret, landed: Iterable[Place]) -> None:
-        """Mark the announced values that did not land as rejected. Values that may have landed count as pushed."""
-        gone = set(landed)
-        self._note(push, {place: Announcement.REFUSED for place in self._announced(push) if place not in gone})
-
-    def refused(self, push: PushSecret) -> dict[str, list[Spot]]:
-        """Return the announced values that no backend accepted, by store.
-
-        The status may still list them if it could not be written.
-        """
-        found: dict[str, list[Spot]] = {}
-        for place, fate in self._announced(push).items():
-            if fate is Announcement.REFUSED:
-                found.setdefault(place.store, []).append(Spot(place.remote_key, place.property, place.location))
-        return found
-
-    def other(self, push: PushSecret, place: Place) -> Claim | None:
-        """Return the claim of another PushSecret that is not being deleted.
-
-        A rejected value is not a claim, even if the status lists it.
-        """
-        for other in self._others(push, place):
-            if (claim := self._claim(other, place)) is not None:
-                return claim
-        return None
-
-    def elsewhere(self, push: PushSecret, place: Place) -> Iterator[Elsewhere]:
-        """Yield claims on the same remote key in other stores: cluster-scoped ones, or ones of the same namespace."""
-        home = push.metadata.namespace
-        for other in self._objects.find(PLACES_INDEX, _Anywhere(place.remote_key, place.location)):
-            if other.metadata.uid == push.metadata.uid or other.metadata.deletion_timestamp is not None:
-                continue
-            for store in sorted(set(other.status.synced_push_secrets) - {place.store}):
-                there = place._replace(store=store)
-                near = other.metadata.namespace == home or not RemoteKey.of(there, home).namespace
-                if near and (claim := self._claim(other, there)) is not None:
-                    yield Elsewhere(other, store, claim)
-
-    def _claim(self, other: PushSecret, place: Place) -> Claim | None:
-        announced = self._announced(other)
-        fates = {announced.get(each) for each in _recorded(other) if each.overlaps(place)}
-        return Claim(other.key, settled=None in fates) if fates - {Announcement.REFUSED} else None
-
-    def recording(self, push: PushSecret, place: Place) -> list[PushSecret]:
-        """Return the other PushSecrets that record exactly this place."""
-        return [other for other in self._others(push, place) if place in set(_recorded(other))]
-
-    def _others(self, push: PushSecret, place: Place) -> Iterator[PushSecret]:
-        """Yield the other PushSecrets that record the remote key and are not being deleted."""
-        for other in self._objects.find(PLACES_INDEX, RemoteKey.of(place, push.metadata.namespace)):
-            if other.metadata.uid != push.metadata.uid and other.metadata.deletion_timestamp is None:
-                yield other
-
-    def _drop(self, push: PushSecret, gone: Announcement) -> None:
-        self._note(push, {place: fate for place, fate in self._announced(push).items() if fate is not gone})
-
-    def _announced(self, push: PushSecret) -> Mapping[Place, Announcement]:
-        known = self._memory.known(push.key, push.metadata.uid)
-        return NOTHING_ANNOUNCED if known is None else known.announced
-
-    def _note(self, push: PushSecret, announced: Mapping[Place, Announcement]) -> None:
-        if announced or self._announced(push):
-            self._memory.of(push.key, push.metadata.uid).announced = announced
-
-
-def _recorded(push: PushSecret) -> Iterator[Place]:
-    for store, entries in push.status.synced_push_secrets.items():
-        for data in entries.values():
-            yield Place(store, *spot_of(data))
-
-
-Wake = Callable[[ObjectKey], None]
-
-_Values = Mapping[Place, Known]
-
-
-class Standing(Enum):
-    """The effect of other PushSecrets on a value since it was pushed."""
-
-    HELD = "held"
-    LOST = "lost"
-    """Another PushSecret that contends for the place wrote after it, and still pushes there."""
-    FREED = "freed"
-    """It was overwritten, and no PushSecret contends for the place now: push it again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Footing:
-    """`expected`: a PushSecret made the version that the remote key has now, after this value was written to it."""
-
-    standing: Standing = Standing.HELD
-    expected: bool = False
-
-
-UNSHARED: Final = Footing()
-
-
-@dataclass(frozen=True, slots=True)
-class Clash:
-    """A place for which other PushSecrets contend: of this namespace with different values, or of other namespaces."""
-
-    place: Place
-    others: tuple[ObjectKey, ...]
-
-
-class Rivals:
-    """The pushes of all PushSecrets. The process has one."""
-
-    def __init__(self) -> None:
-        self._keys: dict[RemoteKey, dict[ObjectKey, dict[Place, Known]]] = {}
-        self._overwritten: dict[ObjectKey, set[Place]] = {}
-        self._orders = itertools.count(1)
-        self._wake: Wake = _wake_nobody
-
-    def listen(self, wake: Wake) -> None:
-        """Call `wake` for each PushSecret that must be reconciled because of a push of another one."""
-        self._wake = wake
-
-    def next_order(self) -> int:
-        """Number a write that has just been answered."""
-        return next(self._orders)
-
-    def update(self, key: ObjectKey, before: _Values, after: _Values) -> None:
-        """Replace the known pushes of one PushSecret."""
-        changed = [place for place in {**before, **after} if before.get(place) is not after.get(place)]
-        for place in changed:
-            self._store(key, place, after.get(place))
-        changed = [place for place in changed if not _same_write(before.get(place), after.get(place))]
-        for place in changed:
-            self._mark(key, place, overwritten=False)
-        written = {place: new for place in changed if (new := after.get(place)) is not None}
-        for place, new in written.items():
-            self._compare(key, place, new)
-        woken = {other for place in changed for other in self._concerned(key, place, before, after)}
-        for writer, inner in list(self._inside(key, written)):
-            self._mark(writer, inner, overwritten=True)
-            woken.add(writer)
-        for other in woken - {key}:
-            self._wake(other)
-
-    def footing(self, key: ObjectKey, place: Place, version: str = "") -> Footing:
-        """Return the state of a pushed value among other PushSecrets; `version` is the current one of the backend."""
-        writers = self._keys.get(RemoteKey.of(place, key.namespace), {})
-        mine = writers.get(key, {}).get(place)
-        if mine is None:
-            return UNSHARED
-        expected = version not in ("", mine.version) and any(
-            each.made == version and each.order > mine.order for values in writers.values() for each in values.values()
-        )
-        return Footing(self._standing(key, place, mine), expected)
-
-    def freed(self, key: ObjectKey) -> bool:
-        """Return whether an overwritten value can be pushed again."""
-        places = self._overwritten.get(key, ())
-        return any(self.footing(key, place).standing is Standing.FREED for place in places)
-
-    def clashes(self, key: ObjectKey, values: _Values) -> Sequence[Clash]:
-        """Return the places for which other PushSecrets contend."""
-        found = []
-        for place, mine in values.items():
-            others = [other for other, theirs in self._others(key, place) if _contend((key, mine), (other, theirs))]
-            if others:
-                found.append(Clash(place, tuple(sorted(others, key=lambda each: (each.namespace, each.name)))))
-        return sorted(found, key=lambda clash: clash.place)
-
-    # --- one place ----------------------------------------------------------------------------------------------------
-
-    def _store(self, key: ObjectKey, place: Place, known: Known | None) -> None:
-        remote = RemoteKey.of(place, key.namespace)
-        if known is not None:
-            self._keys.setdefault(remote, {}).setdefault(key, {})[place] = known
-        elif (writers := self._keys.get(remote)) is not None and (mine := writers.get(key)) is not None:
-            mine.pop(place, None)
+    def _forgotten(self, push: ObjectKey, record: PushSecretRecord) -> None:
+        self._update(push, record.values, NOTHING)
+
+    def _update(self, push: ObjectKey, before: _Values, after: _Values) -> None:
+        """Index the values by remote key, find out what was overwritten, and notify other PushSecrets."""
+        self._count += len(after) - len(before)
+        changed = [key for key in {**before, **after} if before.get(key) is not after.get(key)]
+        for key in changed:
+            self._index(push, key, after.get(key))
+        changed = [key for key in changed if not _same_write(before.get(key), after.get(key))]
+        affected: set[ObjectKey] = set()
+        for key in changed:
+            self._mark(push, key, overwritten=False)
+            if (new := after.get(key)) is not None:
+                self._mark_overwritten(push, key, new)
+            affected.update(self._affected(push, key, before.get(key), new))
+        for other, key in list(self._removed_by_write(push, [key for key in changed if key in after], after)):
+            self._mark(other, key, overwritten=True)
+            affected.add(other)
+        for other in affected - {push}:
+            self._listener(other)
+
+    def _index(self, push: ObjectKey, key: RemoteKey, value: RemoteValue | None) -> None:
+        shared = shared_key(key, push.namespace)
+        if value is not None:
+            self._writers.setdefault(shared, {}).setdefault(push, {})[key] = value
+        elif (writers := self._writers.get(shared)) is not None and (mine := writers.get(push)) is not None:
+            mine.pop(key, None)
             if not mine:
-                del writers[key]
+                del writers[push]
             if not writers:
-                del self._keys[remote]
+                del self._writers[shared]
 
-    def _compare(self, key: ObjectKey, place: Place, new: Known) -> None:
-        """Note which values were overwritten, by the order of writes."""
-        here = [(key, new), *self._others(key, place)]
-        last = max(here, key=lambda each: each[1].order)
-        for writer, known in here:
-            if known.order < last[1].order:
-                self._mark(writer, place, overwritten=_contend((writer, known), last))
+    def _mark(self, push: ObjectKey, key: RemoteKey, *, overwritten: bool) -> None:
+        if overwritten:
+            self._overwritten.setdefault(push, set()).add(key)
+        elif (keys := self._overwritten.get(push)) is not None:
+            keys.discard(key)
+            if not keys:
+                del self._overwritten[push]
 
-    def _concerned(self, key: ObjectKey, place: Place, before: _Values, after: _Values) -> Iterator[ObjectKey]:
-        """Yield other PushSecrets whose contention here begins or ends, or whose condition names this one.
+    def _mark_overwritten(self, push: ObjectKey, key: RemoteKey, new: RemoteValue) -> None:
+        """Mark the values that the last write replaced by something else."""
+        writers = [(push, new), *self._others(push, key)]
+        last = max(writers, key=_order)
+        for writer, value in writers:
+            if value.order < last[1].order:
+                self._mark(writer, key, overwritten=_in_conflict((writer, value), last))
 
-        If the others contend among themselves, one more or less changes nothing for those of other namespaces, unless
+    def _affected(
+        self, push: ObjectKey, key: RemoteKey, old: RemoteValue | None, new: RemoteValue | None
+    ) -> Iterator[ObjectKey]:
+        """Yield other PushSecrets whose conflict here begins or ends, or whose condition names this one.
+
+        If the others conflict among themselves, one more or less changes nothing for those of other namespaces, unless
         it was the last writer: thousands of children of one ClusterPushSecret must not wake each other.
         """
-        old, new = before.get(place), after.get(place)
-        others = list(self._others(key, place))
-        contended = len({(other.namespace, theirs.value) for other, theirs in others if theirs.value}) > 1
+        others = list(self._others(push, key))
+        in_conflict = len({(other.namespace, theirs.value) for other, theirs in others if theirs.value}) > 1
         for other, theirs in others:
-            contends = _contend((key, new), (other, theirs))
-            if contends == _contend((key, old), (other, theirs)):
+            conflicts = _in_conflict((push, new), (other, theirs))
+            if conflicts == _in_conflict((push, old), (other, theirs)):
                 continue
-            named = not contends and other.namespace == key.namespace
-            if not contended or named or self._standing(other, place, theirs) is Standing.FREED:
+            named = not conflicts and other.namespace == push.namespace
+            if not in_conflict or named or self.decide(other, key) is Decision.PUSH_AGAIN:
                 yield other
 
-    def _standing(self, key: ObjectKey, place: Place, mine: Known) -> Standing:
-        later = [each for each in self._others(key, place) if each[1].order > mine.order]
-        if later and _contend((key, mine), max(later, key=lambda each: each[1].order)):
-            return Standing.LOST
-        return Standing.FREED if place in self._overwritten.get(key, ()) else Standing.HELD
+    def _removed_by_write(
+        self, push: ObjectKey, written: Iterable[RemoteKey], after: _Values
+    ) -> Iterator[tuple[ObjectKey, RemoteKey]]:
+        """Yield values within remote keys that were written later, which may have removed them."""
+        outer: dict[SharedKey, dict[str, RemoteValue]] = {}
+        for key in written:
+            outer.setdefault(shared_key(key, push.namespace), {})[key.property] = after[key]
+        for shared, by_property in outer.items():
+            for writer, values in self._writers.get(shared, {}).items():
+                for inner, value in values.items():
+                    around = [by_property[path] for path in _paths_around(inner.property) if path in by_property]
+                    if value.value and any(value.order < each.order for each in around):
+                        yield writer, inner
 
-    def _mark(self, key: ObjectKey, place: Place, *, overwritten: bool) -> None:
-        if overwritten:
-            self._overwritten.setdefault(key, set()).add(place)
-        elif (places := self._overwritten.get(key)) is not None:
-            places.discard(place)
-            if not places:
-                del self._overwritten[key]
-
-    def _others(self, key: ObjectKey, place: Place) -> Iterator[tuple[ObjectKey, Known]]:
+    def _others(self, push: ObjectKey, key: RemoteKey) -> Iterator[tuple[ObjectKey, RemoteValue]]:
         """Yield the values that other PushSecrets wrote to exactly this place."""
-        for other, values in self._keys.get(RemoteKey.of(place, key.namespace), {}).items():
-            if other != key and (theirs := values.get(place)) is not None:
+        for other, values in self._writers.get(shared_key(key, push.namespace), {}).items():
+            if other != push and (theirs := values.get(key)) is not None:
                 yield other, theirs
 
-    def _inside(self, key: ObjectKey, written: _Values) -> Iterator[tuple[ObjectKey, Place]]:
-        """Yield values within places that were written later, which may have removed them."""
-        outer: dict[RemoteKey, dict[str, Known]] = {}
-        for place, new in written.items():
-            outer.setdefault(RemoteKey.of(place, key.namespace), {})[place.property] = new
-        for remote, places in outer.items():
-            for writer, values in self._keys.get(remote, {}).items():
-                for inner, known in values.items():
-                    around = [places[path] for path in _paths_around(inner.property) if path in places]
-                    if known.value and any(known.order < each.order for each in around):
-                        yield writer, inner
+
+def _order(write: tuple[ObjectKey, RemoteValue]) -> int:
+    return write[1].order
 
 
 def _paths_around(path: str) -> list[str]:
-    """Return the places that contain a property: the whole, and each prefix of its path."""
+    """Return the properties that contain a property: the whole, and each prefix of its path."""
     steps = path.split(".") if path else []
     return [".".join(steps[:count]) for count in range(len(steps))]
 
 
-def _same_write(old: Known | None, new: Known | None) -> bool:
-    """Return whether nothing was written in between, whatever versions were seen."""
+def _same_write(old: RemoteValue | None, new: RemoteValue | None) -> bool:
+    """Return whether nothing was written in between, whatever versions were read."""
     return old is not None and new is not None and (old.order, old.value) == (new.order, new.value)
 
 
-def _contend(one: tuple[ObjectKey, Known | None], other: tuple[ObjectKey, Known | None]) -> bool:
-    """Return whether two writers of a place contend. A writer that accepts any value never does."""
-    (key, mine), (rival, theirs) = one, other
+def _in_conflict(one: tuple[ObjectKey, RemoteValue | None], other: tuple[ObjectKey, RemoteValue | None]) -> bool:
+    """Return whether two writers of a place are in conflict. A writer that accepts any value never is."""
+    (writer, mine), (second, theirs) = one, other
     if not (mine and theirs and mine.value and theirs.value):
         return False
-    return key.namespace != rival.namespace or mine.value != theirs.value
+    return writer.namespace != second.namespace or mine.value != theirs.value
 
 
-def _wake_nobody(key: ObjectKey) -> None:
-    """Wake nothing, until a listener is set."""
+# --- deleting ---------------------------------------------------------------------------------------------------------
+
+KEYS_INDEX: Final = "remote keys"
+_ANY_STORE: Final = ""
+
+
+def keys_index(push: PushSecret) -> Iterable[Hashable]:
+    """Index function of PushSecrets: every remote key that the status records, in its store and in any store."""
+    keys = list(keys_of(push.status))
+    return {shared_key(key, push.metadata.namespace) for key in keys} | {_in_any_store(key) for key in keys}
+
+
+@dataclass(frozen=True, slots=True)
+class ValueOwner:
+    """Another PushSecret that records a value; `confirmed` if, as far as known, the backend has accepted it."""
+
+    push: ObjectKey
+    confirmed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerInOtherStore:
+    """A PushSecret that records the same remote key under another store, which may be the same backend."""
+
+    push: PushSecret
+    store: str
+    owner: ValueOwner
+
+
+class Owners:
+    """The PushSecrets that record a value as theirs in their status. The process has one."""
+
+    def __init__(self, objects: Cache[PushSecret], memory: Memory[PushSecretRecord]) -> None:
+        self._objects = objects
+        self._memory = memory
+
+    # An entry from its announcement to the end of its push.
+
+    def announce(self, push: PushSecret, keys: Iterable[RemoteKey]) -> None:
+        """Note entries that are recorded now and pushed next. Those of an interrupted push count as pushed."""
+        left = {key: state for key, state in self._announced(push).items() if state is not Announcement.SENT}
+        self._note(push, {**left, **dict.fromkeys(keys, Announcement.ANNOUNCED)})
+
+    def withdraw(self, push: PushSecret) -> None:
+        """Drop an announcement that was certainly not recorded: a record of it belongs to another PushSecret."""
+        announced = self._announced(push).items()
+        self._note(push, {key: state for key, state in announced if state is not Announcement.ANNOUNCED})
+
+    def sending(self, push: PushSecret) -> None:
+        """Note that the announced entries are being pushed."""
+        sent = {Announcement.ANNOUNCED: Announcement.SENT}
+        self._note(push, {key: sent.get(state, state) for key, state in self._announced(push).items()})
+
+    def sent(self, push: PushSecret, landed: Collection[RemoteKey]) -> None:
+        """Note that the announced entries that did not land were refused. `landed` has all that may have."""
+        self._note(push, {key: Announcement.REFUSED for key in self._announced(push) if key not in landed})
+
+    def refused(self, push: PushSecret) -> AbstractSet[RemoteKey]:
+        """Return the announced entries that no backend accepted; the status may list them if it was not written."""
+        return {key for key, state in self._announced(push).items() if state is Announcement.REFUSED}
+
+    # Who else owns a value.
+
+    def other(self, push: PushSecret, key: RemoteKey) -> ValueOwner | None:
+        """Return another owner of a value that is not being deleted."""
+        return next((owner for each in self._others(push, key) if (owner := self._owner(each, key)) is not None), None)
+
+    def in_other_stores(self, push: PushSecret, key: RemoteKey) -> Iterator[OwnerInOtherStore]:
+        """Yield owners of the same remote key in other stores: cluster-scoped ones, or ones of the same namespace."""
+        namespace = push.metadata.namespace
+        for other in self._alive(push, _in_any_store(key)):
+            for store in sorted(set(other.status.synced_push_secrets) - {key.store}):
+                there = key._replace(store=store)
+                reachable = other.metadata.namespace == namespace or not shared_key(there, namespace)[0]
+                if reachable and (owner := self._owner(other, there)) is not None:
+                    yield OwnerInOtherStore(other, store, owner)
+
+    def recording(self, push: PushSecret, key: RemoteKey) -> list[PushSecret]:
+        """Return the other PushSecrets that record exactly this key."""
+        return [other for other in self._others(push, key) if key in set(keys_of(other.status))]
+
+    def _owner(self, other: PushSecret, key: RemoteKey) -> ValueOwner | None:
+        """Return the other one as an owner. An entry that was refused is none, even if the status lists it."""
+        announced = self._announced(other)
+        states = {announced.get(each) for each in keys_of(other.status) if each.overlaps(key)}
+        return ValueOwner(other.key, confirmed=None in states) if states - {Announcement.REFUSED} else None
+
+    def _others(self, push: PushSecret, key: RemoteKey) -> Iterator[PushSecret]:
+        return self._alive(push, shared_key(key, push.metadata.namespace))
+
+    def _alive(self, push: PushSecret, index_key: Hashable) -> Iterator[PushSecret]:
+        """Yield the other PushSecrets under this key of the index that are not being deleted."""
+        for other in self._objects.find(KEYS_INDEX, index_key):
+            if other.metadata.uid != push.metadata.uid and other.metadata.deletion_timestamp is None:
+                yield other
+
+    def _announced(self, push: PushSecret) -> Mapping[RemoteKey, Announcement]:
+        record = self._memory.known(push.key, push.metadata.uid)
+        return NOTHING if record is None else record.announced
+
+    def _note(self, push: PushSecret, announced: Mapping[RemoteKey, Announcement]) -> None:
+        if announced or self._announced(push):
+            self._memory.of(push.key, push.metadata.uid).announced = announced
+
+
+def _in_any_store(key: RemoteKey) -> RemoteKey:
+    return key._replace(property="", store=_ANY_STORE)
+
+
+# --- giving up --------------------------------------------------------------------------------------------------------
+
+_GONE: Final = frozenset({Reason.NOT_FOUND, Reason.CONFIG_NOT_FOUND, Reason.CREDENTIALS_NOT_FOUND})
+"""Causes that mean that the store, or something that it needs, no longer exists."""
+TURNED_OFF: Final = frozenset({Reason.FEATURE_DISABLED})
 
 
 @dataclass(frozen=True, slots=True)
 class RemovalLimits:
-    """`gone`: the store or its credentials do not exist. `failing`: everything else, if the PushSecret waits for it.
-
-    A kind that is turned off is not a failure: the removal waits until it is on again.
-    """
+    """`gone`: the store or its credentials do not exist. `failing`: everything else, if the PushSecret waits for it."""
 
     gone: RetryLimit = field(default=RetryLimit(4, 5.0))
     failing: RetryLimit = field(default=RetryLimit(15, 1800.0))
 
 
-class Trial(Enum):
-    """The kind of a failed removal, which decides when the value is abandoned."""
+@dataclass(frozen=True, slots=True)
+class RemovalAttempts:
+    """Counts failed removals of each PushSecret from each store, and decides when the values are abandoned."""
 
-    STALE = "stale"
-    FINAL = "final"
-    GONE = "gone"
-    OFF = "off"
-    """The kind of the store is turned off by its feature gate."""
+    clock: Clock
+    limits: RemovalLimits
+    memory: Memory[PushSecretRecord]
+    terminating: TerminatingNamespaces
 
+    def give_up(self, push: ObjectMeta, store: str, reasons: AbstractSet[object], *, final: bool) -> bool:
+        """Count a failure with these reasons. Return whether the values are abandoned now.
 
-class Tries(Protocol):
-    """The fields of a record that are used here."""
-
-    uid: str
-    tried: Mapping[str, Attempts]
-    """Failed removals, by store."""
-
-
-class Patience:
-    """Counts failed attempts for each object and store."""
-
-    def __init__(
-        self, clock: Clock, limits: RemovalLimits, memory: Memory[Tries], terminating: TerminatingNamespaces
-    ) -> None:
-        self._clock = clock
-        self._limits = limits
-        self._memory = memory
-        self._terminating = terminating
-
-    def is_over(self, push: ObjectMeta, store: str, trial: Trial) -> bool:
-        """Count one more failure. Return whether the values are abandoned now.
-
-        An object that lives on can wait as long as its store exists. A deletion waits as long as the kind of the store
-        is turned off, unless it blocks the deletion of a namespace.
+        A PushSecret that lives on can wait as long as its store exists. A deletion (`final`) waits as long as the kind
+        of the store is turned off, which is no failure, unless that blocks the deletion of a namespace.
         """
-        now, record = self._clock.monotonic(), self._memory.of(push.key, push.uid)
-        count, since = record.tried.get(store, Attempts(0, now))
-        record.tried = {**record.tried, store: Attempts(count + 1, since)}
-        if trial is Trial.STALE or (trial is Trial.OFF and self._terminating.ending(push.namespace) is None):
+        now, record = self.clock.monotonic(), self.memory.of(push.key, push.uid)
+        count, since = record.removals.get(store, Attempts(0, now))
+        record.removals = {**record.removals, store: Attempts(count + 1, since)}
+        if reasons <= _GONE:
+            return self.limits.gone.is_over(count + 1, now - since)
+        if not final or (reasons <= TURNED_OFF and self.terminating.ending(push.namespace) is None):
             return False
-        limit = self._limits.gone if trial is Trial.GONE else self._limits.failing
-        return limit.is_over(count + 1, now - since)
+        return self.limits.failing.is_over(count + 1, now - since)
 
-    def forget(self, key: ObjectKey) -> None:
+    def forget(self, push: ObjectKey) -> None:
         """Begin to count again: everything was removed."""
-        if (record := self._memory.find(key)) is not None:
-            record.tried = NOTHING_TRIED
-
-    def __len__(self) -> int:
-        """Return the number of objects with failed removals."""
-        return sum(1 for _, record in self._memory.items() if record.tried)
+        if (record := self.memory.find(push)) is not None:
+            record.removals = NOTHING

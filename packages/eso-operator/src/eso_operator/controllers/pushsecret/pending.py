@@ -10,72 +10,74 @@ that exist. Under IfNotExists there is no record, because a pushed value is neve
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from eso_api.pushsecret import PendingPush, PushData, PushSecret
+from eso_api.pushsecret import PendingPush, PushSecret
 from eso_operator.controllers.outcomes import Step
-from eso_operator.controllers.pushsecret.push import DELETE, IF_NOT_EXISTS, Pusher, failure_of
+from eso_operator.controllers.pushsecret.push import DELETE, IF_NOT_EXISTS, BoundDelivery, Pusher, failure_of
 from eso_operator.controllers.pushsecret.record import (
+    NOTHING,
     LastPush,
-    Learned,
-    Pushed,
     PushSecretRecord,
-    Records,
+    RemoteKey,
+    SyncedEntries,
+    SyncedEntry,
     Unreported,
     entry_key,
-    spot_of,
 )
+from eso_operator.controllers.pushsecret.removal import remote_ref
 from eso_operator.controllers.pushsecret.selection import Delivery
 from eso_operator.controllers.pushsecret.snapshot import (
-    Chosen,
-    NoChoice,
     PushSnapshot,
-    Sources,
+    PushSources,
+    PushStore,
+    StoreProblem,
     caller_of,
-    current_version,
 )
-from eso_operator.controllers.pushsecret.status import Failed, Synced
-from eso_operator.controllers.pushsecret.sync import Planned
-from eso_operator.controllers.refresh import moment
+from eso_operator.controllers.pushsecret.status import Pushed, PushFailed
+from eso_operator.controllers.refresh import current_version, moment
 from eso_operator.generators.ledger import RecordedStates
 from eso_operator.memory import Memory
 from eso_operator.stores.resolved import ResolutionError
 from eso_wire.errors import ProviderError
-from eso_wire.values import CheckResult, RemoteRef
+from eso_wire.values import CheckResult
 from kubebase.clock import rfc3339
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class FinishedPush:
     """An interrupted push whose values all arrived."""
 
-    outcome: Synced
+    outcome: Pushed
     at: datetime
     states: Sequence[str] | None = None
     """The names of their GeneratorStates, if the older ones may not have a deadline yet."""
 
 
+@dataclass(frozen=True, slots=True)
 class PendingPushes:
     """Records pushes that begin, and finds out whether they arrived. The process has one."""
 
-    def __init__(self, pusher: Pusher, memory: Memory[PushSecretRecord]) -> None:
-        self._pusher = pusher
-        self._memory = memory
+    pusher: Pusher
+    memory: Memory[PushSecretRecord]
 
     async def begin(
-        self, snapshot: PushSnapshot, sources: Sources, planned: Planned, kept: RecordedStates
+        self,
+        snapshot: PushSnapshot,
+        sources: PushSources,
+        deliveries: Sequence[BoundDelivery],
+        ours: SyncedEntries,
+        kept: RecordedStates,
     ) -> PendingPush | None:
         """Return the record of a push that begins; None if it could not be found out later whether it arrived."""
         push, within = snapshot.push, sources.renew_within
         if not sources.made or push.spec.update_policy == IF_NOT_EXISTS:
             return None
         before: dict[str, dict[str, str]] = {}
-        for each in planned.deliveries:
-            versions = None
-            if each.bound is not None:
-                versions = await self._versions(each.delivery, planned.ours.get(each.delivery.store.key, ()))
+        for each in deliveries:
+            versions = None if each.bound is None else await self._versions(each.delivery, ours)
             if versions is None:
                 return None
             before[each.delivery.store.key] = versions
@@ -87,92 +89,96 @@ class PendingPushes:
             states=[state.name for state in kept.new],
         )
 
-    async def finish(self, snapshot: PushSnapshot) -> Finished | Failed | None:
+    async def finish(self, snapshot: PushSnapshot) -> FinishedPush | PushFailed | None:
         """Return the outcome of an interrupted push whose values arrived; None if there is none.
 
         As long as the backend cannot be asked, that is a failure: new values could replace those that arrived.
         """
         push, pending = snapshot.push, snapshot.push.status.pending_push
-        known = self._memory.known(push.key, push.metadata.uid)
+        known = self.memory.known(push.key, push.metadata.uid)
         left = None if known is None else known.unreported
         if left is not None and left.generation == push.metadata.generation:
-            return _finished(left.records, left.learned)
-        if pending is None or isinstance(snapshot.stores, NoChoice) or not _is_pending(push, pending):
+            return _finished(Pushed(left.entries, last=left.last, values=left.values), left.last)
+        if pending is None or isinstance(snapshot.stores, StoreProblem) or not _is_pending(push, pending):
             return None
         at = moment(pending.time)
         if at is None or set(pending.before) != {store.key for store in snapshot.stores}:
             return None
-        records: dict[str, list[Pushed]] = {}
+        entries: dict[RemoteKey, SyncedEntry] = {}
         for store in snapshot.stores:
             try:
                 arrived = await self._arrived(push, store, pending.before[store.key])
             except (ResolutionError, ProviderError) as error:
-                return Failed(Step.PUSH, (failure_of("spec.secretStoreRefs", "", str(store), error),))
+                return PushFailed(Step.PUSH, (failure_of("spec.secretStoreRefs", "", str(store), error),))
             if arrived is None:
                 return None
-            records[store.key] = arrived
+            entries |= arrived
         version, renew_at = pending.synced_resource_version, moment(pending.renew_time)
         last = LastPush(at, version, sources=frozenset(), stores=snapshot.store_marks, renew_at=renew_at)
-        return replace(_finished(records, Learned(last, {})), states=pending.states)
+        return replace(_finished(Pushed(entries, last=last, values=NOTHING), last), states=pending.states)
 
-    def not_reported(self, push: PushSecret, outcome: Synced) -> None:
+    def not_reported(self, push: PushSecret, outcome: Pushed) -> None:
         """Remember a successful push of generated values whose status could not be written."""
-        if outcome.learned is not None and push.spec.selector.generator_ref is not None:
-            left = Unreported(push.metadata.generation, outcome.records, outcome.learned)
-            self._memory.of(push.key, push.metadata.uid).unreported = left
+        if outcome.last is not None and push.spec.selector.generator_ref is not None:
+            left = Unreported(push.metadata.generation, outcome.entries, outcome.last, outcome.values)
+            self.memory.of(push.key, push.metadata.uid).unreported = left
 
     def reported(self, push: PushSecret) -> None:
-        if (known := self._memory.known(push.key, push.metadata.uid)) is not None:
+        if (known := self.memory.known(push.key, push.metadata.uid)) is not None:
             known.unreported = None
 
-    async def _versions(self, delivery: Delivery, ours: Sequence[Pushed]) -> dict[str, str] | None:
+    async def _versions(self, delivery: Delivery, ours: SyncedEntries) -> dict[str, str] | None:
         """Return the version of each remote value before a push; None if one of them is unknown."""
-        known = {spot_of(each.data): each.version for each in ours}
         wanted = {entry_key(entry.data): entry for entry in delivery.entries}
         if len(wanted) != len(delivery.entries):
             return None
-        versions = {key: known[spot_of(entry.data)] for key, entry in wanted.items() if spot_of(entry.data) in known}
-        new = {key: entry.remote for key, entry in wanted.items() if key not in versions}
-        if not all(versions.values()):
+        known = {key: ours[remote] for key, entry in wanted.items() if (remote := delivery.key(entry)) in ours}
+        if not all(entry.version for entry in known.values()):
             return None
+        new = {key: entry.remote for key, entry in wanted.items() if key not in known}
         try:
-            found = await self._pusher.exist(delivery.store, delivery.caller, new) if new else {}
+            found = await self.pusher.existing(delivery.store, delivery.caller, new) if new else {}
         except (ResolutionError, ProviderError):
             return None
         if found.keys() != new.keys() or any(each.exists and not each.provider_version for each in found.values()):
             return None
+        versions = {key: entry.version for key, entry in known.items()}
         return versions | {key: each.provider_version if each.exists else "" for key, each in found.items()}
 
-    async def _arrived(self, push: PushSecret, store: Chosen, before: Mapping[str, str]) -> list[Pushed] | None:
-        """Return the entries of one store; None if one of them did not arrive. Raises as `Pusher.exist`."""
+    async def _arrived(
+        self, push: PushSecret, store: PushStore, before: Mapping[str, str]
+    ) -> dict[RemoteKey, SyncedEntry] | None:
+        """Return the entries of one store; None if one of them did not arrive. Raises as `Pusher.existing`."""
         entries = push.status.synced_push_secrets.get(store.key, {})
         if not before.keys() <= entries.keys():
             return None
-        found = await self._pusher.exist(store, caller_of(push), {key: _remote(entries[key]) for key in before})
+        remotes = {key: remote_ref(entries[key]) for key in before}
+        found = await self.pusher.existing(store, caller_of(push), remotes)
         if any(key not in found or not _is_new(version, found[key]) for key, version in before.items()):
             return None
-        return [Pushed(entries[key], found[key].provider_version) for key in before]
+        return {
+            RemoteKey.of(store.key, entries[key]): SyncedEntry(entries[key], found[key].provider_version)
+            for key in before
+        }
 
 
-def _finished(records: Records, learned: Learned) -> Finished:
-    at, renew_at = learned.last.at, learned.last.renew_at
-    within = None if renew_at is None else (renew_at - at).total_seconds()
-    return Finished(Synced(records, wrote=True, renew_within=within, learned=learned), at)
+def _finished(outcome: Pushed, last: LastPush) -> FinishedPush:
+    within = None if last.renew_at is None else (last.renew_at - last.at).total_seconds()
+    return FinishedPush(replace(outcome, wrote=True, renew_within=within), last.at)
 
 
 def _is_pending(push: PushSecret, pending: PendingPush) -> bool:
     """Return whether the record is about the object as it is, and nothing else is left to do."""
-    recorded = {(store, key) for store, entries in push.status.synced_push_secrets.items() for key in entries}
-    wanted = {(store, key) for store, entries in pending.before.items() for key in entries}
+    recorded = _entry_keys(push.status.synced_push_secrets)
+    wanted = _entry_keys(pending.before)
     stale = push.spec.deletion_policy == DELETE and bool(recorded - wanted)
     return pending.synced_resource_version == current_version(push) and bool(wanted) and not stale
+
+
+def _entry_keys(by_store: Mapping[str, Collection[str]]) -> set[tuple[str, str]]:
+    return {(store, key) for store, keys in by_store.items() for key in keys}
 
 
 def _is_new(before: str, found: CheckResult) -> bool:
     """Return whether a remote value was written since."""
     return found.exists and (not before or found.provider_version not in ("", before))
-
-
-def _remote(data: PushData) -> RemoteRef:
-    ref = data.match.remote_ref
-    return RemoteRef(ref.remote_key, property=ref.property)

@@ -1,13 +1,11 @@
-"""`status.syncedPushSecrets`: the entries that are ours, by store. Pure.
+"""What is recorded of a PushSecret: in its status, and in the memory of this process.
 
-    store key -> entry key -> the entry as it was pushed
+`status.syncedPushSecrets` lists the entries that are ours: store key -> entry key -> the entry as it was pushed. Both
+keys are those of the existing operator (`Kind/name`, `remoteKey` or `remoteKey/property`), so that either operator can
+take over from the other. Here an entry is identified by its `RemoteKey`, because `a/b` and property `b` of `a` have the
+same entry key.
 
-Keys are those of the existing operator (`remoteKey`, `remoteKey/property`), so that either can take over from the
-other. Entries are identified by the remote ref inside, because `a/b` and property `b` of `a` have the same key.
-
-The places of pushed values, and the known state of a value at its place.
-
-The record of one PushSecret in one bounded table (`eso_operator.memory`).
+The record in memory (`eso_operator.memory`, one bounded table):
 
     field                           kept for                                       if the bound evicts it
     uid, written_on, depends_on     as for all kinds (`memory.py`)
@@ -15,87 +13,76 @@ The record of one PushSecret in one bounded table (`eso_operator.memory`).
     unrecorded, pushed_for          values whose record could not be written yet   recorded when they are pushed again
     emptied                         a deleted PushSecret is emptied only once      it is emptied once more
     announced                       recorded values that were not pushed yet       they count as pushed
-    tried                           failed removals end after a while              counting restarts
+    removals                        failed removals end after a while              counting restarts
     unreported                      the status of generated values is written      the backend is asked (`pending.py`)
     intents                         a retry repeats a generator call               cleaned up and generated again
 
 An evicted object is reconciled again within minutes. Records end with the process, so a value may be pushed once more
-after a restart. Digests are keyed with a key of this process, so they reveal nothing about a value.
-
-`Memory.forget` removes the object from these indexes: writers of a remote key (`rivals.py`), dependants
-(`dependencies/dependencies.py`), metric series (`controllers/base.py`).
+after a restart. `Memory.forget` removes the object from these indexes: writers of a remote key (`ownership.py`),
+dependants (`dependencies/dependencies.py`), metric series (`controllers/base.py`).
 """
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
-import msgspec
-
-from eso_api.pushsecret import PushData, PushSecret
+from eso_api.pushsecret import PushData, PushSecret, PushSecretStatus
 from eso_api.references import CORE_GROUP
-from eso_api.values import SecretBytes
 from eso_operator.generators.ledger import NO_INTENTS, Intent
 from eso_operator.memory import Record
 from eso_operator.sources.templates import TemplateVersion
-from eso_wire.values import PushItem, SourceSecret
+
+_CLUSTER_KIND: Final = "Cluster"
+"""Prefix of cluster-scoped kinds, whose name means the same object in every namespace."""
 
 
-class Announcement(Enum):
-    """The known state of an announced value."""
+class RemoteKey(NamedTuple):
+    """The place of one value in one store: a remote key, or a property of it."""
 
-    ANNOUNCED = "announced"
-    """Not pushed yet."""
-    SENT = "sent"
-    """Being pushed. If the response is lost, the value may have been written."""
-    REFUSED = "refused"
-
-
-NOTHING_ANNOUNCED: Final[Mapping[Place, Announcement]] = MappingProxyType({})
-
-
-class Attempts(NamedTuple):
-    """The number of failed attempts, and the time (monotonic) of the first one."""
-
-    made: int
-    since: float
-
-
-NOTHING_TRIED: Final[Mapping[str, Attempts]] = MappingProxyType({})
-
-
-Recorded = Mapping[str, Mapping[str, PushData]]
-
-Versions = Mapping[str, Mapping[str, str]]
-
-
-class Spot(NamedTuple):
-    """A place inside one store."""
-
-    remote_key: str
+    store: str
+    """The key of the store in the status."""
+    name: str
     property: str
     location: str = ""
     """The location that the metadata of the entry sets, if any: `spec.remoteNamespace` of a Kubernetes store."""
 
+    @staticmethod
+    def of(store: str, data: PushData) -> RemoteKey:
+        ref = data.match.remote_ref
+        return RemoteKey(store, ref.remote_key, ref.property, _location(data.metadata))
 
-@dataclass(frozen=True, slots=True)
-class Pushed:
-    """One entry of ours, with its version if the provider reports one."""
+    def whole(self) -> RemoteKey:
+        """Return the remote key that this one is a property of."""
+        return self._replace(property="")
 
-    data: PushData
-    version: str = ""
+    def contains(self, other: RemoteKey) -> bool:
+        """Return whether the other one is a part of this one: a property of the whole, or `a.b` of `a`."""
+        if self.whole() != other.whole() or self.property == other.property:
+            return False
+        return not self.property or other.property.startswith(f"{self.property}.")
+
+    def overlaps(self, other: RemoteKey) -> bool:
+        """Return whether writing or deleting one of them affects the other."""
+        return self == other or self.contains(other) or other.contains(self)
+
+
+SharedKey = tuple[str, RemoteKey]
+"""A whole remote key, whoever pushes it. The namespace is that of the store, empty for cluster-scoped stores."""
+
+
+def shared_key(key: RemoteKey, namespace: str) -> SharedKey:
+    """Return the remote key of a PushSecret in that namespace, as all its writers know it."""
+    _, kind, _ = split_key(key.store)
+    return "" if kind.startswith(_CLUSTER_KIND) else namespace, key.whole()
 
 
 def split_key(key: str) -> tuple[str, str, str]:
-    """Group, kind and name of a store that the status names."""
+    """Return group, kind and name of a store that the status names."""
     parts = key.split("/")
     match parts:
         case [kind, name]:
@@ -106,15 +93,24 @@ def split_key(key: str) -> tuple[str, str, str]:
             return CORE_GROUP, "SecretStore", key
 
 
-def spot_of(data: PushData) -> Spot:
-    ref = data.match.remote_ref
-    return Spot(ref.remote_key, ref.property, _location(data.metadata))
-
-
 def _location(metadata: Any) -> str:
     spec = metadata.get("spec") if isinstance(metadata, Mapping) else None
-    said = spec.get("remoteNamespace") if isinstance(spec, Mapping) else None
-    return said if isinstance(said, str) else ""
+    location = spec.get("remoteNamespace") if isinstance(spec, Mapping) else None
+    return location if isinstance(location, str) else ""
+
+
+# --- status.syncedPushSecrets -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SyncedEntry:
+    """One entry of ours, with its version if the provider reports one."""
+
+    data: PushData
+    version: str = ""
+
+
+SyncedEntries = Mapping[RemoteKey, SyncedEntry]
 
 
 def entry_key(data: PushData) -> str:
@@ -122,122 +118,52 @@ def entry_key(data: PushData) -> str:
     return f"{ref.remote_key}/{ref.property}" if ref.property else ref.remote_key
 
 
-def spots_of(recorded: Recorded, store: str) -> frozenset[Spot]:
-    """Return the recorded entries of one store."""
-    return frozenset(map(spot_of, recorded.get(store, {}).values()))
+def keys_of(status: PushSecretStatus) -> Iterator[RemoteKey]:
+    """Yield the remote keys that the status lists."""
+    for store, entries in status.synced_push_secrets.items():
+        for data in entries.values():
+            yield RemoteKey.of(store, data)
 
 
-def recorded(
-    pushed: Mapping[str, Iterable[Pushed]],
-) -> tuple[dict[str, dict[str, PushData]], dict[str, dict[str, str]]]:
-    """Return the two maps of the status: entries, and versions if there are any.
-
-    Stores without entries are left out.
-    """
-    entries: dict[str, dict[str, PushData]] = {}
-    versions: dict[str, dict[str, str]] = {}
-    for store, each in pushed.items():
-        for key, one in _keyed(each).items():
-            entries.setdefault(store, {})[key] = one.data
-            if one.version:
-                versions.setdefault(store, {})[key] = one.version
-    return entries, versions
-
-
-def known(entries: Recorded, versions: Versions) -> dict[str, list[Pushed]]:
-    """Return the entries of the status: the reverse of `recorded`."""
+def entries_of(status: PushSecretStatus) -> dict[RemoteKey, SyncedEntry]:
+    """Return the entries that the status lists."""
     return {
-        store: [Pushed(data, versions.get(store, {}).get(key, "")) for key, data in each.items()]
-        for store, each in entries.items()
+        RemoteKey.of(store, data): SyncedEntry(data, status.synced_versions.get(store, {}).get(key, ""))
+        for store, entries in status.synced_push_secrets.items()
+        for key, data in entries.items()
     }
 
 
-def union(new: Mapping[str, Iterable[Pushed]], old: Mapping[str, Iterable[Pushed]]) -> dict[str, list[Pushed]]:
-    """Return both, so that no record is lost while a push is incomplete. The earlier record wins."""
-    result: dict[str, list[Pushed]] = {}
-    for store in (*new, *old):
-        merged = {spot_of(each.data): each for each in (*new.get(store, ()), *old.get(store, ()))}
-        result[store] = list(merged.values())
-    return result
+def status_fields(entries: SyncedEntries) -> dict[str, Any]:
+    """Return the two fields of the status that list these entries: the reverse of `entries_of`.
 
-
-def stale(new: Mapping[str, Iterable[Pushed]], old: Mapping[str, Iterable[Pushed]]) -> dict[str, list[PushData]]:
-    """Return the entries that were pushed before and are no longer wanted, by store."""
-    result: dict[str, list[PushData]] = {}
-    for store, each in old.items():
-        wanted = {spot_of(one.data) for one in new.get(store, ())}
-        if gone := [one.data for one in each if spot_of(one.data) not in wanted]:
-            result[store] = gone
-    return result
-
-
-def without(old: Mapping[str, Iterable[Pushed]], gone: Mapping[str, Iterable[Spot]]) -> dict[str, list[Pushed]]:
-    """Return the records without these entries; a store without entries is dropped."""
-    result: dict[str, list[Pushed]] = {}
-    for store, each in old.items():
-        removed = set(gone.get(store, ()))
-        if left := [one for one in each if spot_of(one.data) not in removed]:
-            result[store] = left
-    return result
-
-
-def _keyed(pushed: Iterable[Pushed]) -> dict[str, Pushed]:
-    """Return the entries by entry key; if two have the same key, the second gets a different one."""
-    result: dict[str, Pushed] = {}
-    for one in sorted(pushed, key=lambda each: spot_of(each.data)):
-        key = entry_key(one.data)
-        while key in result:
-            key += "/"
-        result[key] = one
-    return result
-
-
-_CLUSTER_KIND: Final = "Cluster"
-"""Prefix of cluster-scoped kinds, whose name means the same object in every namespace."""
-
-
-class Place(NamedTuple):
-    """The place of a value: a store by its key in the status, and the location in its backend."""
-
-    store: str
-    remote_key: str
-    property: str
-    location: str = ""
-    """As in `Spot`."""
-
-    def contains(self, other: Place) -> bool:
-        """Return whether the other place is a part of this one: a property of the whole, or `a.b` of `a`."""
-        if self._replace(property="") != other._replace(property="") or self.property == other.property:
-            return False
-        return not self.property or other.property.startswith(f"{self.property}.")
-
-    def overlaps(self, other: Place) -> bool:
-        """Return whether writing or deleting one of them affects the other."""
-        return self == other or self.contains(other) or other.contains(self)
-
-
-class RemoteKey(NamedTuple):
-    """One remote key, independent of who pushes it.
-
-    `namespace` is that of the store, empty for cluster-scoped stores.
+    If two entries of a store have the same entry key, the second gets a different one.
     """
-
-    namespace: str
-    store: str
-    remote_key: str
-    location: str = ""
-
-    @staticmethod
-    def of(place: Place, namespace: str) -> RemoteKey:
-        """Return the remote key of a place of a PushSecret in that namespace."""
-        _, kind, _ = split_key(place.store)
-        return RemoteKey(
-            "" if kind.startswith(_CLUSTER_KIND) else namespace, place.store, place.remote_key, place.location
-        )
+    synced: dict[str, dict[str, PushData]] = {}
+    versions: dict[str, dict[str, str]] = {}
+    for remote, entry in sorted(entries.items()):
+        of_store, key = synced.setdefault(remote.store, {}), entry_key(entry.data)
+        while key in of_store:
+            key += "/"
+        of_store[key] = entry.data
+        if entry.version:
+            versions.setdefault(remote.store, {})[key] = entry.version
+    return {"synced_push_secrets": synced, "synced_versions": versions}
 
 
-class Known(NamedTuple):
-    """A value that is known to be at its place: the digest of our push (empty for a foreign value), version, owner."""
+V = TypeVar("V")
+
+
+def without(entries: Mapping[RemoteKey, V], gone: Collection[RemoteKey]) -> dict[RemoteKey, V]:
+    """Return the entries except those."""
+    return {key: entry for key, entry in entries.items() if key not in gone}
+
+
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+
+class RemoteValue(NamedTuple):
+    """What this process knows of a value that it pushed, or found: then the digest is empty."""
 
     digest: bytes
     version: str
@@ -247,23 +173,19 @@ class Known(NamedTuple):
     order: int = 0
     """The number of its write; it grows with every write of this process."""
     made: str = ""
-    """The version that this write gave the remote key. `version` may be a later one that was seen with our value."""
+    """The version that this write gave the remote key. `version` may be a later one that was read with our value."""
     written: int = 0
     """The number of the last write that changed the value there; 0 if none did."""
 
 
-_KEY: Final = secrets.token_bytes(32)
+class Announcement(Enum):
+    """The state of an entry that was recorded before it was pushed."""
 
-_VALUE_DIGEST: Final = 16
-
-
-Unrecorded = Mapping[str, Sequence[Pushed]]
-"""Pushed entries by store, as in `status.syncedPushSecrets`."""
-
-
-NOTHING_KNOWN: Final[Mapping[Place, Known]] = MappingProxyType({})
-
-NOTHING_UNRECORDED: Final[Unrecorded] = MappingProxyType({})
+    ANNOUNCED = "announced"
+    """Not pushed yet."""
+    SENT = "sent"
+    """Being pushed. If the response is lost, the value may have been written."""
+    REFUSED = "refused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,16 +199,15 @@ class LastPush:
     """Each Secret with its uid and resourceVersion."""
     stores: frozenset[str]
     renew_at: datetime | None = None
-    """The time at which generated values must be renewed."""
+    """When generated values must be renewed."""
     templates: frozenset[TemplateVersion] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Learned:
-    """The facts about a successful push, remembered once the status records the push."""
+class Attempts(NamedTuple):
+    """The number of failed attempts, and the time (monotonic) of the first one."""
 
-    last: LastPush
-    values: Mapping[Place, Known]
+    made: int
+    since: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,8 +216,12 @@ class Unreported:
 
     generation: int
     """The generation of the object that was pushed."""
-    records: Unrecorded
-    learned: Learned
+    entries: SyncedEntries
+    last: LastPush
+    values: Mapping[RemoteKey, RemoteValue]
+
+
+NOTHING: Final[Mapping[Any, Any]] = MappingProxyType({})
 
 
 @dataclass(slots=True, eq=False)
@@ -304,63 +229,15 @@ class PushSecretRecord(Record):
     """The record of one PushSecret. The table above says what each field is for."""
 
     last: LastPush | None = None
-    values: Mapping[Place, Known] = field(default_factory=lambda: NOTHING_KNOWN)
-    unrecorded: Unrecorded = field(default_factory=lambda: NOTHING_UNRECORDED)
+    values: Mapping[RemoteKey, RemoteValue] = field(default_factory=lambda: NOTHING)
+    unrecorded: SyncedEntries = field(default_factory=lambda: NOTHING)
+    """Entries that were pushed and may not be in the status."""
     pushed_for: PushSecret | None = None
-    """The object as it was at the push, while some of its values are unrecorded."""
+    """The object as it was at the push, while some of its entries are unrecorded."""
     emptied: bool = False
     """True if all values of a PushSecret that is being deleted were removed."""
-    announced: Mapping[Place, Announcement] = field(default_factory=lambda: NOTHING_ANNOUNCED)
-    tried: Mapping[str, Attempts] = field(default_factory=lambda: NOTHING_TRIED)
+    announced: Mapping[RemoteKey, Announcement] = field(default_factory=lambda: NOTHING)
+    removals: Mapping[str, Attempts] = field(default_factory=lambda: NOTHING)
+    """Failed removals, by store."""
     unreported: Unreported | None = None
     intents: Mapping[str, Intent] = field(default_factory=lambda: NO_INTENTS)
-
-
-def digest(item: PushItem, source: SourceSecret, backend: str) -> bytes:
-    """Return a digest that is equal for equal pushes.
-
-    It covers value, settings, source metadata, and the store's configuration (`backend`).
-    """
-    told = msgspec.json.encode(
-        [
-            backend,
-            item.provider_metadata,
-            item.remote.key,
-            item.remote.property,
-            source.type,
-            sorted(source.labels.items()),
-            sorted(source.annotations.items()),
-        ],
-        order="deterministic",
-    )
-    mark = hmac.new(_KEY, told, hashlib.sha256)
-    for credential in item.resolved:
-        mark.update(credential.pointer.encode())
-        if isinstance(credential.value, SecretBytes):
-            mark.update(credential.value.reveal())
-    _add_payload(mark, item)
-    return mark.digest()
-
-
-def value_digest(item: PushItem) -> bytes:
-    """Return a digest that is equal for equal values, whatever their source."""
-    mark = hmac.new(_KEY, b"", hashlib.sha256)
-    _add_payload(mark, item)
-    return mark.digest()[:_VALUE_DIGEST]
-
-
-def _add_payload(mark: hmac.HMAC, item: PushItem) -> None:
-    if isinstance(item.payload, SecretBytes):
-        _add(mark, b"value", item.payload)
-    else:
-        mark.update(b"whole:")
-        for name in sorted(item.payload):
-            _add(mark, name.encode("utf-8", "surrogateescape"), item.payload[name])
-
-
-def _add(mark: hmac.HMAC, name: bytes, value: SecretBytes) -> None:
-    mark.update(b"%d:%b%d:" % (len(name), name, len(value)))
-    mark.update(value.reveal())
-
-
-Records = Mapping[str, Sequence[Pushed]]

@@ -1,21 +1,12 @@
-"""The frozen inputs of one reconcile, including the time: the input of the checks in `decide.py`.
+"""What one reconcile of a PushSecret reads: its object, its stores, its sources. Nothing is written here.
 
-Later steps read more: sources and templates, stores and credentials, and the pushes of other PushSecrets.
+`SnapshotReader.gather` returns the frozen `PushSnapshot` that the checks of `checks.py` use: the object, metadata of
+its sources and stores from the caches, and the time. Values are read later and live, by `SourceReader`, once the checks
+found that a push is due.
 
-The sources of a push: Secrets of the PushSecret's own namespace, by name or by label, or generated values.
-
-Secrets are read live. The annotation in which kubectl stores a copy of the whole manifest, values included, never
-leaves the cluster.
-
-The stores of a PushSecret, by name or by label, and their keys in the status.
-
-    v1 stores and Providers     Kind/name            as in the Go operator
-    other kinds                 group/Kind/name
-
-Namespaced stores are always those of the PushSecret's own namespace. Stores that belong to another operator, and stores
-that are being deleted, are skipped.
-
-Collects the inputs of one reconcile: the object, its sources and stores from the caches, the time.
+PushSources are Secrets of the PushSecret's own namespace, by name or by label, or generated values. Stores are named or
+selected by label; namespaced ones are always those of the PushSecret's own namespace. Stores that belong to another
+operator, and stores that are being deleted, are skipped.
 """
 
 from __future__ import annotations
@@ -34,46 +25,46 @@ from eso_api.pushsecret import PUSH_SECRET, PushSecret, PushStoreRef
 from eso_api.references import CORE_GROUP, GeneratorRef, SelectorError, StoreRef
 from eso_api.values import SecretBytes
 from eso_operator.controllers.base import api_error_text
-from eso_operator.controllers.pushsecret.ownership import Pushes
+from eso_operator.controllers.pushsecret.ownership import Writes
 from eso_operator.controllers.pushsecret.record import LastPush, split_key
-from eso_operator.controllers.refresh import SHORTEST_INTERVAL, interval_note, moment, with_min_interval
+from eso_operator.controllers.refresh import (
+    SHORTEST_INTERVAL,
+    current_version,
+    interval_note,
+    moment,
+    with_min_interval,
+)
 from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependency, on_object
 from eso_operator.generators.ledger import GeneratedValues
 from eso_operator.generators.source import GeneratorSource
 from eso_operator.providers.bytelimits import HeldBytes
 from eso_operator.providers.errors import cause_of
+from eso_operator.sources.fetch import Failure
 from eso_operator.sources.templates import VersionOf
 from eso_operator.stores.loading import Picked, check_gate, controller_named, key_of, normalise, pick, sharing
-from eso_operator.stores.resolved import ClusterView as Cluster
-from eso_operator.stores.resolved import Reason, ResolutionError, Scope, WatchedObjects
-from eso_operator.targets.metadata import synced_version
+from eso_operator.stores.resolved import ClusterView, Reason, ResolutionError, Scope, WatchedObjects
 from eso_wire.errors import ProviderError, RetryClass
 from eso_wire.values import KindId, ObjectRef, SourceSecret
-from kubebase import durations
 from kubebase.clock import parse_rfc3339
-from kubebase.meta import JsonObject, Malformed, Object, ObjectKey, Resource, meta_of, raw
+from kubebase.meta import JsonObject, Object, ObjectKey, Resource, meta_of, raw
 from kuberun.cache import Cache
 from kuberun.client import Client
 from kuberun.errors import ApiError, NotFound
 from kuberun.requests import discovery_path
 from kuberun.status import is_false, is_true
 
-DEFAULT_INTERVAL: Final = 3600.0
-
+SECRETS: Final = Resource("", "v1", "secrets", "Secret")
 SOURCE_DELETED: Final = "SourceDeleted"
+MAX_SOURCES: Final = 500
+BY_NAMESPACE: Final = "namespace"
+"""The index that every informer of the operator has."""
 
-
-def current_version(push: PushSecret) -> str:
-    meta = push.metadata
-    return synced_version(meta.generation, meta.labels, meta.annotations)
-
-
-def interval_of(push: PushSecret) -> float:
-    """Return the seconds between pushes; an invalid interval counts as the default."""
-    try:
-        return durations.seconds(push.spec.refresh_interval, field="spec.refreshInterval")
-    except durations.DurationError:
-        return DEFAULT_INTERVAL
+_KIND: Final = raw(SECRETS)
+_MAX_STORES: Final = 1000
+_MADE_SECONDS: Final = 10.0
+"""A source that an ExternalSecret makes is looked for again after this time, if it does not appear before."""
+_MANIFEST_COPY: Final = "kubectl.kubernetes.io/last-applied-configuration"
+"""The annotation in which kubectl stores a copy of the whole manifest, values included: it never leaves the cluster."""
 
 
 def refreshed_at(push: PushSecret) -> datetime | None:
@@ -87,7 +78,7 @@ def changed(push: PushSecret) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class PushStore:
     """A store that is pushed to. `key` is its name in `status.syncedPushSecrets`."""
 
     ref: StoreRef
@@ -101,7 +92,7 @@ class Chosen:
 
 
 @dataclass(frozen=True, slots=True)
-class NoChoice:
+class StoreProblem:
     """The reason why the stores cannot be determined."""
 
     path: str
@@ -110,7 +101,7 @@ class NoChoice:
 
 
 @dataclass(frozen=True, slots=True)
-class SeenSource:
+class SourceVersion:
     """A source Secret with its cached metadata."""
 
     name: str
@@ -130,8 +121,8 @@ class PushSnapshot:
     push: PushSecret
     now: datetime
     remembered: LastPush | None
-    sources: tuple[SeenSource, ...]
-    stores: tuple[Chosen, ...] | NoChoice
+    sources: tuple[SourceVersion, ...]
+    stores: tuple[PushStore, ...] | StoreProblem
     new_templates: bool = False
     """True if a template that the last push read from another object has changed."""
     unrecorded: bool = False
@@ -145,7 +136,7 @@ class PushSnapshot:
 
     @property
     def store_marks(self) -> frozenset[str]:
-        stores = () if isinstance(self.stores, NoChoice) else self.stores
+        stores = () if isinstance(self.stores, StoreProblem) else self.stores
         return frozenset(f"{store.key} {store.uid}" for store in stores)
 
     @property
@@ -153,20 +144,7 @@ class PushSnapshot:
         return frozenset(source.mark for source in self.sources)
 
 
-SECRETS: Final = Resource("", "v1", "secrets", "Secret")
-
-MAX_SOURCES: Final = 500
-
-BY_NAMESPACE: Final = "namespace"
-"""The index that every informer of the operator has."""
-
-
-_KIND: Final = raw(SECRETS)
-
-_MADE_SECONDS: Final = 10.0
-"""A source that an ExternalSecret makes is looked for again after this time, if it does not appear before."""
-
-_MANIFEST_COPY: Final = "kubectl.kubernetes.io/last-applied-configuration"
+# --- sources ----------------------------------------------------------------------------------------------------------
 
 
 class SourceError(Exception):
@@ -182,16 +160,7 @@ class SourceError(Exception):
         waits: float = 0.0,
     ) -> None:
         super().__init__(message)
-        self.reason = reason
-        self.message = message
-        self.retry = retry
-        self.retry_after = after
-        self.waits = waits
-        """As in `reading.fetched.Failure`."""
-
-
-MakerOf = Callable[[str, str], ExternalSecret | None]
-"""Returns the ExternalSecret that makes a Secret, by the namespace and name of the Secret."""
+        self.failure = Failure("spec.selector", reason, message, retry=retry, retry_after=after, waits=waits)
 
 
 class SourceGoneError(SourceError):
@@ -199,7 +168,7 @@ class SourceGoneError(SourceError):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class PushSource:
     """One Secret, or generated values. `mark` shows whether it is still the same one."""
 
     name: str
@@ -209,10 +178,10 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
+class PushSources:
     """All sources of a PushSecret, in the order of names."""
 
-    found: tuple[Source, ...]
+    found: tuple[PushSource, ...]
     made: tuple[GeneratedValues, ...] = ()
     depends_on: frozenset[Dependency] = frozenset()
 
@@ -225,31 +194,31 @@ class Sources:
         return min((made.refresh_within for made in self.made if made.refresh_within is not None), default=None)
 
 
+@dataclass(frozen=True, slots=True)
 class SourceReader:
-    """Reads sources. The process has one. `secrets` holds metadata only."""
+    """Reads sources. The process has one."""
 
-    def __init__(
-        self, client: Client, secrets: Cache[Object], generators: GeneratorSource, *, maker_of: MakerOf
-    ) -> None:
-        self._client = client
-        self._secrets = secrets
-        self._generators = generators
-        self._maker_of = maker_of
+    client: Client
+    secrets: Cache[Object]
+    """Metadata only."""
+    generators: GeneratorSource
+    maker_of: Callable[[str, str], ExternalSecret | None]
+    """Returns the ExternalSecret that makes a Secret, by the namespace and name of the Secret."""
 
-    def seen(self, push: PushSecret) -> tuple[SeenSource, ...]:
+    def versions(self, push: PushSecret) -> tuple[SourceVersion, ...]:
         """Return the source Secrets with their cached metadata."""
         source = push.spec.selector.secret
         if source is None:
             return ()
         if source.name:
-            found = self._secrets.get(ObjectKey(push.metadata.namespace, source.name))
-            return (_seen(found),) if isinstance(found, Object) else ()
+            found = self.secrets.get(ObjectKey(push.metadata.namespace, source.name))
+            return (_version_of(found),) if isinstance(found, Object) else ()
         try:
-            return tuple(_seen(each) for each in self._selected(push))
+            return tuple(_version_of(each) for each in self._selected(push))
         except SelectorError:
             return ()
 
-    async def read(self, push: PushSecret, held: HeldBytes) -> Sources:
+    async def read(self, push: PushSecret, held: HeldBytes) -> PushSources:
         """Return the values. Raises SourceError."""
         selector = push.spec.selector
         if selector.generator_ref is not None:
@@ -257,12 +226,12 @@ class SourceReader:
         if selector.secret is None or not selector.secret.chooses:
             raise SourceError("InvalidSpec", "spec.selector must name a Secret, select Secrets, or name a generator")
         if selector.secret.name:
-            return Sources((await self._one(push.metadata.namespace, selector.secret.name),))
-        return Sources(await self._many(push))
+            return PushSources((await self._one(push.metadata.namespace, selector.secret.name),))
+        return PushSources(await self._many(push))
 
-    async def _one(self, namespace: str, name: str) -> Source:
+    async def _one(self, namespace: str, name: str) -> PushSource:
         try:
-            return _source(await self._client.get(_KIND, ObjectKey(namespace, name)))
+            return _source(await self.client.get(_KIND, ObjectKey(namespace, name)))
         except NotFound:
             raise self._gone(namespace, name) from None
         except ApiError as problem:
@@ -271,7 +240,7 @@ class SourceReader:
 
     def _gone(self, namespace: str, name: str) -> SourceGoneError:
         """Return the error of a Secret that does not exist. One that an ExternalSecret is about to make is awaited."""
-        maker = self._maker_of(namespace, name)
+        maker = self.maker_of(namespace, name)
         if maker is None or is_true(maker.status.conditions, READY):
             message = f"Secret {namespace}/{name} does not exist: create it, or correct spec.selector"
             return SourceGoneError("SecretNotFound", message)
@@ -280,7 +249,7 @@ class SourceReader:
             return SourceGoneError("SecretNotFound", f"{made}, and is not ready; its condition says why")
         return SourceGoneError("SecretNotFound", made, waits=_MADE_SECONDS)
 
-    async def _many(self, push: PushSecret) -> tuple[Source, ...]:
+    async def _many(self, push: PushSecret) -> tuple[PushSource, ...]:
         namespace = push.metadata.namespace
         try:
             names = sorted(each.metadata.name for each in self._selected(push))
@@ -299,21 +268,21 @@ class SourceReader:
             raise SourceGoneError("SecretNotFound", f"no Secret of {namespace} matches spec.selector.secret.selector")
         return tuple(found)
 
-    async def _generated(self, push: PushSecret, ref: GeneratorRef, held: HeldBytes) -> Sources:
+    async def _generated(self, push: PushSecret, ref: GeneratorRef, held: HeldBytes) -> PushSources:
         try:
-            made = await self._generators.generate(caller_of(push), 0, ref, held)
+            made = await self.generators.generate(caller_of(push), 0, ref, held)
         except ResolutionError as error:
             raise SourceError(error.reason.value, error.message, retry=error.retry, waits=error.waits) from error
         except ProviderError as error:
             raise SourceError(cause_of(error), error.message, retry=error.retry, after=error.retry_after) from error
         name = f"{ref.kind} {ref.name}"
-        return Sources((Source(name, name, SourceSecret(), made.values),), (made,), made.depends_on)
+        return PushSources((PushSource(name, name, SourceSecret(), made.values),), (made,), made.depends_on)
 
     def _selected(self, push: PushSecret) -> list[Object]:
         source = push.spec.selector.secret
         if source is None or source.selector is None:
             return []
-        found = self._secrets.find(BY_NAMESPACE, push.metadata.namespace)
+        found = self.secrets.find(BY_NAMESPACE, push.metadata.namespace)
         return source.selector.among(found, lambda secret: secret.metadata.labels)
 
 
@@ -332,16 +301,16 @@ def missed(error: SourceError) -> frozenset[Dependency]:
     return frozenset({ANY_PROVIDER} if isinstance(cause, ProviderError) else ())
 
 
-def _seen(secret: Object) -> SeenSource:
+def _version_of(secret: Object) -> SourceVersion:
     meta = secret.metadata
     created = parse_rfc3339(meta.creation_timestamp) if meta.creation_timestamp else None
-    return SeenSource(meta.name, meta.uid, meta.resource_version, created)
+    return SourceVersion(meta.name, meta.uid, meta.resource_version, created)
 
 
-def _source(secret: JsonObject) -> Source:
+def _source(secret: JsonObject) -> PushSource:
     meta = secret["metadata"]
     annotations = {key: text for key, text in (meta.get("annotations") or {}).items() if key != _MANIFEST_COPY}
-    return Source(
+    return PushSource(
         name=meta["name"],
         mark=f"{meta['name']} {meta.get('uid', '')} {meta.get('resourceVersion', '')}",
         about=SourceSecret(secret.get("type") or "", meta.get("labels") or {}, annotations),
@@ -349,35 +318,33 @@ def _source(secret: JsonObject) -> Source:
     )
 
 
-_MAX_STORES: Final = 1000
+# --- stores -----------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
 class StoreChooser:
     """Chooses stores. The process has one."""
 
-    def __init__(
-        self, objects: WatchedObjects, client: Client, controller_class: str, *, v2_stores: bool = True
-    ) -> None:
-        self._objects = objects
-        self._client = client
-        self._controller_class = controller_class
-        self._v2_stores = v2_stores
+    objects: WatchedObjects
+    client: Client
+    controller_class: str
+    v2_stores: bool = True
 
-    async def choose(self, push: PushSecret) -> tuple[Chosen, ...] | NoChoice:
+    async def choose(self, push: PushSecret) -> tuple[PushStore, ...] | StoreProblem:
         """Return the stores to push to, each once, in the order of their keys."""
-        found: dict[str, Chosen] = {}
+        found: dict[str, PushStore] = {}
         for index, ref in enumerate(push.spec.secret_store_refs):
             path = f"spec.secretStoreRefs[{index}]"
             try:
                 picked = await self._picked(ref, push)
                 found |= {store.key: store for store in self._meant(ref, picked, push.metadata.namespace)}
             except ResolutionError as error:
-                return NoChoice(path, error.reason.value, error.message)
+                return StoreProblem(path, error.reason.value, error.message)
             except SelectorError as error:
                 return broken_selector(path, error)
         if len(found) > _MAX_STORES:
             message = f"{len(found)} stores match; at most {_MAX_STORES} can be pushed to: narrow the selectors"
-            return NoChoice("spec.secretStoreRefs", "TooManyStores", message)
+            return StoreProblem("spec.secretStoreRefs", "TooManyStores", message)
         return tuple(found[key] for key in sorted(found))
 
     async def by_key(self, key: str, push: PushSecret) -> StoreRef:
@@ -391,10 +358,10 @@ class StoreChooser:
     async def _served(self, group: str) -> str:
         """Return the preferred version of a group; if the API server has none, one that resolves to nothing."""
         try:
-            answer = await self._client.read(discovery_path(group), _Group)
+            found = await self.client.read(discovery_path(group), _Group)
         except (ApiError, ValueError):
             return f"{group}/v1"
-        return answer.preferred_version.group_version or f"{group}/v1"
+        return found.preferred_version.group_version or f"{group}/v1"
 
     async def _picked(self, ref: PushStoreRef, push: PushSecret) -> Picked:
         """Return the kind of a reference; a provider's own kind is watched from now on."""
@@ -403,26 +370,26 @@ class StoreChooser:
         if not ref.chooses:
             message = f"the reference to a {reference.kind.kind} has neither name nor labelSelector: set one"
             raise ResolutionError(Reason.NOT_FOUND, message, subject=reference.subject)
-        check_gate(reference, v2_stores=self._v2_stores)
+        check_gate(reference, v2_stores=self.v2_stores)
         try:
-            return pick(reference, Cluster(self._objects))
+            return pick(reference, ClusterView(self.objects))
         except ResolutionError as error:
-            if error.unwatched is None or not await self._objects.include(error.unwatched):
+            if error.unwatched is None or not await self.objects.include(error.unwatched):
                 raise
-        return pick(reference, Cluster(self._objects))
+        return pick(reference, ClusterView(self.objects))
 
-    def _meant(self, ref: PushStoreRef, picked: Picked, namespace: str) -> Iterator[Chosen]:
+    def _meant(self, ref: PushStoreRef, picked: Picked, namespace: str) -> Iterator[PushStore]:
         where = "" if picked.scope is Scope.CLUSTER else namespace
         for obj in self._candidates(ref, picked.kind, where):
             meta = meta_of(obj)
-            if meta.deletion_timestamp is None and controller_named(picked, obj) in ("", self._controller_class):
+            if meta.deletion_timestamp is None and controller_named(picked, obj) in ("", self.controller_class):
                 store = StoreRef(api_version=ref.api_version, kind=picked.kind.kind, name=meta.name)
-                yield Chosen(store, picked.kind, key_of(picked.kind, meta.name), meta.uid, dict(meta.labels))
+                yield PushStore(store, picked.kind, key_of(picked.kind, meta.name), meta.uid, dict(meta.labels))
 
     def _candidates(self, ref: PushStoreRef, kind: KindId, namespace: str) -> Iterable[Any]:
         if ref.label_selector is not None:
-            return ref.label_selector.among(self._objects.list(kind, namespace), lambda obj: meta_of(obj).labels)
-        obj = self._objects.get(kind, ObjectKey(namespace, ref.name))
+            return ref.label_selector.among(self.objects.list(kind, namespace), lambda obj: meta_of(obj).labels)
+        obj = self.objects.get(kind, ObjectKey(namespace, ref.name))
         if obj is None:
             where = f" in namespace {namespace}" if namespace else ""
             message = f"there is no {kind.kind} {ref.name}{where}: create it, or correct the reference{sharing(kind)}"
@@ -431,10 +398,7 @@ class StoreChooser:
         return [obj]
 
 
-# --- pure -------------------------------------------------------------------------------------------------------------
-
-
-def targets_store(ref: PushStoreRef, store: Chosen) -> bool:
+def targets_store(ref: PushStoreRef, store: PushStore) -> bool:
     """Return whether a `storeRef` of dataTo refers to this store. Raises SelectorError."""
     if ref.group_kind != (store.kind.group, store.kind.kind):
         return False
@@ -443,8 +407,8 @@ def targets_store(ref: PushStoreRef, store: Chosen) -> bool:
     return ref.label_selector is not None and ref.label_selector.matches(store.labels)
 
 
-def broken_selector(path: str, error: SelectorError) -> NoChoice:
-    return NoChoice(path, "InvalidSelector", f"labelSelector: {error}")
+def broken_selector(path: str, error: SelectorError) -> StoreProblem:
+    return StoreProblem(path, "InvalidSelector", f"labelSelector: {error}")
 
 
 class _Version(msgspec.Struct, rename="camel"):
@@ -455,50 +419,39 @@ class _Group(msgspec.Struct, rename="camel"):
     preferred_version: _Version = msgspec.field(default_factory=_Version)
 
 
-class Gatherer:
+# --- snapshot ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotReader:
     """Gathers snapshots. The process has one."""
 
-    def __init__(
-        self,
-        objects: Cache[PushSecret],
-        pushes: Pushes,
-        *,
-        sources: SourceReader,
-        chooser: StoreChooser,
-        version_of: VersionOf,
-        shortest_interval: float = SHORTEST_INTERVAL,
-    ) -> None:
-        self._objects = objects
-        self._pushes = pushes
-        self._sources = sources
-        self._chooser = chooser
-        self._version_of = version_of
-        self._shortest = shortest_interval
-
-    def find(self, key: ObjectKey) -> PushSecret | None:
-        """Return the object if it exists and decodes. `controllers.malformed` reports objects that do not decode."""
-        found = self._objects.get(key)
-        return None if isinstance(found, Malformed) else found
+    objects: Cache[PushSecret]
+    writes: Writes
+    sources: SourceReader
+    chooser: StoreChooser
+    version_of: VersionOf
+    shortest_interval: float = SHORTEST_INTERVAL
 
     async def gather(self, push: PushSecret, now: datetime) -> PushSnapshot:
-        last = self._pushes.last(push)
-        note, push = interval_note(push.spec.refresh_interval, self._shortest), self.with_min_interval(push)
+        last = self.writes.last(push)
+        note, push = interval_note(push.spec.refresh_interval, self.shortest_interval), self.with_min_interval(push)
         return PushSnapshot(
             push=push,
             now=now,
             remembered=last,
-            sources=self._sources.seen(push),
-            stores=await self._chooser.choose(push),
+            sources=self.sources.versions(push),
+            stores=await self.chooser.choose(push),
             new_templates=last is not None and self._has_new_templates(last),
-            unrecorded=bool(self._pushes.unrecorded(push)),
+            unrecorded=bool(self.writes.unrecorded(push)),
             interval_note=note,
-            freed=self._pushes.rivals.freed(push.key),
+            freed=self.writes.has_freed(push.key),
         )
 
     def with_min_interval(self, push: PushSecret) -> PushSecret:
         """Return the object with its effective interval."""
-        return with_min_interval(push, self._shortest)
+        return with_min_interval(push, self.shortest_interval)
 
     def _has_new_templates(self, last: LastPush) -> bool:
         """Return whether a template changed. A missing template does not count: the next push reports it."""
-        return any(self._version_of(used.kind, used.key) not in ("", used.version) for used in last.templates)
+        return any(self.version_of(used.kind, used.key) not in ("", used.version) for used in last.templates)

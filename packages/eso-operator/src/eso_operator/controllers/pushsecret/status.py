@@ -1,23 +1,23 @@
 """The outcomes of a reconcile, and the report for each: one table. Pure.
 
-    outcome         Ready    reason          event            then
-    Synced          True     Synced          Synced           at the next interval
-    SourceDeleted   False    SourceDeleted   SourceDeleted    when the source comes back
-    NotDue          as is    as is           none             when it is due
-    Failed          False    Errored         Errored          back-off, on a change, or at the interval
-      all wait      as is; new: Unknown      none             when the provider or the source appears
-    Collided        as is    as is           none             back-off
-    Ignored         as is    as is           none             on a change
+    outcome          Ready    reason          event            then
+    Pushed           True     Synced          Synced           at the next interval
+    SourceDeleted    False    SourceDeleted   SourceDeleted    when the source comes back
+    NotDue           as is    as is           none             when it is due
+    PushFailed       False    Errored         Errored          back-off, on a change, or at the interval
+      all wait       as is; new: Unknown      none             when the provider or the source appears
+    Conflicted       as is    as is           none             back-off
+    Ignored          as is    as is           none             on a change
 
 Beside Ready, `SecretAlreadyExists` is True while updatePolicy IfNotExists leaves foreign values unchanged, and
 `Contended` is True while other PushSecrets write different values to the same place. The message names the cause;
 failed entries are listed in `status.outcomes`. Events about values that were deleted or left behind come with the
-outcome (`settlement.py`); `controllers/base.py` writes, records and shows all of it.
+outcome (`sync.py`); `controllers/base.py` writes, records and shows all of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final, assert_never
@@ -36,17 +36,18 @@ from eso_operator.controllers.contention import (
     with_contention,
 )
 from eso_operator.controllers.outcomes import Conflicted, Ignored, Step
-from eso_operator.controllers.pushsecret.ownership import Clash
+from eso_operator.controllers.pushsecret.ownership import ValueConflict
 from eso_operator.controllers.pushsecret.push import IF_NOT_EXISTS
-from eso_operator.controllers.pushsecret.record import Learned, Records, recorded
-from eso_operator.controllers.pushsecret.snapshot import (
-    SOURCE_DELETED,
-    changed,
-    current_version,
-    interval_of,
-    refreshed_at,
+from eso_operator.controllers.pushsecret.record import (
+    NOTHING,
+    LastPush,
+    RemoteKey,
+    RemoteValue,
+    SyncedEntries,
+    status_fields,
 )
-from eso_operator.controllers.refresh import FLUSH_SECONDS, NotDue
+from eso_operator.controllers.pushsecret.snapshot import SOURCE_DELETED, changed, refreshed_at
+from eso_operator.controllers.refresh import FLUSH_SECONDS, NotDue, current_version, interval_of
 from eso_operator.sources.fetch import Failure
 from eso_operator.telemetry.subsystems import Subsystem
 from eso_wire.errors import RetryClass
@@ -80,10 +81,10 @@ _MAX_TEXT: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Synced:
-    """Every value is in its store. `records` lists all values that are ours now."""
+class Pushed:
+    """Every value is in its store. `entries` lists all values that are ours now."""
 
-    records: Records = field(default_factory=dict)
+    entries: SyncedEntries = field(default_factory=lambda: NOTHING)
     existing: tuple[str, ...] = ()
     """Existing values that are not ours: `store: remote key`."""
     weaker: tuple[str, ...] = ()
@@ -96,8 +97,9 @@ class Synced:
     remarks: tuple[str, ...] = ()
     """Further sentences for the condition."""
     events: tuple[Event, ...] = ()
-    learned: Learned | None = field(default=None, repr=False, compare=False)
-    """The facts to remember once the rest is recorded."""
+    last: LastPush | None = field(default=None, repr=False, compare=False)
+    """The push and its values, to remember once the status records them; None if nothing was pushed."""
+    values: Mapping[RemoteKey, RemoteValue] = field(default_factory=lambda: NOTHING, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,16 +110,16 @@ class SourceDeleted:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
-    """The push failed. `records` must be kept; None if nothing was changed."""
+class PushFailed:
+    """The push failed. `entries` are ours and must stay recorded; None if nothing was changed."""
 
     step: Step
     failures: tuple[Failure, ...]
-    records: Records | None = None
+    entries: SyncedEntries | None = None
     events: tuple[Event, ...] = ()
 
 
-Outcome = Synced | SourceDeleted | NotDue | Failed | Conflicted | Ignored
+PushOutcome = Pushed | SourceDeleted | NotDue | PushFailed | Conflicted | Ignored
 
 
 SUBJECT: Final = Subject(
@@ -130,32 +132,32 @@ SUBJECT: Final = Subject(
 
 def report_of(
     push: PushSecret,
-    outcome: Outcome,
+    outcome: PushOutcome,
     now: datetime,
     *,
     retry_within: float = 0.0,
-    clashes: Sequence[Clash] | None = None,
+    conflicts: Sequence[ValueConflict] | None = None,
     fed_by: Sequence[ObjectKey] = (),
 ) -> Report:
     """Return the report of an outcome. `retry_within` is the maximum number of seconds until a retry.
 
-    `clashes` are the contended places. If they are None, they are unknown, and the condition stays unchanged. `fed_by`
-    are the ExternalSecrets that are in a loop with it.
+    `conflicts` are the contended remote keys. If they are None, they are unknown, and the condition stays unchanged.
+    `fed_by` are the ExternalSecrets that are in a loop with it.
     """
     log = None if isinstance(outcome, NotDue) else {"outcome": type(outcome).__name__}
     report = replace(_row(push, outcome, now, retry_within), log=log)
-    return with_contention(report, push.status.conditions, _contention(push, clashes, fed_by), now)
+    return with_contention(report, push.status.conditions, _contention(push, conflicts, fed_by), now)
 
 
-def _row(push: PushSecret, outcome: Outcome, now: datetime, retry_within: float) -> Report:
+def _row(push: PushSecret, outcome: PushOutcome, now: datetime, retry_within: float) -> Report:
     match outcome:
-        case Synced():
+        case Pushed():
             return _synced(push, outcome, now)
         case SourceDeleted():
             return _source_deleted(push, outcome, now)
         case NotDue(after=after):
             return Report(push.status, Done() if after is None else _at(after))
-        case Failed():
+        case PushFailed():
             return _failed(push, outcome, now, retry_within)
         case Conflicted(what=what):
             return Report(push.status, Backoff(what))
@@ -178,29 +180,27 @@ def left_alone(sentences: Sequence[str]) -> tuple[Event, ...]:
 # --- rows -------------------------------------------------------------------------------------------------------------
 
 
-def _synced(push: PushSecret, outcome: Synced, now: datetime) -> Report:
+def _synced(push: PushSecret, outcome: Pushed, now: datetime) -> Report:
     ready = Condition(type=READY, status=ConditionStatus.TRUE, reason=SYNCED, message=_success(push, outcome))
-    entries, versions = recorded(outcome.records)
     status = msgspec.structs.replace(
         push.status,
         conditions=_with_existing(set_condition(push.status.conditions, ready, now), outcome.existing, now),
         refresh_time=rfc3339(now),
         renew_time=None if outcome.renew_within is None else rfc3339(now + timedelta(seconds=outcome.renew_within)),
         next_attempt_time=None,
-        synced_resource_version=current_version(push) if outcome.learned is None else outcome.learned.last.version,
-        synced_push_secrets=entries,
-        synced_versions=versions,
+        synced_resource_version=current_version(push) if outcome.last is None else outcome.last.version,
         pending_push=None,
         outcomes=[],
+        **status_fields(outcome.entries),
     )
     at = refreshed_at(push)
     recent = at is not None and timedelta(0) <= now - at < timedelta(seconds=FLUSH_SECONDS)
-    same = not changed(push) and _said_the_same(push.status, status)
-    told = () if same and not outcome.wrote else (Event(EventType.NORMAL, SYNCED, ready.message),)
+    same = not changed(push) and _differs_in_time_only(push.status, status)
+    events = () if same and not outcome.wrote else (Event(EventType.NORMAL, SYNCED, ready.message),)
     return Report(
         status,
         _next_push(push, outcome.renew_within),
-        (*outcome.events, *told),
+        (*outcome.events, *events),
         flush=outcome.wrote or not (same and recent),
     )
 
@@ -221,29 +221,29 @@ def _source_deleted(push: PushSecret, outcome: SourceDeleted, now: datetime) -> 
     return Report(status, Done(), (*outcome.events, Event(EventType.NORMAL, SOURCE_DELETED, message)))
 
 
-def _failed(push: PushSecret, outcome: Failed, now: datetime, retry_within: float) -> Report:
+def _failed(push: PushSecret, outcome: PushFailed, now: datetime, retry_within: float) -> Report:
     if all(failure.waits > 0 for failure in outcome.failures):
         return _waiting(push, outcome, now)
-    message = f"{outcome.step.summary}: {_told(outcome.failures)}"[:_MAX_TEXT]
+    message = f"{outcome.step.summary}: {_listed(outcome.failures)}"[:_MAX_TEXT]
     ready = Condition(type=READY, status=ConditionStatus.FALSE, reason=ERRORED, message=message)
     # The return of a provider causes the next attempt. A time for it would be written again at each retry.
     outage = all(failure.unreachable for failure in outcome.failures)
     status = msgspec.structs.replace(
-        _with_records(push, outcome),
+        _with_entries(push, outcome),
         conditions=set_condition(push.status.conditions, ready, now),
         next_attempt_time=None if outage else next_attempt(now, _wait(push, outcome, retry_within)),
         outcomes=_outcomes(push, outcome, now),
     )
     again = same_verdict(find_condition(push.status.conditions, READY), ready)
-    told = () if again else (Event(EventType.WARNING, ERRORED, message),)
-    return Report(status, _after_failure(push, outcome), (*outcome.events, *told))
+    events = () if again else (Event(EventType.WARNING, ERRORED, message),)
+    return Report(status, _after_failure(push, outcome), (*outcome.events, *events))
 
 
-def _waiting(push: PushSecret, outcome: Failed, now: datetime) -> Report:
+def _waiting(push: PushSecret, outcome: PushFailed, now: datetime) -> Report:
     """Return the report of an object that waits for a start: the first one says so, the others say nothing."""
-    status = _with_records(push, outcome)
+    status = _with_entries(push, outcome)
     if find_condition(push.status.conditions, READY) is None:
-        message = f"waiting: {_told(outcome.failures)}"[:_MAX_TEXT]
+        message = f"waiting: {_listed(outcome.failures)}"[:_MAX_TEXT]
         ready = Condition(type=READY, status=ConditionStatus.UNKNOWN, reason=ERRORED, message=message)
         conditions = set_condition(push.status.conditions, ready, now)
         status = msgspec.structs.replace(status, conditions=conditions, outcomes=_outcomes(push, outcome, now))
@@ -251,20 +251,17 @@ def _waiting(push: PushSecret, outcome: Failed, now: datetime) -> Report:
     return Report(status, Requeue(max(seconds, 1.0), "what it waits for has had its time", Lane.EVENT), outcome.events)
 
 
-def _with_records(push: PushSecret, outcome: Failed) -> PushSecretStatus:
+def _with_entries(push: PushSecret, outcome: PushFailed) -> PushSecretStatus:
     """Return the status with the entries that are ours now, if that changed."""
-    if outcome.records is None:
+    if outcome.entries is None:
         return push.status
-    entries, versions = recorded(outcome.records)
-    return msgspec.structs.replace(
-        push.status, synced_push_secrets=entries, synced_versions=versions, pending_push=None
-    )
+    return msgspec.structs.replace(push.status, pending_push=None, **status_fields(outcome.entries))
 
 
 # --- texts ------------------------------------------------------------------------------------------------------------
 
 
-def _success(push: PushSecret, outcome: Synced) -> str:
+def _success(push: PushSecret, outcome: Pushed) -> str:
     parts = [outcome.note or "every value is in its stores"]
     if outcome.yielded:
         parts = ["values that another PushSecret overwrote stay (see Contended); every other value is in its stores"]
@@ -290,18 +287,20 @@ def _with_existing(conditions: list[Condition], existing: Sequence[str], now: da
     return set_condition(conditions, condition, now)
 
 
-def _contention(push: PushSecret, clashes: Sequence[Clash] | None, fed_by: Sequence[ObjectKey]) -> Contended | None:
+def _contention(
+    push: PushSecret, conflicts: Sequence[ValueConflict] | None, fed_by: Sequence[ObjectKey]
+) -> Contended | None:
     """Return the condition Contended; its reason says whether values were compared, which needs one namespace."""
     if fed_by:
         return Contended(FEEDS_ITSELF, _loop(fed_by))
-    if clashes is None:
+    if conflicts is None:
         return None
-    if not clashes:
+    if not conflicts:
         return NOT_CONTENDED
-    home = push.metadata.namespace
-    told = [_clash(home, each) for each in clashes[:_SHOWN]]
-    text = "; ".join([*told, "and other places"] if len(clashes) > _SHOWN else told)
-    if any(other.namespace == home for clash in clashes for other in clash.others):
+    namespace = push.metadata.namespace
+    shown = [_conflict(namespace, each) for each in conflicts[:_SHOWN]]
+    text = "; ".join([*shown, "and other places"] if len(conflicts) > _SHOWN else shown)
+    if any(other.namespace == namespace for each in conflicts for other in each.others):
         advice = "The last writer wins: change the remoteKey of one of them, or give them the same value"
         return Contended(DIFFERENT_VALUES, f"{text}. {advice}")
     advice = (
@@ -319,21 +318,21 @@ def _loop(fed_by: Sequence[ObjectKey]) -> str:
     )
 
 
-def _clash(home: str, clash: Clash) -> str:
-    store, remote_key, prop, location = clash.place
+def _conflict(namespace: str, conflict: ValueConflict) -> str:
+    store, remote_key, prop, location = conflict.key
     place = f'remote key "{remote_key}"' + (f', property "{prop}",' if prop else "")
     place += f' of namespace "{location}"' if location else ""
-    near = [each.name for each in clash.others if each.namespace == home]
+    near = [each.name for each in conflict.others if each.namespace == namespace]
     if not near:
         return f"{place} in {store}: {OTHER_NAMESPACE} also writes it"
     # Without a number, which would change all these statuses whenever a writer is added or removed.
     others = ", ".join(near[:_SHOWN]) + (" and others" if len(near) > _SHOWN else "")
     writers = f"PushSecrets {others} also write" if len(near) > 1 else f"PushSecret {others} also writes"
-    also = f" (and so does {OTHER_NAMESPACE})" if len(near) < len(clash.others) else ""
+    also = f" (and so does {OTHER_NAMESPACE})" if len(near) < len(conflict.others) else ""
     return f"{place} in {store}: {writers} it, with a different value{also}"
 
 
-def _said_the_same(old: PushSecretStatus, new: PushSecretStatus) -> bool:
+def _differs_in_time_only(old: PushSecretStatus, new: PushSecretStatus) -> bool:
     """Return whether the two differ in their time only."""
     return (
         len(old.conditions) == len(new.conditions)
@@ -345,7 +344,7 @@ def _said_the_same(old: PushSecretStatus, new: PushSecretStatus) -> bool:
     )
 
 
-def _told(failures: Sequence[Failure]) -> str:
+def _listed(failures: Sequence[Failure]) -> str:
     """Return the first causes in full, and the number of the others. A cause that many entries share appears once."""
     sentences = list(dict.fromkeys(map(_sentence, failures)))
     shown = sentences[:_SHOWN]
@@ -358,7 +357,7 @@ def _sentence(failure: Failure) -> str:
     return f"{place}: {failure.reason}: {failure.message}"
 
 
-def _outcomes(push: PushSecret, outcome: Failed, now: datetime) -> list[KeyOutcome]:
+def _outcomes(push: PushSecret, outcome: PushFailed, now: datetime) -> list[KeyOutcome]:
     """Return one outcome for each failed entry. A failure that was reported before keeps its time."""
     since = {(each.path, each.remote_key, each.store, each.reason): each.since for each in push.status.outcomes}
     return [
@@ -375,7 +374,7 @@ def _outcomes(push: PushSecret, outcome: Failed, now: datetime) -> list[KeyOutco
     ]
 
 
-# --- when it is looked at again ---------------------------------------------------------------------------------------
+# --- when it is reconciled again --------------------------------------------------------------------------------------
 
 
 def _next_push(push: PushSecret, within: float | None) -> Result:
@@ -385,23 +384,23 @@ def _next_push(push: PushSecret, within: float | None) -> Result:
     return _at(interval if within is None else min(interval, max(within, 1.0)))
 
 
-def _after_failure(push: PushSecret, outcome: Failed) -> Result:
+def _after_failure(push: PushSecret, outcome: PushFailed) -> Result:
     interval = interval_of(push)
     if not _is_hopeless(outcome):
         return Backoff(outcome.step.summary, _retry_after(outcome), longest=interval)
     return Requeue(interval, "it may have been put right", Lane.REFRESH) if interval > 0 else Done()
 
 
-def _wait(push: PushSecret, outcome: Failed, retry_within: float) -> float:
+def _wait(push: PushSecret, outcome: PushFailed, retry_within: float) -> float:
     """Return the maximum number of seconds until the next attempt; 0 if only a change causes one."""
     return interval_of(push) if _is_hopeless(outcome) else max(retry_within, _retry_after(outcome))
 
 
-def _is_hopeless(outcome: Failed) -> bool:
+def _is_hopeless(outcome: PushFailed) -> bool:
     return all(failure.retry is RetryClass.NEVER for failure in outcome.failures)
 
 
-def _retry_after(outcome: Failed) -> float:
+def _retry_after(outcome: PushFailed) -> float:
     return max((failure.retry_after for failure in outcome.failures), default=0.0)
 
 

@@ -1,32 +1,35 @@
-"""Records that follow their place: a PushSecret that names another store of the same backend keeps its values.
+"""The work of one reconcile, in order. After a crash at any `await` the next reconcile continues without loss.
 
-`status.syncedPushSecrets` names stores. If a PushSecret switches from a v1 store to a v2 store, or back, the entries of
-the former store are in the same place as the new ones. Without this step they would count as obsolete: with
-`deletionPolicy: Delete` the operator would delete the values that it has just pushed.
+    1 generated state recorded   before a value is pushed: a credential without a record would never be revoked
+    2 stores bound               before anything is recorded: an entry that certainly cannot be sent needs no record,
+                                 which would have to be removed at once, and again after every retry
+    3 entries recorded           before they are pushed: a value without a record would never be deleted
+    4 values pushed              to all stores separately; what landed is remembered at once, recorded or not
+    5 unwanted values removed    after the push, and only if all of it succeeded
+    6 values pushed again        that the removal may have taken along
+    7 former state retired       after every store has the new values
 
-Carries out a push: writes values to their stores, removes stale ones, and returns an outcome with all records.
-
-    bind -> follow moved records -> announce -> deliver -> remember -> remove stale values
-    -> restore values that this may have deleted -> Outcome
-
-Values are ours if the status records them, or if they were pushed since and are not recorded yet. Values that must be
-deleted later are announced: recorded before they are pushed, so that a crash in between loses no record. Values that
-cannot be sent to a store are not announced: the record would have to be removed at once, and again after every retry.
+Every end is an outcome; nothing is raised to the reconciler.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
+from typing import Final
 
-from eso_api.common import CONTENDED
-from eso_api.pushsecret import PushData, PushSecret
-from eso_operator.controllers.base import Event
-from eso_operator.controllers.outcomes import Step
-from eso_operator.controllers.pushsecret import record
-from eso_operator.controllers.pushsecret.ownership import Claims, Clash, Pushes
+import msgspec
+
+from eso_api.pushsecret import PUSH_SECRET, PushSecret, PushSecretStatus
+from eso_api.references import CORE_GROUP
+from eso_operator.controllers.base import Event, Reporter, api_error_text
+from eso_operator.controllers.outcomes import Conflicted, Step
+from eso_operator.controllers.pushsecret.checks import BEFORE_PUSH, first_stop
+from eso_operator.controllers.pushsecret.ownership import Owners, Writes
+from eso_operator.controllers.pushsecret.pending import PendingPushes
 from eso_operator.controllers.pushsecret.push import (
     DELETE,
     IF_NOT_EXISTS,
@@ -36,255 +39,404 @@ from eso_operator.controllers.pushsecret.push import (
     StoreResult,
 )
 from eso_operator.controllers.pushsecret.record import (
+    NOTHING,
     LastPush,
-    Learned,
-    Place,
-    Pushed,
-    Records,
-    spot_of,
-    union,
+    PushSecretRecord,
+    RemoteKey,
+    RemoteValue,
+    SyncedEntries,
+    SyncedEntry,
+    entries_of,
+    status_fields,
+    without,
 )
-from eso_operator.controllers.pushsecret.removal import REMOVAL, Removal, Remover, Urgency
-from eso_operator.controllers.pushsecret.selection import Delivery
-from eso_operator.controllers.pushsecret.snapshot import PushSnapshot, Sources, StoreChooser, caller_of, current_version
-from eso_operator.controllers.pushsecret.status import Failed, Outcome, SourceDeleted, Synced, left_alone, orphaned
-from eso_operator.dependencies.dependencies import Dependency
+from eso_operator.controllers.pushsecret.removal import Removal, Remover
+from eso_operator.controllers.pushsecret.selection import (
+    Delivery,
+    EntryError,
+    deliveries,
+    select_all,
+    selections,
+    templated,
+)
+from eso_operator.controllers.pushsecret.snapshot import (
+    PushSnapshot,
+    PushSource,
+    PushSources,
+    SnapshotReader,
+    SourceError,
+    SourceGoneError,
+    StoreProblem,
+    changed,
+    missed,
+)
+from eso_operator.controllers.pushsecret.status import (
+    Pushed,
+    PushFailed,
+    PushOutcome,
+    SourceDeleted,
+    left_alone,
+    orphaned,
+)
+from eso_operator.controllers.refresh import current_version
+from eso_operator.dependencies.dependencies import Dependant, Dependencies, Dependency, OnObject
+from eso_operator.generators.ledger import PUSH_ENTRY, GeneratorLedger, RecordedStates, StateOwner
+from eso_operator.memory import Memory
+from eso_operator.providers.bytelimits import ByteLimits, HeldBytes
 from eso_operator.sources.fetch import Failure
-from eso_operator.sources.templates import TemplateVersion
-from eso_operator.stores.resolve import Resolver
-from eso_operator.stores.resolved import Bind, BoundStore, ResolutionError, same_backend
-from eso_wire.errors import ProviderError
+from eso_operator.sources.templates import TemplateMissingError, TemplateReader, TemplateVersion, template_sources
+from eso_operator.stores.resolved import same_backend
+from eso_operator.telemetry.subsystems import Subsystem
+from eso_render.errors import RenderError
+from eso_render.rendering import Rendering
+from eso_render.secret import render_pushes
+from eso_render.sources import TemplateObjects
+from eso_wire.errors import RetryClass
 from kubebase.meta import ObjectKey
-from kuberun.status import find_condition
+from kuberun.client import Client
+from kuberun.errors import ApiError, Conflict
 
-
-class Moves:
-    """Finds the records of former stores whose backend a PushSecret still pushes to. The process has one."""
-
-    def __init__(self, resolver: Resolver, bind: Bind, chooser: StoreChooser) -> None:
-        self._resolver = resolver
-        self._bind = bind
-        self._chooser = chooser
-
-    async def followed(
-        self, push: PushSecret, deliveries: Sequence[BoundDelivery], ours: Records
-    ) -> tuple[tuple[BoundDelivery, ...], Records]:
-        """Return deliveries and records in which entries of a former store belong to its successor."""
-        current = {each.delivery.store.key for each in deliveries}
-        found = tuple(deliveries)
-        for former in [store for store in ours if store not in current]:
-            bound = await self._bound(push, former) if found else None
-            heir = None if bound is None else _heir(found, bound)
-            if heir is not None:
-                moved = ours[former]
-                ours = _renamed(ours, former, heir.delivery.store.key)
-                found = tuple(_owning(each, moved) if each is heir else each for each in found)
-        return found, ours
-
-    async def _bound(self, push: PushSecret, store: str) -> BoundStore | None:
-        """Return the former store; None if it is unusable: then its entries stay where they are recorded."""
-        try:
-            ref = await self._chooser.by_key(store, push)
-            return await self._bind(await self._resolver.resolve(ref, caller_of(push), REMOVAL))
-        except (ResolutionError, ProviderError):
-            return None
-
-
-def _heir(deliveries: Sequence[BoundDelivery], former: BoundStore) -> BoundDelivery | None:
-    return next((each for each in deliveries if each.bound is not None and same_backend(each.bound, former)), None)
-
-
-def _owning(way: BoundDelivery, moved: Sequence[Pushed]) -> BoundDelivery:
-    """Return the delivery with these entries as ours, so that IfNotExists does not take them for foreign ones."""
-    ours = way.delivery.ours | {spot_of(each.data) for each in moved}
-    return replace(way, delivery=replace(way.delivery, ours=ours))
-
-
-def _renamed(ours: Records, former: str, heir: str) -> Records:
-    rest = {store: entries for store, entries in ours.items() if store != former}
-    return union(rest, {heir: ours[former]})
+_STATE_ENTRIES: Final = (PUSH_ENTRY,)
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
-    """The deliveries to push, and the versions of the templates that shaped them."""
+class PushSecretDeps:
+    """What a reconcile of a PushSecret needs."""
+
+    client: Client
+    snapshots: SnapshotReader
+    templates: TemplateReader
+    pusher: Pusher
+    remover: Remover
+    writes: Writes
+    owners: Owners
+    pending: PendingPushes
+    ledger: GeneratorLedger
+    byte_limits: ByteLimits
+    fed_by: Callable[[ObjectKey], Sequence[ObjectKey]]
+    """Returns the ExternalSecrets that are in a loop with a PushSecret."""
+    memory: Memory[PushSecretRecord]
+    dependencies: Dependencies
+    reporter: Reporter[PushSecret]
+    rendering: Rendering
+    """The renderer of templates."""
+    selecting: Rendering
+    """The renderer of templates that rename keys: their delimiters cannot be configured."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedPush:
+    """What is pushed, and what was ours before."""
 
     deliveries: tuple[BoundDelivery, ...]
-    ours: Records
-    """The entries that were ours before."""
+    ours: SyncedEntries
     templates: frozenset[TemplateVersion] = frozenset()
+    """The versions of the templates that shaped the values."""
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """The result of a push."""
+async def sync(deps: PushSecretDeps, snapshot: PushSnapshot) -> tuple[PushSnapshot, PushOutcome]:
+    """Push the values. Assumes that no check of `BEFORE_SOURCE` stopped.
 
-    outcome: Outcome
-    results: Sequence[StoreResult]
-    depends_on: set[Dependency]
+    The snapshot that is returned has the object with our last write.
+    """
+    push = snapshot.push
+    if push.spec.selector.generator_ref is not None and (stop := first_stop(snapshot, BEFORE_PUSH)) is not None:
+        depend(deps, push)
+        return snapshot, stop  # no value is generated if it cannot be pushed
+    with deps.byte_limits.of_object(push.metadata.namespace) as held:
+        return await _push_sources(deps, snapshot, held)
 
 
-class Settlement:
-    """Pushes and removes the values of PushSecrets. The process has one."""
+async def _push_sources(
+    deps: PushSecretDeps, snapshot: PushSnapshot, held: HeldBytes
+) -> tuple[PushSnapshot, PushOutcome]:
+    """Read the sources and push their values. A failure is an outcome."""
+    push = snapshot.push
+    try:
+        sources = await deps.snapshots.sources.read(push, held)
+    except SourceGoneError as error:
+        return snapshot, await _without_source(deps, push, error)
+    except SourceError as error:
+        depend(deps, push, missed(error))
+        return snapshot, PushFailed(Step.READ_SOURCE, (error.failure,))
+    try:
+        return await _push(deps, snapshot, sources)
+    except Conflict:
+        return snapshot, Conflicted("an object changed meanwhile")
+    except ApiError as problem:
+        return snapshot, _failed("spec", "ApiServer", api_error_text(problem))
 
-    def __init__(self, pusher: Pusher, remover: Remover, pushes: Pushes, claims: Claims, moves: Moves) -> None:
-        self._pusher = pusher
-        self._remover = remover
-        self._pushes = pushes
-        self._claims = claims
-        self._moves = moves
 
-    def ours(self, push: PushSecret) -> Records:
-        """Return all entries that must be removed at some time: recorded, or pushed and not recorded yet.
+async def _push(deps: PushSecretDeps, snapshot: PushSnapshot, sources: PushSources) -> tuple[PushSnapshot, PushOutcome]:
+    push = snapshot.push
+    kept = await deps.ledger.record(state_owner(push), sources.made)
+    try:
+        planned = first_stop(snapshot, BEFORE_PUSH) or await _plan(deps, snapshot, sources)
+        if isinstance(planned, PlannedPush):
+            snapshot = await _record_entries(deps, snapshot, sources, planned, kept)
+    except ApiError:
+        await deps.ledger.discard(kept)
+        raise
+    if not isinstance(planned, PlannedPush):
+        await deps.ledger.discard(kept)
+        depend(deps, push, sources.depends_on)
+        return snapshot, planned
+    results, removal = await push_and_remove(deps, snapshot.push, planned)
+    outcome = _outcome(snapshot, sources, planned, results, removal)
+    depend(deps, push, sources.depends_on, removal.depends_on, *(result.depends_on for result in results))
+    if not any(result.landed or result.unsure for result in results):
+        await deps.ledger.discard(kept)
+    elif isinstance(outcome, Pushed) and not any(result.left for result in results):
+        await deps.ledger.retire(kept)
+    return snapshot, outcome
 
-        An entry that was announced and then rejected does not count: a store that never accepted a value must not block
-        the deletion of the PushSecret.
-        """
-        written = record.known(push.status.synced_push_secrets, push.status.synced_versions)
-        written = record.without(written, self._claims.refused(push))
-        return record.union(self._pushes.unrecorded(push), written)
 
-    async def plan(
-        self, push: PushSecret, deliveries: Sequence[Delivery], templates: frozenset[TemplateVersion]
-    ) -> Planned:
-        """Bind each store, and find the entries that are ours there, under whatever name of the store."""
-        bound, ours = await self._moves.followed(push, await self.bind(deliveries), self.ours(push))
-        return Planned(bound, ours, templates)
+# --- planning and recording -------------------------------------------------------------------------------------------
 
-    async def bind(self, deliveries: Sequence[Delivery]) -> tuple[BoundDelivery, ...]:
-        """Bind each store, as far as possible."""
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._pusher.bind(delivery)) for delivery in deliveries]
-        return tuple(task.result() for task in tasks)
 
-    def announce(self, push: PushSecret, planned: Planned, *, pending: bool = False) -> Records:
-        """Return unrecorded entries that must be deleted at some time. They must be recorded before they are pushed.
+async def _plan(deps: PushSecretDeps, snapshot: PushSnapshot, sources: PushSources) -> PlannedPush | PushOutcome:
+    """Return what is pushed to each store; an outcome if the spec is invalid."""
+    push, namespace = snapshot.push, snapshot.push.metadata.namespace
+    stores = () if isinstance(snapshot.stores, StoreProblem) else snapshot.stores
+    try:
+        templates = await deps.templates.read(push.spec.template, namespace)
+        rendered = await _rendered(deps, push, sources.found, templates.objects)
+        selected = await deps.selecting.run(partial(select_all, selections(push, stores, rendered)), namespace)
+        wanted = deliveries(push, stores, sources=rendered, known=_known(deps, snapshot), selected=selected)
+        prepared = await _prepared(deps, wanted)
+    except EntryError as problem:
+        return _failed(problem.path, "InvalidSpec", str(problem), problem.remote_key)
+    except (TemplateMissingError, RenderError) as problem:
+        return _failed("spec.template", "TemplateError", str(problem), step=Step.RENDER_PUSH)
+    prepared, ours = await _moved_from_former_stores(deps, push, prepared)
+    return PlannedPush(prepared, ours, templates.versions)
 
-        So must those of a pending push (`pending.py`).
 
-        Under IfNotExists it is unknown before the push whether an entry will be ours, and foreign values must never be
-        deleted.
-        """
-        ours = planned.ours
-        new: dict[str, list[record.Pushed]] = {}
-        for delivery in _sendable(planned) if pending or _announces(push) else ():
-            known = {record.spot_of(each.data) for each in ours.get(delivery.store.key, ())}
-            if fresh := [record.Pushed(one.data) for one in delivery.entries if record.spot_of(one.data) not in known]:
-                new[delivery.store.key] = fresh
-        self._claims.announce(push, _places(new))
-        return new
+async def _rendered(
+    deps: PushSecretDeps, push: PushSecret, sources: Sequence[PushSource], objects: TemplateObjects
+) -> tuple[PushSource, ...]:
+    """Return the sources after their template."""
+    template = push.spec.template
+    if template is None:
+        return tuple(sources)
+    work = partial(render_pushes, template, [source.values for source in sources], objects=objects)
+    return tuple(map(templated, sources, await deps.rendering.run(work, push.metadata.namespace)))
 
-    def withdraw(self, push: PushSecret) -> None:
-        """Withdraw a rejected announcement: none of it is recorded or pushed."""
-        self._claims.withdraw(push)
 
-    def clashes(self, push: PushSecret, outcome: Outcome) -> Sequence[Clash] | None:
-        """Return the places for which other PushSecrets contend; None while that is unknown.
+def _known(deps: PushSecretDeps, snapshot: PushSnapshot) -> Mapping[RemoteKey, RemoteValue]:
+    """Return the values that need not be written again.
 
-        After a restart, nothing is known of a PushSecret until it pushes again.
-        """
-        match outcome:
-            case SourceDeleted():
-                return ()
-            case Synced(learned=Learned(values=values)):
-                pass
-            case _:
-                values = self._pushes.values(push)
-        if not values and push.status.synced_push_secrets:
-            return None
-        found = self._pushes.rivals.clashes(push.key, values)
-        if not found and find_condition(push.status.conditions, CONTENDED) is not None:
-            others = [other for place in values for other in self._claims.recording(push, place)]
-            return None if any(not self._pushes.values(other) for other in others) else ()
-        return found
+    An edit of the object writes everything again, but only once: our cache may lack the status that records it.
+    """
+    push, last = snapshot.push, snapshot.remembered
+    pushed_before = not changed(push) or (last is not None and last.version == current_version(push))
+    replaces = push.spec.update_policy != IF_NOT_EXISTS
+    return deps.writes.values(push) if pushed_before or not replaces else NOTHING
 
-    async def push(self, snapshot: PushSnapshot, sources: Sources, planned: Planned) -> Settled:
-        """Push everything; then, if all of it succeeded, remove stale values."""
-        push, old, removal = snapshot.push, planned.ours, Removal()
-        self._claims.sent(push)
+
+async def _prepared(deps: PushSecretDeps, wanted: Iterable[Delivery]) -> tuple[BoundDelivery, ...]:
+    """Bind each store, as far as possible."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(deps.pusher.prepare(delivery)) for delivery in wanted]
+    return tuple(task.result() for task in tasks)
+
+
+async def _moved_from_former_stores(
+    deps: PushSecretDeps, push: PushSecret, prepared: Sequence[BoundDelivery]
+) -> tuple[tuple[BoundDelivery, ...], SyncedEntries]:
+    """Return the deliveries and our entries, with the entries of a former store moved to its successor.
+
+    The status names stores. If a PushSecret switches from a v1 store to a v2 store of the same backend, or back, the
+    entries of the former store are in the same place as the new ones. They would count as unwanted, and the values that
+    were just pushed would be deleted. Entries of a former store that is unusable stay where they are recorded.
+    """
+    found, ours = list(prepared), ours_of(deps, push)
+    current = {each.delivery.store.key for each in found}
+    for former in dict.fromkeys(key.store for key in ours if key.store not in current):
+        bound = await deps.remover.bound_or_none(push, former) if found else None
+        for index, each in enumerate(found):
+            if bound is None or each.bound is None or not same_backend(each.bound, bound):
+                continue
+            store = each.delivery.store.key
+            moved = {key._replace(store=store): entry for key, entry in ours.items() if key.store == former}
+            ours = {key: entry for key, entry in ours.items() if key.store != former} | moved
+            # Under IfNotExists, they must not be taken for values of somebody else.
+            owning = replace(each.delivery, ours=each.delivery.ours.union(moved))
+            found[index] = replace(each, delivery=owning)
+            break
+    return tuple(found), ours
+
+
+async def _record_entries(
+    deps: PushSecretDeps, snapshot: PushSnapshot, sources: PushSources, planned: PlannedPush, kept: RecordedStates
+) -> PushSnapshot:
+    """Record in the status what will be pushed and must be deleted at some time, and a push of generated values.
+
+    Under IfNotExists it is unknown before the push whether an entry will be ours, and foreign values must never be
+    deleted.
+    """
+    push = snapshot.push
+    pending = await deps.pending.begin(snapshot, sources, planned.deliveries, planned.ours, kept)
+    sendable = [each.delivery for each in planned.deliveries if each.bound is not None]
+    entries = [(delivery.key(entry), entry) for delivery in sendable for entry in delivery.entries]
+    records = pending is not None or _is_recorded_first(push)
+    new = {key: SyncedEntry(entry.data) for key, entry in entries if key not in planned.ours} if records else {}
+    deps.owners.announce(push, new)
+    written = push
+    if new or pending is not None:
+        fields = status_fields({**new, **planned.ours})
+
+        def recording(live: PushSecret) -> PushSecretStatus:
+            return msgspec.structs.replace(live.status, pending_push=pending, **fields)
+
         try:
-            results = await self._delivered(planned.deliveries)
-        except BaseException:
-            # Cancelled, or an unexpected error: values that were written by then are ours.
-            self._remember(push, [each.result for each in planned.deliveries])
+            written = await deps.reporter.write_again(push, recording)
+        except Conflict:
+            deps.owners.withdraw(push)
             raise
-        unsure = {result.store.key: result.unsure for result in results if result.unsure and _announces(push)}
-        self._claims.pushed(push, _places(record.union(_pushed(results), unsure)))
-        self._remember(push, results)
-        if not _failures(results) and push.spec.deletion_policy == DELETE:
-            removal = await self._removed(push, record.stale(_pushed(results), old), Urgency.STALE)
-            await self._restored([each.delivery for each in planned.deliveries], results, removal)
-            self._remember(push, results)
-        old = record.without(old, removal.gone)
-        events = events_of(removal)
-        if failures := _failures(results):
-            left = record.union(_pushed(results), record.union(unsure, old))
-            outcome: Outcome = Failed(Step.PUSH, failures, left, events)
-        elif removal.failures:
-            outcome = Failed(Step.DELETE_PUSHED, tuple(removal.failures), record.union(_pushed(results), old), events)
-        else:
-            outcome = _synced(snapshot, sources, planned, results, removal)
-        return Settled(outcome, results, removal.depends_on.union(*(result.depends_on for result in results)))
+    return replace(snapshot, push=deps.snapshots.with_min_interval(written), version=current_version(push))
 
-    async def without_source(self, push: PushSecret) -> tuple[Outcome, Removal] | None:
-        """Delete the values of a deleted source, if the policy requires it; None if there is nothing to delete."""
-        old = self.ours(push)
-        if push.spec.deletion_policy != DELETE or not old:
-            return None
-        removal = await self._removed(push, record.stale({}, old), Urgency.STALE)
-        events = events_of(removal)
-        if removal.failures:
-            left = record.without(old, removal.gone)
-            return Failed(Step.DELETE_PUSHED, tuple(removal.failures), left, events), removal
-        return SourceDeleted(events), removal
 
-    async def finish(self, push: PushSecret) -> tuple[Failed | None, Removal]:
-        """Remove the values of a PushSecret that is being deleted. Return a failure if some are left."""
-        old = self.ours(push)
-        removal = await self._removed(push, record.stale({}, old), Urgency.FINAL)
-        if not removal.failures:
-            return None, removal
-        left = record.without(old, removal.gone)
-        return Failed(Step.DELETE_PUSHED, tuple(removal.failures), left, events_of(removal)), removal
+def ours_of(deps: PushSecretDeps, push: PushSecret) -> SyncedEntries:
+    """Return all entries that must be removed at some time: recorded, or pushed and not recorded yet.
 
-    def astray(self, key: ObjectKey) -> PushSecret | None:
-        """Return the object whose pushed values must be deleted with it and may not be recorded."""
-        push = self._pushes.unrecorded_of(key)
-        return push if push is not None and push.spec.deletion_policy == DELETE else None
+    An entry that was recorded and then refused does not count: a store that never accepted a value must not block the
+    deletion of the PushSecret.
+    """
+    written = without(entries_of(push.status), deps.owners.refused(push))
+    return {**deps.writes.unrecorded(push), **written}
 
-    async def undo(self, push: PushSecret) -> Removal:
-        """Delete unrecorded values of a deleted PushSecret. Its recorded values were deleted with it."""
-        left = self._pushes.unrecorded(push) if push.spec.deletion_policy == DELETE else {}
-        return await self._removed(push, record.stale({}, left), Urgency.FINAL)
 
-    async def _delivered(self, deliveries: Sequence[BoundDelivery]) -> list[StoreResult]:
-        """Push to all stores separately, so that a failing store does not delay the others."""
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._pusher.push(delivery)) for delivery in deliveries]
-        return [task.result() for task in tasks]
+def _is_recorded_first(push: PushSecret) -> bool:
+    return push.spec.deletion_policy == DELETE and push.spec.update_policy != IF_NOT_EXISTS
 
-    async def _removed(self, push: PushSecret, unwanted: dict[str, list[PushData]], urgency: Urgency) -> Removal:
-        removal = await self._remover.remove(push, unwanted, urgency) if unwanted else Removal()
-        self._pushes.removed(push, removal.gone)
-        return removal
 
-    async def _restored(self, deliveries: Sequence[Delivery], results: list[StoreResult], removal: Removal) -> None:
-        """Push values again that a removal may have deleted.
+# --- pushing and removing ---------------------------------------------------------------------------------------------
 
-        Two stores may be one backend. And the removal of a property may delete more: some backends can only remove the
-        whole remote key, and removing the last property removes the key.
-        """
-        lost = {spot.remote_key for spots in removal.gone.values() for spot in spots} if removal.removed else set()
-        known = {place: each for result in results for place, each in result.known.items()}
-        by_store = {result.store.key: result for result in results}
-        parts = [part for each in deliveries if (part := each.again(lost, known)) is not None]
-        for later in await self._delivered(await self.bind(parts)):
-            by_store[later.store.key].take_over(later, lost)
 
-    def _remember(self, push: PushSecret, results: Sequence[StoreResult]) -> None:
-        """Remember the push at once, whether or not it can be recorded."""
-        known = {place: each for result in results for place, each in result.known.items()}
-        self._pushes.wrote(push, known, _pushed(results))
+async def push_and_remove(
+    deps: PushSecretDeps, push: PushSecret, planned: PlannedPush
+) -> tuple[list[StoreResult], Removal]:
+    """Push everything; then, if all of it succeeded, remove unwanted values."""
+    removal = Removal()
+    deps.owners.sending(push)
+    try:
+        results = await _push_all(deps, planned.deliveries)
+    except BaseException:
+        # Cancelled, or an unexpected error: values that were written by then are ours.
+        _remember(deps, push, [each.result for each in planned.deliveries])
+        raise
+    deps.owners.sent(push, {key for result in results for key in (*result.entries, *_unsure(push, result))})
+    _remember(deps, push, results)
+    if not any(result.failures for result in results) and push.spec.deletion_policy == DELETE:
+        removal = await remove(deps, push, without(planned.ours, _pushed(results).keys()), final=False)
+        await _push_again(deps, planned.deliveries, results, removal)
+        _remember(deps, push, results)
+    return results, removal
+
+
+async def remove(deps: PushSecretDeps, push: PushSecret, entries: SyncedEntries, *, final: bool) -> Removal:
+    """Remove values, and forget those that are gone. `final` if the PushSecret is being deleted."""
+    removal = await deps.remover.remove(push, entries, final=final) if entries else Removal()
+    deps.writes.removed(push, removal.gone)
+    return removal
+
+
+async def _push_all(deps: PushSecretDeps, prepared: Iterable[BoundDelivery]) -> list[StoreResult]:
+    """Push to all stores separately, so that a failing store does not delay the others."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(deps.pusher.push(each)) for each in prepared]
+    return [task.result() for task in tasks]
+
+
+async def _push_again(
+    deps: PushSecretDeps, pushed: Sequence[BoundDelivery], results: Sequence[StoreResult], removal: Removal
+) -> None:
+    """Push values again that a removal may have deleted.
+
+    Two stores may be one backend. And the removal of a property may delete more: some backends can only remove the
+    whole remote key, and removing the last property removes the key.
+    """
+    lost = {key.name for key in removal.gone} if removal.removed else set()
+    known = {key: value for result in results for key, value in result.known.items()}
+    by_store = {result.store.key: result for result in results}
+    again = []
+    for each in pushed:
+        part = each.delivery.only(lambda entry: entry.remote.key in lost)
+        keys = [key for key in map(part.key, part.entries) if key in known]
+        uncertain = {key: known[key]._replace(digest=b"", version="") for key in keys}
+        if part.by_source:
+            again.append(replace(part, known=uncertain))
+    for later in await _push_all(deps, await _prepared(deps, again)):
+        by_store[later.store.key].take_over(later, lost)
+
+
+async def _without_source(deps: PushSecretDeps, push: PushSecret, error: SourceGoneError) -> PushOutcome:
+    """Delete the values of a missing source, if the policy requires it.
+
+    A selector that matches nothing is not an error; a missing named Secret is one.
+    """
+    old = ours_of(deps, push)
+    if old and push.spec.deletion_policy == DELETE:
+        removal = await remove(deps, push, old, final=False)
+        depend(deps, push, removal.depends_on)
+        return not_removed(old, removal) or SourceDeleted(events_of(removal))
+    depend(deps, push)
+    source = push.spec.selector.secret
+    if source is not None and not source.name:
+        return Pushed(note="no Secret matches spec.selector.secret.selector: nothing is pushed")
+    return PushFailed(Step.READ_SOURCE, (error.failure,))
+
+
+def _remember(deps: PushSecretDeps, push: PushSecret, results: Sequence[StoreResult]) -> None:
+    known = {key: value for result in results for key, value in result.known.items()}
+    deps.writes.wrote(push, known, _pushed(results))
+
+
+# --- outcomes ---------------------------------------------------------------------------------------------------------
+
+
+def _outcome(
+    snapshot: PushSnapshot,
+    sources: PushSources,
+    planned: PlannedPush,
+    results: Sequence[StoreResult],
+    removal: Removal,
+) -> PushOutcome:
+    push, pushed = snapshot.push, _pushed(results)
+    if failures := tuple(failure for result in results for failure in result.failures):
+        unsure = {key: entry for result in results for key, entry in _unsure(push, result).items()}
+        left = {**pushed, **unsure, **without(planned.ours, removal.gone)}
+        return PushFailed(Step.PUSH, failures, left, events_of(removal))
+    if (failed := not_removed(planned.ours, removal)) is not None:
+        return replace(failed, entries={**pushed, **(failed.entries or {})})
+    renew = sources.renew_within
+    return Pushed(
+        entries=pushed,
+        existing=tuple(f"{result.store}: {key}" for result in results for key in result.existing),
+        weaker=tuple(str(result.store) for result in results if result.guarantee is Guarantee.CHECKED),
+        yielded=any(result.yielded for result in results),
+        wrote=bool(removal.removed or sum(result.written for result in results)),
+        renew_within=renew,
+        events=events_of(removal),
+        last=LastPush(
+            at=snapshot.now,
+            version=snapshot.version or current_version(push),
+            sources=sources.marks,
+            stores=snapshot.store_marks,
+            renew_at=snapshot.now + timedelta(seconds=renew) if renew is not None else None,
+            templates=planned.templates,
+        ),
+        values={key: value for result in results for key, value in result.known.items()},
+    )
+
+
+def not_removed(old: SyncedEntries, removal: Removal) -> PushFailed | None:
+    """Return the failure of a removal that did not succeed yet."""
+    if not removal.failures:
+        return None
+    left = without(old, removal.gone)
+    return PushFailed(Step.DELETE_PUSHED, tuple(removal.failures), left, events_of(removal))
 
 
 def events_of(removal: Removal) -> tuple[Event, ...]:
@@ -292,45 +444,37 @@ def events_of(removal: Removal) -> tuple[Event, ...]:
     return (*orphaned(removal.orphans), *left_alone(removal.others))
 
 
-def _sendable(planned: Planned) -> list[Delivery]:
-    return [each.delivery for each in planned.deliveries if each.bound is not None]
+def _failed(path: str, reason: str, message: str, remote_key: str = "", *, step: Step = Step.PUSH) -> PushFailed:
+    return PushFailed(step, (Failure(path, reason, message, remote_key, retry=RetryClass.BACKOFF),))
 
 
-def _announces(push: PushSecret) -> bool:
-    return push.spec.deletion_policy == DELETE and push.spec.update_policy != IF_NOT_EXISTS
+def _pushed(results: Iterable[StoreResult]) -> dict[RemoteKey, SyncedEntry]:
+    return {key: entry for result in results for key, entry in result.entries.items()}
 
 
-def _pushed(results: Sequence[StoreResult]) -> dict[str, list[record.Pushed]]:
-    return {result.store.key: result.pushed for result in results if result.pushed}
+def _unsure(push: PushSecret, result: StoreResult) -> SyncedEntries:
+    """Return the entries that may have been written, if they are recorded."""
+    return result.unsure if _is_recorded_first(push) else NOTHING
 
 
-def _places(pushed: Records) -> list[Place]:
-    return [Place(store, *record.spot_of(each.data)) for store, entries in pushed.items() for each in entries]
+# --- dependencies and generated state ---------------------------------------------------------------------------------
 
 
-def _failures(results: Sequence[StoreResult]) -> tuple[Failure, ...]:
-    return tuple(failure for result in results for failure in result.failures)
+def depend(deps: PushSecretDeps, push: PushSecret, *on: Iterable[Dependency]) -> None:
+    """Record the dependencies of the PushSecret; a change of one requeues it."""
+    found = {dependency for each in on for dependency in each}
+    found |= set(_named_stores(push)) | set(template_sources(push.spec.template, push.metadata.namespace))
+    deps.dependencies.record(Dependant(Subsystem.PUSH_SECRET, push.key), found)
 
 
-def _synced(
-    snapshot: PushSnapshot, sources: Sources, planned: Planned, results: Sequence[StoreResult], removal: Removal
-) -> Synced:
-    renew = sources.renew_within
-    last = LastPush(
-        at=snapshot.now,
-        version=snapshot.version or current_version(snapshot.push),
-        sources=sources.marks,
-        stores=snapshot.store_marks,
-        renew_at=snapshot.now + timedelta(seconds=renew) if renew is not None else None,
-        templates=planned.templates,
-    )
-    return Synced(
-        records=_pushed(results),
-        existing=tuple(f"{result.store}: {key}" for result in results for key in result.existing),
-        weaker=tuple(str(result.store) for result in results if result.guarantee is Guarantee.CHECKED),
-        yielded=any(result.yielded for result in results),
-        wrote=bool(removal.removed or sum(result.written for result in results)),
-        renew_within=renew,
-        events=events_of(removal),
-        learned=Learned(last, {place: each for result in results for place, each in result.known.items()}),
-    )
+def _named_stores(push: PushSecret) -> Iterator[Dependency]:
+    """Yield the named stores, existing or not; whether a provider's own kind is namespaced is unknown here."""
+    for ref in push.spec.secret_store_refs:
+        if ref.name and ref.label_selector is None:
+            group = ref.api_version.rpartition("/")[0] if ref.api_version else CORE_GROUP
+            for namespace in (push.metadata.namespace, ""):
+                yield OnObject(group, ref.kind or "SecretStore", ObjectKey(namespace, ref.name))
+
+
+def state_owner(push: PushSecret) -> StateOwner:
+    return StateOwner(PUSH_SECRET.resource(), push.metadata, _STATE_ENTRIES)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from eso_operator.controllers.pushsecret.ownership import UNSHARED, Clash, Footing, Rivals, Standing
-from eso_operator.controllers.pushsecret.record import Known, Place, RemoteKey
+from eso_api.pushsecret import PushSecret
+from eso_operator.controllers.pushsecret.ownership import Decision, ValueConflict, Writes
+from eso_operator.controllers.pushsecret.record import PushSecretRecord, RemoteKey, RemoteValue, shared_key
+from eso_operator.memory import Memory
+from eso_testkit.operator.pushsecrets import push_secret
 from kubebase.meta import ObjectKey
 
 STORE = "SecretStore/store"
-WHOLE = Place(STORE, "db", "")
-USER, PASSWORD = Place(STORE, "db", "user"), Place(STORE, "db", "password")
+WHOLE = RemoteKey(STORE, "db", "")
+USER, PASSWORD = RemoteKey(STORE, "db", "user"), RemoteKey(STORE, "db", "password")
 ONE, TWO, THREE = (ObjectKey("team-a", name) for name in ("one", "two", "three"))
 
 
@@ -18,28 +21,29 @@ class Scene:
     """Writes, one after the other; `woken` are the PushSecrets that were woken."""
 
     def __init__(self) -> None:
-        self.rivals = Rivals()
+        self.writes = Writes(Memory(PushSecretRecord))
         self.woken: list[ObjectKey] = []
-        self.rivals.listen(self.woken.append)
-        self._values: dict[ObjectKey, dict[Place, Known]] = {}
+        self.writes.on_change(self.woken.append)
 
-    def write(self, key: ObjectKey, value: str, place: Place = WHOLE, version: str = "") -> None:
-        known = Known(b"push", version, value=value.encode(), order=self.rivals.next_order(), made=version)
-        self._replace(key, {**self._values.get(key, {}), place: known})
+    def write(self, key: ObjectKey, value: str, remote: RemoteKey = WHOLE, version: str = "") -> None:
+        self.woken.clear()
+        order = self.writes.next_order()
+        known = RemoteValue(b"push", version, value=value.encode(), order=order, made=version)
+        self.writes.wrote(_push(key), {remote: known}, {})
 
     def withdraw(self, key: ObjectKey) -> None:
-        self._replace(key, {})
-
-    def standing(self, key: ObjectKey, place: Place = WHOLE) -> Standing:
-        return self.rivals.footing(key, place).standing
-
-    def clashes(self, key: ObjectKey) -> list[Clash]:
-        return list(self.rivals.clashes(key, self._values.get(key, {})))
-
-    def _replace(self, key: ObjectKey, values: dict[Place, Known]) -> None:
         self.woken.clear()
-        self.rivals.update(key, self._values.get(key, {}), values)
-        self._values[key] = values
+        self.writes.clear(_push(key))
+
+    def decide(self, key: ObjectKey, remote: RemoteKey = WHOLE) -> Decision:
+        return self.writes.decide(key, remote)
+
+    def conflicts(self, key: ObjectKey) -> list[ValueConflict]:
+        return list(self.writes.conflicts(key, self.writes.values(_push(key))))
+
+
+def _push(key: ObjectKey) -> PushSecret:
+    return push_secret(metadata={"namespace": key.namespace, "name": key.name})
 
 
 def test_the_last_writer_holds_the_place_and_both_clash() -> None:
@@ -47,9 +51,9 @@ def test_the_last_writer_holds_the_place_and_both_clash() -> None:
     scene.write(ONE, "a")
     scene.write(TWO, "b")
 
-    assert (scene.standing(ONE), scene.standing(TWO)) == (Standing.LOST, Standing.HELD)
-    assert scene.clashes(ONE) == [Clash(WHOLE, (TWO,))]
-    assert scene.clashes(TWO) == [Clash(WHOLE, (ONE,))]
+    assert (scene.decide(ONE), scene.decide(TWO)) == (Decision.YIELD, Decision.KEEP)
+    assert scene.conflicts(ONE) == [ValueConflict(WHOLE, (TWO,))]
+    assert scene.conflicts(TWO) == [ValueConflict(WHOLE, (ONE,))]
     assert scene.woken == [ONE]
 
 
@@ -58,8 +62,8 @@ def test_equal_values_neither_clash_nor_wake_anybody() -> None:
     scene.write(ONE, "a")
     scene.write(TWO, "a")
 
-    assert (scene.standing(ONE), scene.standing(TWO)) == (Standing.HELD, Standing.HELD)
-    assert (scene.clashes(ONE), scene.clashes(TWO), scene.woken) == ([], [], [])
+    assert (scene.decide(ONE), scene.decide(TWO)) == (Decision.KEEP, Decision.KEEP)
+    assert (scene.conflicts(ONE), scene.conflicts(TWO), scene.woken) == ([], [], [])
 
 
 def test_a_policy_that_accepts_any_value_never_clashes() -> None:
@@ -68,19 +72,19 @@ def test_a_policy_that_accepts_any_value_never_clashes() -> None:
     scene.write(ONE, "")
     scene.write(TWO, "b")
 
-    assert (scene.clashes(ONE), scene.clashes(TWO), scene.standing(ONE)) == ([], [], Standing.HELD)
+    assert (scene.conflicts(ONE), scene.conflicts(TWO), scene.decide(ONE)) == ([], [], Decision.KEEP)
 
 
 def test_a_value_is_free_again_when_the_last_writer_withdraws() -> None:
     scene = Scene()
     scene.write(ONE, "a")
     scene.write(TWO, "b")
-    assert not scene.rivals.freed(ONE)
+    assert not scene.writes.has_freed(ONE)
     scene.withdraw(TWO)
 
-    assert (scene.standing(ONE), scene.rivals.freed(ONE), scene.woken) == (Standing.FREED, True, [ONE])
+    assert (scene.decide(ONE), scene.writes.has_freed(ONE), scene.woken) == (Decision.PUSH_AGAIN, True, [ONE])
     scene.write(ONE, "a")
-    assert (scene.standing(ONE), scene.rivals.freed(ONE)) == (Standing.HELD, False)
+    assert (scene.decide(ONE), scene.writes.has_freed(ONE)) == (Decision.KEEP, False)
 
 
 def test_a_value_is_held_again_when_the_last_writer_comes_to_agree() -> None:
@@ -89,7 +93,7 @@ def test_a_value_is_held_again_when_the_last_writer_comes_to_agree() -> None:
     scene.write(TWO, "b")
     scene.write(TWO, "a")
 
-    assert (scene.standing(ONE), scene.clashes(ONE), scene.woken) == (Standing.HELD, [], [ONE])
+    assert (scene.decide(ONE), scene.conflicts(ONE), scene.woken) == (Decision.KEEP, [], [ONE])
 
 
 def test_an_earlier_writer_that_withdraws_frees_nothing() -> None:
@@ -98,7 +102,7 @@ def test_an_earlier_writer_that_withdraws_frees_nothing() -> None:
     scene.write(TWO, "b")
     scene.withdraw(ONE)
 
-    assert (scene.standing(TWO), scene.clashes(TWO), scene.woken) == (Standing.HELD, [], [TWO])
+    assert (scene.decide(TWO), scene.conflicts(TWO), scene.woken) == (Decision.KEEP, [], [TWO])
 
 
 def test_the_last_of_three_writers_decides() -> None:
@@ -106,8 +110,8 @@ def test_the_last_of_three_writers_decides() -> None:
     for key, value in ((ONE, "a"), (TWO, "b"), (THREE, "a")):
         scene.write(key, value)
 
-    assert [scene.standing(key) for key in (ONE, TWO, THREE)] == [Standing.HELD, Standing.LOST, Standing.HELD]
-    assert scene.clashes(TWO) == [Clash(WHOLE, (ONE, THREE))]
+    assert [scene.decide(key) for key in (ONE, TWO, THREE)] == [Decision.KEEP, Decision.YIELD, Decision.KEEP]
+    assert scene.conflicts(TWO) == [ValueConflict(WHOLE, (ONE, THREE))]
 
 
 def test_one_more_writer_of_a_contended_place_wakes_no_object() -> None:
@@ -116,7 +120,7 @@ def test_one_more_writer_of_a_contended_place_wakes_no_object() -> None:
     for key, value in ((ONE, "a"), (TWO, "b"), (THREE, "c")):
         scene.write(key, value)
 
-    assert (scene.woken, scene.standing(TWO)) == ([], Standing.LOST)
+    assert (scene.woken, scene.decide(TWO)) == ([], Decision.YIELD)
 
 
 def test_a_change_that_leaves_them_different_wakes_no_object() -> None:
@@ -125,7 +129,7 @@ def test_a_change_that_leaves_them_different_wakes_no_object() -> None:
     scene.write(TWO, "b")
     scene.write(TWO, "c")
 
-    assert (scene.woken, scene.standing(ONE)) == ([], Standing.LOST)
+    assert (scene.woken, scene.decide(ONE)) == ([], Decision.YIELD)
 
 
 def test_later_versions_of_the_remote_key_are_expected_and_earlier_ones_are_not() -> None:
@@ -133,9 +137,9 @@ def test_later_versions_of_the_remote_key_are_expected_and_earlier_ones_are_not(
     scene.write(ONE, "a", USER, "v1")
     scene.write(TWO, "b", PASSWORD, "v2")
 
-    assert scene.rivals.footing(ONE, USER, "v2") == Footing(expected=True)
-    assert scene.rivals.footing(ONE, USER, "v3") == UNSHARED
-    assert scene.rivals.footing(TWO, PASSWORD, "v1") == UNSHARED
+    assert scene.writes.is_expected(ONE, USER, "v2")
+    assert not scene.writes.is_expected(ONE, USER, "v3")
+    assert not scene.writes.is_expected(TWO, PASSWORD, "v1")
 
 
 def test_a_later_property_of_the_same_push_secret_makes_an_expected_version() -> None:
@@ -144,7 +148,7 @@ def test_a_later_property_of_the_same_push_secret_makes_an_expected_version() ->
     scene.write(ONE, "a", USER, "v1")
     scene.write(ONE, "b", PASSWORD, "v2")
 
-    assert scene.rivals.footing(ONE, USER, "v2") == Footing(expected=True)
+    assert scene.writes.is_expected(ONE, USER, "v2")
 
 
 def test_a_property_is_pushed_again_after_another_push_secret_wrote_the_whole() -> None:
@@ -153,9 +157,9 @@ def test_a_property_is_pushed_again_after_another_push_secret_wrote_the_whole() 
     scene.write(ONE, "a", USER)
     scene.write(TWO, "b", WHOLE)
 
-    assert (scene.standing(ONE, USER), scene.rivals.freed(ONE), scene.woken) == (Standing.FREED, True, [ONE])
+    assert (scene.decide(ONE, USER), scene.writes.has_freed(ONE), scene.woken) == (Decision.PUSH_AGAIN, True, [ONE])
     scene.write(ONE, "a", USER)
-    assert (scene.standing(ONE, USER), scene.standing(TWO), scene.woken) == (Standing.HELD, Standing.HELD, [])
+    assert (scene.decide(ONE, USER), scene.decide(TWO), scene.woken) == (Decision.KEEP, Decision.KEEP, [])
 
 
 def test_namespaced_stores_of_one_name_have_nothing_in_common() -> None:
@@ -163,10 +167,10 @@ def test_namespaced_stores_of_one_name_have_nothing_in_common() -> None:
     scene.write(ONE, "a")
     scene.write(ObjectKey("team-b", "two"), "b")
 
-    assert scene.clashes(ONE) == []
+    assert scene.conflicts(ONE) == []
 
 
-SHARED = Place("ClusterSecretStore/store", "db", "")
+SHARED = RemoteKey("ClusterSecretStore/store", "db", "")
 NEIGHBOURS = [ObjectKey(f"team-{letter}", "push") for letter in "bcdef"]
 
 
@@ -178,11 +182,16 @@ def test_across_namespaces_nothing_depends_on_the_values(guess: str) -> None:
     scene.write(other, guess, SHARED, "v2")
 
     assert scene.woken == [ONE]
-    assert (scene.clashes(ONE), scene.clashes(other)) == ([Clash(SHARED, (other,))], [Clash(SHARED, (ONE,))])
-    assert scene.rivals.footing(ONE, SHARED, "v2") == Footing(Standing.LOST, expected=True)
-    assert scene.rivals.footing(other, SHARED, "v2") == Footing(Standing.HELD)
+    assert (scene.conflicts(ONE), scene.conflicts(other)) == (
+        [ValueConflict(SHARED, (other,))],
+        [ValueConflict(SHARED, (ONE,))],
+    )
+    assert scene.writes.is_expected(ONE, SHARED, "v2")
+    assert scene.decide(ONE, SHARED) is Decision.YIELD
+    assert not scene.writes.is_expected(other, SHARED, "v2")
+    assert scene.decide(other, SHARED) is Decision.KEEP
     scene.withdraw(other)
-    assert (scene.standing(ONE, SHARED), scene.rivals.freed(ONE), scene.woken) == (Standing.FREED, True, [ONE])
+    assert (scene.decide(ONE, SHARED), scene.writes.has_freed(ONE), scene.woken) == (Decision.PUSH_AGAIN, True, [ONE])
 
 
 def test_across_namespaces_a_policy_that_accepts_any_value_never_clashes() -> None:
@@ -190,7 +199,7 @@ def test_across_namespaces_a_policy_that_accepts_any_value_never_clashes() -> No
     scene.write(ONE, "", SHARED)
     scene.write(other, "b", SHARED)
 
-    assert (scene.clashes(ONE), scene.clashes(other), scene.standing(ONE, SHARED)) == ([], [], Standing.HELD)
+    assert (scene.conflicts(ONE), scene.conflicts(other), scene.decide(ONE, SHARED)) == ([], [], Decision.KEEP)
 
 
 def test_of_many_namespaces_only_those_whose_situation_changes_are_woken() -> None:
@@ -214,7 +223,7 @@ def test_nothing_is_kept_of_push_secrets_that_withdrew() -> None:
     scene.withdraw(TWO)
     scene.withdraw(ONE)
 
-    assert (scene.rivals._keys, scene.rivals._overwritten) == ({}, {})
+    assert (scene.writes._writers, scene.writes._overwritten) == ({}, {})
 
 
 @pytest.mark.parametrize(
@@ -228,11 +237,11 @@ def test_nothing_is_kept_of_push_secrets_that_withdrew() -> None:
     ],
 )
 def test_places_within_places(outer: str, inner: str, contains: bool) -> None:
-    one, other = Place(STORE, "db", outer), Place(STORE, "db", inner)
+    one, other = RemoteKey(STORE, "db", outer), RemoteKey(STORE, "db", inner)
 
     assert one.contains(other) is contains
     assert one.overlaps(other) is (contains or outer == inner or not inner)
-    assert not one.overlaps(Place(STORE, "other", inner))
+    assert not one.overlaps(RemoteKey(STORE, "other", inner))
 
 
 @pytest.mark.parametrize(
@@ -244,4 +253,4 @@ def test_places_within_places(outer: str, inner: str, contains: bool) -> None:
     ],
 )
 def test_a_remote_key_belongs_to_the_namespace_of_its_store(store: str, namespace: str) -> None:
-    assert RemoteKey.of(Place(store, "db", "p"), "team-a") == RemoteKey(namespace, store, "db")
+    assert shared_key(RemoteKey(store, "db", "p"), "team-a") == (namespace, RemoteKey(store, "db", ""))
