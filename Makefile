@@ -75,6 +75,7 @@ sizes: setup
 
 gen: setup ## write the generated files (stubs, CRDs, reference pages, schemas of the charts)
 	@$(BIN)/python tools/gen_stubs.py
+	@$(BIN)/python tools/gen_codec.py
 	@$(BIN)/python tools/gen_crds.py deploy/crds
 	@$(BIN)/python tools/gen_docs.py docs/reference
 	@$(BIN)/python tools/gen_chart_schema.py deploy/charts
@@ -82,6 +83,7 @@ gen: setup ## write the generated files (stubs, CRDs, reference pages, schemas o
 gen-check: setup
 	$(call say,generated files)
 	@$(BIN)/python tools/gen_stubs.py --check
+	@$(BIN)/python tools/gen_codec.py --check
 	@$(BIN)/python tools/gen_crds.py --check deploy/crds
 	@$(BIN)/python tools/gen_docs.py --check docs/reference
 	@$(BIN)/python tools/gen_chart_schema.py --check deploy/charts

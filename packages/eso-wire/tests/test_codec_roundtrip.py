@@ -243,10 +243,13 @@ def test_a_sent_value_arrives_unchanged(trip: str) -> None:
 
 
 def test_every_pair_of_functions_makes_the_trip() -> None:
-    pairs = {name.removeprefix("to_") for name in codec.__all__ if name.startswith("to_")}
+    ours = {
+        name for name, each in vars(codec).items() if callable(each) and name not in ("to_duration", "to_timestamp")
+    }
+    pairs = {name.removeprefix("to_") for name in ours if name.startswith("to_")}
 
     assert len(pairs) == len(TRIPS)
-    assert {name.removeprefix("from_") for name in codec.__all__ if name.startswith("from_")} == pairs
+    assert {name.removeprefix("from_") for name in ours if name.startswith("from_")} == pairs
 
 
 @pytest.mark.parametrize(

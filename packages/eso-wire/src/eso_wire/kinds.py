@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from eso_wire.errors import Subject
 from eso_wire.versions import ProtocolVersion
+from eso_wire.wiretypes import Drop, Key, Renamed, UpTo
 
 ObjectRef = Subject
 """An object by name, with its uid and generation."""
@@ -96,7 +97,7 @@ class AudienceRule:
 class SpecCondition:
     """Holds if the configuration has one of these texts at the JSON pointer; an empty text also matches absence."""
 
-    pointer: str
+    pointer: Key
     values: tuple[str, ...]
 
 
@@ -107,7 +108,7 @@ class CallerDependence:
     An empty pointer means every configuration; an empty text matches an absent value.
     """
 
-    pointer: str = ""
+    pointer: Key = ""
     unless: tuple[str, ...] = ()
 
 
@@ -115,8 +116,8 @@ class CallerDependence:
 class CredentialPath:
     """The path of a credential reference in a configuration: a JSON pointer; `*` matches every member or entry."""
 
-    pattern: str
-    kind: CredentialKind
+    pattern: Key
+    kind: Annotated[CredentialKind, Drop]
     audiences: tuple[str, ...] = ()
     default_key: str = ""
     """The key for references that name none."""
@@ -124,7 +125,7 @@ class CredentialPath:
     """Sources of the audiences; if set, they replace `audiences`."""
     lifetime_seconds: int = 0
     """Requested lifetime of tokens; 0 leaves it to the operator."""
-    lifetime_pointer: str = ""
+    lifetime_pointer: Key = ""
     """Relative pointer from the reference to a number of seconds in the configuration."""
 
 
@@ -132,16 +133,16 @@ class CredentialPath:
 class KindInfo:
     """A kind of configuration that a provider serves."""
 
-    kind: KindId
-    role: KindRole
+    kind: Annotated[KindId, Renamed("gvk")]
+    role: Annotated[KindRole, Drop]
     operations: frozenset[Operation]
     deliveries: frozenset[ConfigDelivery] = frozenset({ConfigDelivery.INLINE})
     maintenance: str = "maintained"
     v1_provider_key: str = ""
-    credentials: tuple[CredentialPath, ...] = ()
+    credentials: Annotated[tuple[CredentialPath, ...], UpTo("MAX_PATHS")] = ()
     caller_dependences: tuple[CallerDependence, ...] = ()
     """When results depend on the caller's namespace; they are then not shared between namespaces."""
-    metadata_references: tuple[CredentialPath, ...] = ()
+    metadata_references: Annotated[tuple[CredentialPath, ...], UpTo("MAX_PATHS")] = ()
     """The references in the metadata of a push to objects in the PushSecret's namespace."""
     v1_when: SpecCondition | None = None
     """Which blocks of `v1_provider_key` this kind serves; None for all."""
@@ -176,6 +177,6 @@ class Handshake:
     provider_name: str
     provider_version: str
     instance_id: str
-    kinds: tuple[KindInfo, ...]
+    kinds: Annotated[tuple[KindInfo, ...], UpTo("MAX_KINDS")]
     features: tuple[str, ...] = ()
     limits: Limits = Limits()

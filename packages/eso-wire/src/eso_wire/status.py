@@ -19,9 +19,8 @@ from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]  # the 
 
 from eso_wire import bounds
 from eso_wire._generated import provider_pb2 as pb
-from eso_wire.codec import from_error, to_error
-from eso_wire.codec.fields import prose
 from eso_wire.errors import NOT_FOUND_REASONS, ErrorReason, ProviderError
+from eso_wire.fields import from_error, prose, to_error
 
 DETAILS_KEY = "grpc-status-details-bin"
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -34,6 +34,7 @@ from eso_wire.kinds import (
     SpecCondition,
 )
 from eso_wire.versions import ProtocolVersion
+from eso_wire.wiretypes import Key, Known, OneOf, Prose, Renamed, ShortProse, TokenText, UpTo
 
 __all__ = [
     "AudienceRule",
@@ -101,14 +102,14 @@ __all__ = [
 class Token:
     """A service account token."""
 
-    token: SecretBytes
+    token: Annotated[SecretBytes, TokenText]
     expires_at: datetime | None = None
     audiences: tuple[str, ...] = ()
     namespace: str = ""
     """Of the service account. Older operators leave this and the three fields below empty."""
     name: str = ""
     uid: str = ""
-    annotations: Mapping[str, str] = field(default_factory=dict)
+    annotations: Annotated[Mapping[str, str], UpTo("MAX_ANNOTATIONS")] = field(default_factory=dict)
 
 
 SecretMap = Mapping[str, SecretBytes]
@@ -118,8 +119,11 @@ SecretMap = Mapping[str, SecretBytes]
 class Credential:
     """A resolved reference of the configuration: a Secret key or CA bundle, a token, or a whole Secret."""
 
-    pointer: str
-    value: SecretBytes | Token | SecretMap
+    pointer: Annotated[Key, Renamed("json_pointer")]
+    value: Annotated[
+        SecretBytes | Token | SecretMap,
+        OneOf(secret_value=SecretBytes, service_account_token=Token, whole_secret=SecretMap),
+    ]
 
     def secrets(self) -> Iterator[SecretBytes]:
         """Yield all values of the credential, which must not appear in any text."""
@@ -178,10 +182,10 @@ class ValidationState(StrEnum):
 class ConditionReport:
     """A condition that the provider wants shown on the store."""
 
-    type: str
-    status: str
-    reason: str = ""
-    message: str = ""
+    type: ShortProse
+    status: ShortProse
+    reason: ShortProse = ""
+    message: Prose = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,10 +221,10 @@ class RemoteRef(msgspec.Struct, frozen=True, cache_hash=True):
     A struct of msgspec: the operator hashes each of them many times, which takes a dataclass five times as long.
     """
 
-    key: str
+    key: Key
     version: str = ""
-    property: str = ""
-    metadata_policy: MetadataPolicy = MetadataPolicy.NONE
+    property: Key = ""
+    metadata_policy: Annotated[MetadataPolicy, Known("NONE")] = MetadataPolicy.NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +276,7 @@ class FindQuery:
 class Found:
     """One remote key with its value."""
 
-    key: str
+    key: Key
     value: SecretBytes
     metadata: ValueMetadata = field(default_factory=ValueMetadata)
 
@@ -314,12 +318,12 @@ class PushItem:
 
     item_id: str
     remote: RemoteRef
-    payload: SecretBytes | SecretMap
+    payload: Annotated[SecretBytes | SecretMap, OneOf(value=SecretBytes, whole_secret=SecretMap)]
     provider_metadata: Mapping[str, Any] | None = None
     precondition: PushPrecondition = PushPrecondition.NONE
     expected_version: str = ""
     owner_token: str = ""
-    resolved: tuple[Credential, ...] = ()
+    resolved: Annotated[tuple[Credential, ...], UpTo("MAX_CREDENTIALS")] = ()
     """Resolved references of `provider_metadata`; the pointers are relative to it."""
     secret_key: str = ""
     """The key of the pushed Secret; empty for a whole Secret."""
@@ -330,8 +334,8 @@ class SourceSecret:
     """The pushed Secret without its data."""
 
     type: str = ""
-    labels: Mapping[str, str] = field(default_factory=dict)
-    annotations: Mapping[str, str] = field(default_factory=dict)
+    labels: Annotated[Mapping[str, str], UpTo("MAX_MAP_ENTRIES")] = field(default_factory=dict)
+    annotations: Annotated[Mapping[str, str], UpTo("MAX_MAP_ENTRIES")] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -434,7 +438,7 @@ class WatchItem:
 
     watch_id: str
     ref: RemoteRef | None = None
-    name_regexp: str = ""
+    name_regexp: Key = ""
     tags: Mapping[str, str] = field(default_factory=dict)
     known_version: str = ""
 
@@ -452,8 +456,8 @@ class SubscribeOpen:
 class SubscribeUpdate:
     """Add or remove watches; `remove` contains watch ids."""
 
-    add: tuple[WatchItem, ...] = ()
-    remove: tuple[str, ...] = ()
+    add: Annotated[tuple[WatchItem, ...], UpTo("MAX_WATCHES")] = ()
+    remove: Annotated[tuple[str, ...], UpTo("MAX_WATCHES")] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -478,7 +482,7 @@ class ChangeEvent:
     """A change at the backend, without the new value."""
 
     type: ChangeType
-    watch_ids: tuple[str, ...] = ()
+    watch_ids: Annotated[tuple[str, ...], UpTo("MAX_WATCHES")] = ()
     provider_version: str = ""
     observed_at: datetime | None = None
     condition: ConditionReport | None = None

@@ -9,6 +9,7 @@ None here; the caller decides whether a choice was required.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
@@ -24,11 +25,20 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from eso_api.values import SecretBytes
 from eso_wire import bounds, values
 from eso_wire._generated import provider_pb2 as pb
-from eso_wire.errors import ErrorReason, ProviderError, RetryClass
+from eso_wire.errors import ErrorReason, ProviderError, RetryClass, Subject
 
 M = TypeVar("M")
 V = TypeVar("V")
-E = TypeVar("E", bound="Identified")
+E = TypeVar(
+    "E",
+    values.GetItem,
+    values.GetResult,
+    values.CheckResult,
+    values.PushItem,
+    values.PushResult,
+    values.DeleteItem,
+    values.DeleteResult,
+)
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NANOS = 10**9
@@ -47,7 +57,7 @@ class Malformed(Exception):  # noqa: N818 - a verdict on a message; reads as one
         return Malformed(f"{outer}.{self.field}", self.problem)
 
 
-# --- the two sides ---------------------------------------------------------------------------------------------------
+# --- the two sides ----------------------------------------------------------------------------------------------------
 
 
 def of_request(decode: Callable[[M], V]) -> Callable[[M], V]:
@@ -83,7 +93,7 @@ def response_error(problem: Malformed) -> ProviderError:
     return ProviderError(ErrorReason.INTERNAL, f"the provider's response breaks the protocol: {problem}")
 
 
-# --- structure -------------------------------------------------------------------------------------------------------
+# --- structure --------------------------------------------------------------------------------------------------------
 
 
 def required(message: Message, field: str) -> None:
@@ -111,13 +121,6 @@ def each(field: str, messages: Sequence[M], limit: int, decode: Callable[[M], V]
     return tuple(values)
 
 
-class Identified(Protocol):
-    """An item or a result of a batch."""
-
-    @property
-    def item_id(self) -> str: ...
-
-
 def batch(field: str, messages: Sequence[M], decode: Callable[[M], E]) -> tuple[E, ...]:
     """Decode the items or results of a batch; refuse too many, and two with one id."""
     entries = each(field, messages, bounds.MAX_BATCH_ITEMS, decode)
@@ -139,7 +142,7 @@ def distinct(field: str, names: Iterable[str]) -> None:
         earlier.add(name)
 
 
-# --- scalars ---------------------------------------------------------------------------------------------------------
+# --- scalars ----------------------------------------------------------------------------------------------------------
 
 
 def identifier(field: str, value: str, limit: int = bounds.MAX_NAME_CHARS) -> str:
@@ -198,7 +201,7 @@ def revealed(values: Mapping[str, SecretBytes]) -> dict[str, bytes]:
     return {key: value.reveal() for key, value in values.items()}
 
 
-# --- time ------------------------------------------------------------------------------------------------------------
+# --- time -------------------------------------------------------------------------------------------------------------
 
 
 def to_duration(seconds: float) -> Duration | None:
@@ -228,7 +231,7 @@ def moment_of(field: str, timestamp: Timestamp) -> datetime:
         raise Malformed(field, "is not a point in time") from None
 
 
-# --- enums -----------------------------------------------------------------------------------------------------------
+# --- enums ------------------------------------------------------------------------------------------------------------
 
 W = TypeVar("W", bound=int)
 W_co = TypeVar("W_co", bound=int, covariant=True)
@@ -282,7 +285,7 @@ CONFIG_DELIVERY = EnumTable(pb.ConfigDelivery, values.ConfigDelivery, "CONFIG_DE
 CREDENTIAL_KIND = EnumTable(pb.CredentialKind, values.CredentialKind, "CREDENTIAL_KIND_")
 AUDIENCE_SOURCE = EnumTable(pb.AudienceSource, values.AudienceSource, "AUDIENCE_SOURCE_")
 METADATA_POLICY = EnumTable(pb.MetadataPolicy, values.MetadataPolicy, "METADATA_POLICY_")
-VALUE_SHAPE = EnumTable(pb.ValueShape, values.Shape, "VALUE_SHAPE_")
+SHAPE = EnumTable(pb.ValueShape, values.Shape, "VALUE_SHAPE_")
 PUSH_PRECONDITION = EnumTable(pb.PushPrecondition, values.PushPrecondition, "PUSH_PRECONDITION_")
 PUSH_OUTCOME = EnumTable(pb.PushOutcome, values.PushOutcome, "PUSH_OUTCOME_")
 VALIDATION_STATE = EnumTable(pb.ValidationState, values.ValidationState, "VALIDATION_STATE_")
@@ -291,7 +294,60 @@ ERROR_REASON = EnumTable(pb.ErrorReason, ErrorReason, "ERROR_REASON_")
 RETRY_CLASS = EnumTable(pb.RetryClass, RetryClass, "RETRY_CLASS_")
 
 
-# --- documents -------------------------------------------------------------------------------------------------------
+# --- errors and tokens ------------------------------------------------------------------------------------------------
+
+
+def to_error(error: ProviderError) -> pb.ErrorDetail:
+    return pb.ErrorDetail(
+        reason=ERROR_REASON.to(error.reason),
+        message=prose(error.message),
+        retry=RETRY_CLASS.to(error.retry),
+        retry_after=to_duration(error.retry_after),
+        backend_code=prose(error.backend_code, bounds.MAX_NAME_CHARS),
+        subject=None if error.subject is None else pb.ObjectRef(**dataclasses.asdict(error.subject)),
+    )
+
+
+def from_error(detail: pb.ErrorDetail) -> ProviderError:
+    """Decode an error. This never fails: whatever a peer sends, a failure happened and must be reported.
+
+    A reason or retry class unknown to this version becomes UNSPECIFIED. The subject is text for people here.
+    """
+    return ProviderError(
+        ERROR_REASON.of(detail.reason) or ErrorReason.UNSPECIFIED,
+        prose(detail.message),
+        retry=RETRY_CLASS.of(detail.retry) or RetryClass.UNSPECIFIED,
+        retry_after=seconds_of(detail.retry_after),
+        backend_code=prose(detail.backend_code, bounds.MAX_NAME_CHARS),
+        subject=_subject(detail.subject) if detail.HasField("subject") else None,
+    )
+
+
+def _subject(message: pb.ObjectRef) -> Subject:
+    names = (field.name for field in dataclasses.fields(Subject) if field.name != "generation")
+    texts = {name: prose(getattr(message, name), bounds.MAX_NAME_CHARS) for name in names}
+    return Subject(**texts, generation=message.generation)
+
+
+def token_text(token: SecretBytes) -> str:
+    """Return the text of a service account token for a message."""
+    try:
+        text = token.reveal().decode("ascii")
+    except UnicodeDecodeError:
+        text = ""
+    if not text:
+        # Not chained: the cause would contain the token.
+        raise ProviderError(ErrorReason.INVALID_REQUEST, "a service account token has to be ASCII text")
+    return text
+
+
+def token_of(text: str) -> SecretBytes:
+    if len(text) > bounds.MAX_TOKEN_CHARS or not text.isascii():
+        raise Malformed("token", f"has to be ASCII text of at most {bounds.MAX_TOKEN_CHARS} characters")
+    return SecretBytes(text.encode("ascii"))
+
+
+# --- documents --------------------------------------------------------------------------------------------------------
 
 _EXACT = 2**53
 
