@@ -32,6 +32,7 @@ BENCHMARKS = (
     "one_password",
     "providers",
     "restarts",
+    "scheduling",
     "server_writes",
     "shards",
     "shared_providers",

@@ -450,7 +450,7 @@ async def test_a_namespace_that_is_gone_gets_no_events(server: ScriptedServer, c
     await written(events)
 
     assert [received.target for received in server.received] == ["/api/v1/namespaces/team/events", EVENTS]
-    assert events.counts == Counts(written=2, homeless=1)
+    assert events.counts == Counts(written=2, namespace_gone=1)
 
 
 @pytest.mark.parametrize(
@@ -481,7 +481,7 @@ async def test_a_refusal_because_of_the_namespace_is_no_failure(
 
     synced(events)
 
-    assert await written(events) == Counts(homeless=1)
+    assert await written(events) == Counts(namespace_gone=1)
 
 
 @pytest.mark.parametrize(

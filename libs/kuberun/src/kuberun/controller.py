@@ -7,7 +7,8 @@ distribution shows a whole operator on one screen.
 
 **Urgent runs** are those of new objects and of changed specs: a person waits for them. A quarter of the workers serves
 nothing else, and their steps go first on the event loop. So they wait neither for ten thousand refreshes that are
-queued, nor for those that are running.
+queued, nor for those that are running. `bench/scheduling.py` shows what this gives: an object of a busy namespace is
+done after 0.26 instead of 3.5 s.
 
 A reconcile that waits for another system does so in `async with parked():` and frees its worker meanwhile. If its
 object is deleted during such a wait, and the run only waits to read something, the run is cancelled.

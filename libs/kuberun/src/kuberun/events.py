@@ -78,7 +78,7 @@ class Counts:
     dropped: int = 0  # the queue was full
     filtered: int = 0  # too many about one object
     failed: int = 0  # the API server did not accept it
-    homeless: int = 0  # its namespace is gone or being deleted
+    namespace_gone: int = 0  # its namespace is gone or being deleted
 
 
 def _never() -> bool:
@@ -274,7 +274,7 @@ class EventRecorder:
     async def _write(self, queue: _Queue, subject: _Subject, pending: _Pending) -> None:
         try:
             if subject.key.namespace and not self._accepts(subject.key.namespace):
-                self.counts.homeless += pending.count
+                self.counts.namespace_gone += pending.count
                 return
             await self._send(subject, pending)
         except _AWAY as error:
@@ -283,8 +283,8 @@ class EventRecorder:
             else:
                 self._keep(queue, subject, pending, error.retry_after)
         except (ApiError, ValueError) as error:
-            if _is_homeless(error):
-                self.counts.homeless += pending.count
+            if _is_namespace_gone(error):
+                self.counts.namespace_gone += pending.count
             else:
                 self._failed(subject, pending, error)
         else:
@@ -366,7 +366,7 @@ class EventRecorder:
         return f"{subject.key.name[:_MAX_NAME_STEM].rstrip('.-')}.{self._stamp:x}"
 
 
-def _is_homeless(error: Exception) -> bool:
+def _is_namespace_gone(error: Exception) -> bool:
     """Return whether the server refused an event because its namespace is gone or being deleted."""
     if not isinstance(error, ApiError) or isinstance(error, ImpossibleName):
         return False

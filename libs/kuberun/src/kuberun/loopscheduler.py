@@ -7,6 +7,9 @@ neither does a namespace that is alone.
 
 While urgent work is under way, all other work runs only a slice of its steps in one round. So the next step of urgent
 work comes soon, however many other tasks are ready, and the other work goes on.
+
+`bench/scheduling.py` shows what this gives: while one namespace runs steps of 20 ms, an object of another namespace is
+done after 0.25 instead of 2.8 s.
 """
 
 from __future__ import annotations

@@ -38,7 +38,6 @@ GENERATORS_V1, CORE_V1, CORE_ALPHA = (
     "external-secrets.io/v1alpha1",
 )
 FAKE = KindId("provider.secretstore.external-secrets.io", "v2alpha1", "Fake")
-CLUSTER_FAKE = FAKE._replace(kind="ClusterFake")
 PASSWORD = KindId("provider.generator.external-secrets.io", "v2alpha1", "Password")
 V1_PASSWORD = KindId("generators.external-secrets.io", "v1alpha1", "Password")
 PATHS = (

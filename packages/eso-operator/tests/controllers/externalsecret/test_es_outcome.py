@@ -35,7 +35,6 @@ from kuberun.workqueue import Lane
 
 LATER = START + timedelta(hours=2)
 MANIFEST = {"target": {"manifest": {"apiVersion": "v1", "kind": "ConfigMap"}}}
-COMPLETE_REF = {"name": "a", "kind": "SecretStore"}
 UPDATE = "could not update secret"
 READY = Condition(type="Ready", status="True", reason="SecretSynced", message="secret synced")
 

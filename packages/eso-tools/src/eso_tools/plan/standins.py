@@ -16,7 +16,6 @@ import hashlib
 import hmac
 import json
 import secrets
-from collections.abc import Mapping
 from typing import Any, Final
 
 from eso_operator.providers.redaction import VALUE_MEMBERS
@@ -41,9 +40,6 @@ class StandIns:
             return self._text(value.decode(), 0).encode()
         except UnicodeDecodeError:
             return f"standin-{self._hex(value)}".encode()
-
-    def of_map(self, data: Mapping[str, bytes]) -> dict[str, bytes]:
-        return {name: self.of(value) for name, value in data.items()}
 
     def of_configuration(self, node: Any) -> Any:
         """Return a copy of a configuration in which the values that it contains have stand-ins."""
