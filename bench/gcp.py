@@ -16,8 +16,9 @@ from report import Row
 
 from eso_provider_gcp.provider import PROVIDER
 from eso_provider_gcp.store import SecretManagerStore
-from eso_provider_gcp.testing.sessions import AUTH, KEY, PROJECT, Google, read
+from eso_provider_gcp.testing.sessions import AUTH, KEY, PROJECT, Google
 from eso_sdk.testing import InMemory, call_context
+from eso_sdk.testing.server import read
 from eso_wire.values import Context, FindQuery
 from kubebase.clock import SystemClock
 from kubebase.testing.clock import SkippingClock

@@ -14,9 +14,10 @@ from eso_provider_github.testing.sessions import check, push
 from eso_provider_github.testing.sessions import store as github_store
 from eso_provider_gitlab.provider import PROVIDER as GITLAB
 from eso_provider_gitlab.testing.server import TOKEN, GitLabServer
-from eso_provider_gitlab.testing.sessions import failure, read, store
+from eso_provider_gitlab.testing.sessions import store
 from eso_sdk.addresses import AddressPolicy
 from eso_sdk.testing import InMemory
+from eso_sdk.testing.server import failure, read
 from kubebase.testing.clock import VirtualClock
 
 VARIABLES, STORES, MINUTE = 500, 50, 60

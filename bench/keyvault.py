@@ -19,9 +19,10 @@ from report import Row
 
 from eso_provider_azure.provider import PROVIDER
 from eso_provider_azure.testing.server import AzureServer
-from eso_provider_azure.testing.sessions import read, store
+from eso_provider_azure.testing.sessions import store
 from eso_sdk.addresses import AddressPolicy
 from eso_sdk.testing import InMemory
+from eso_sdk.testing.server import read
 from eso_wire.values import Context, FindQuery
 from kubebase.clock import Clock, SystemClock
 from kubebase.testing.clock import SkippingClock

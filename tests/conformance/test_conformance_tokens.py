@@ -9,8 +9,7 @@ import pytest
 
 from eso_conformance import CaseResult, Profile, Target, UnreachableError, Verdict, run
 from eso_conformance.fixture import Fixture, from_plain
-from eso_conformance.subject import Identity
-from eso_conformance.tokens import TokenError, namespace_of, read_token
+from eso_conformance.subject import Identity, TokenError, namespace_of, read_token
 from eso_sdk.accounts import CallAuth, JwksSettings
 from eso_sdk.testing.issuer import AUDIENCE, ISSUER, Issuer
 from eso_sdk.testing.scripted import SCRIPTED, Script

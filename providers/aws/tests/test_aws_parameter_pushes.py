@@ -17,8 +17,6 @@ from eso_provider_aws.testing.sessions import (
     admin,
     delete_parameter,
     described,
-    envelope,
-    item,
     parameter_exists,
     parameter_outcome,
     parameter_refusal,
@@ -27,6 +25,7 @@ from eso_provider_aws.testing.sessions import (
     value_of,
 )
 from eso_sdk.testing import InMemory
+from eso_sdk.testing.server import envelope, item
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import PushOutcome, PushPrecondition
 

@@ -13,8 +13,6 @@ from eso_provider_aws.testing.sessions import (
     OURS,
     admin,
     described,
-    envelope,
-    item,
     parameter_outcome,
     parameter_refusal,
     push_parameters,
@@ -22,6 +20,7 @@ from eso_provider_aws.testing.sessions import (
     value_of,
 )
 from eso_sdk.testing import InMemory
+from eso_sdk.testing.server import envelope, item
 from eso_wire.errors import ErrorReason
 from eso_wire.values import PushOutcome
 

@@ -22,10 +22,11 @@ from eso_provider_aws.clients import VARIABLES
 from eso_provider_aws.generators import ECRAuthorizationTokenGenerator
 from eso_provider_aws.provider import CertificateManager, ParameterStore, SecretsManager
 from eso_provider_aws.testing.front import Front, StubResponse, refused
-from eso_provider_aws.testing.sessions import admin, context, envelope, issued, read
+from eso_provider_aws.testing.sessions import admin, context, issued, read
 from eso_sdk.backend import Backend
 from eso_sdk.testing import InMemory
 from eso_sdk.testing.moto import Moto
+from eso_sdk.testing.server import envelope
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import (
     Context,

@@ -9,8 +9,9 @@ import pytest
 
 from eso_provider_aws.provider import SecretsManager
 from eso_provider_aws.testing.front import Front, refused
-from eso_provider_aws.testing.sessions import admin, context, delete, item, outcome
+from eso_provider_aws.testing.sessions import admin, context, outcome
 from eso_sdk.testing import InMemory
+from eso_sdk.testing.server import delete_parts, item
 from eso_wire.errors import ErrorReason
 from eso_wire.values import DeleteBatch, DeleteItem, PushOutcome, RemoteRef, ValidationMode
 
@@ -45,7 +46,7 @@ async def test_a_secret_of_ours_is_deleted_by_its_arn(
 ) -> None:
     arn = admin("secretsmanager", either.behind).create_secret(Name=name, SecretBinary=b"x", Tags=OURS)["ARN"]
 
-    assert await delete(provider, context(SecretsManager, **spec), name) == [True]
+    assert await delete_parts(provider, context(SecretsManager, **spec), name) == [True]
 
     assert either.counts == {"DescribeSecret": 1, "DeleteSecret": 1}
     assert either.requests[-1].body == {"SecretId": arn, **sent}
@@ -55,7 +56,7 @@ async def test_replicas_are_removed_first(front: Front, provider: InMemory, secr
     replicas = [{"Region": "us-east-1"}, {"Region": "eu-west-3"}]
     secrets_manager.create_secret(Name=name, SecretBinary=b"x", Tags=OURS, AddReplicaRegions=replicas)
 
-    assert await delete(provider, context(SecretsManager), name) == [True]
+    assert await delete_parts(provider, context(SecretsManager), name) == [True]
 
     assert [request.operation for request in front.requests] == [
         "DescribeSecret",
@@ -74,8 +75,8 @@ async def test_a_secret_that_is_foreign_deleted_or_absent_is_left_alone(
     if state == "marked":
         client.delete_secret(SecretId=name)
 
-    assert await delete(provider, context(SecretsManager), name) == [False]
-    assert await delete(provider, context(SecretsManager), name, "part") == [False]
+    assert await delete_parts(provider, context(SecretsManager), name) == [False]
+    assert await delete_parts(provider, context(SecretsManager), name, "part") == [False]
 
     assert either.counts == {"DescribeSecret": 2}
 
@@ -85,7 +86,7 @@ async def test_a_property_is_removed_and_the_rest_stays_in_its_form(
 ) -> None:
     client.create_secret(Name=name, SecretString='{"a.b":"1","b":null,"c":"3"}', Tags=OURS)
 
-    assert await delete(provider, context(SecretsManager), name, "a.b", "gone", "c") == [True, False, True]
+    assert await delete_parts(provider, context(SecretsManager), name, "a.b", "gone", "c") == [True, False, True]
 
     assert client.get_secret_value(SecretId=name)["SecretString"] == '{"b":null}'
     assert either.counts == {"DescribeSecret": 1, "GetSecretValue": 1, "PutSecretValue": 1}
@@ -96,7 +97,7 @@ async def test_the_last_property_takes_the_secret_with_it(
 ) -> None:
     client.create_secret(Name=name, SecretString='{"deep":{"a":"1"},"b":"2"}', Tags=OURS)
 
-    assert await delete(provider, context(SecretsManager), name, "deep.a", "b") == [True, True]
+    assert await delete_parts(provider, context(SecretsManager), name, "deep.a", "b") == [True, True]
 
     assert either.counts == {"DescribeSecret": 1, "GetSecretValue": 1, "DeleteSecret": 1}
 
@@ -107,7 +108,7 @@ async def test_a_property_that_is_not_there_changes_nothing(
 ) -> None:
     secrets_manager.create_secret(Name=name, SecretString=value, Tags=OURS)
 
-    assert await delete(provider, context(SecretsManager), name, "a") == [False]
+    assert await delete_parts(provider, context(SecretsManager), name, "a") == [False]
 
     assert front.counts == {"DescribeSecret": 1, "GetSecretValue": 1}
 
@@ -120,7 +121,7 @@ async def test_a_push_that_is_deleted_and_made_again_works(
     outcomes = []
     for _ in range(2):
         outcomes.append(await outcome(provider, call, item(name, b"x")))
-        assert await delete(provider, call, name) == [True]
+        assert await delete_parts(provider, call, name) == [True]
     outcomes.append(await outcome(provider, call, item(name, b"x")))
 
     assert outcomes == [PushOutcome.CREATED] * 3

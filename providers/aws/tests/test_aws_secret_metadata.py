@@ -11,9 +11,10 @@ import pytest
 from eso_api.values import SecretBytes
 from eso_provider_aws.provider import SecretsManager
 from eso_provider_aws.testing.front import Front, refused
-from eso_provider_aws.testing.sessions import admin, context, delete, envelope, item, outcome, push, refusal, tags
+from eso_provider_aws.testing.sessions import admin, context, outcome, refusal, tags
 from eso_sdk.provider import served_kind
 from eso_sdk.testing import InMemory
+from eso_sdk.testing.server import delete_parts, envelope, item, push_items
 from eso_wire.errors import ErrorReason
 from eso_wire.values import Credential, CredentialKind, PushItem, PushOutcome
 
@@ -197,7 +198,7 @@ async def test_the_last_item_that_names_a_metadata_field_decides(
         item(name, b"3", "c"),
     ]
 
-    await push(provider, context(SecretsManager), *items)
+    await push_items(provider, context(SecretsManager), *items)
 
     described = secrets_manager.describe_secret(SecretId=name)
     assert tags(described["Tags"]) == {"team": "red", **MARK}
@@ -312,7 +313,7 @@ async def test_the_deletion_of_a_property_revokes_the_policy_of_its_entry(
     await outcome(provider, call, _with_policy(name, part="db"))
     await outcome(provider, call, item(name, b"x", "other"))
 
-    assert await delete(provider, call, name, "db") == [True]
+    assert await delete_parts(provider, call, name, "db") == [True]
 
     assert "ResourcePolicy" not in secrets_manager.get_resource_policy(SecretId=name)
 

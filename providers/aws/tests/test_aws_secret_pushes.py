@@ -10,8 +10,9 @@ import pytest
 
 from eso_provider_aws.provider import SecretsManager
 from eso_provider_aws.testing.front import Front, RecordedRequest, StubResponse, refused
-from eso_provider_aws.testing.sessions import admin, context, item, outcome, push, refusal, tags
+from eso_provider_aws.testing.sessions import admin, context, outcome, refusal, tags
 from eso_sdk.testing import InMemory
+from eso_sdk.testing.server import item, push_items
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import PushOutcome, PushPrecondition
 
@@ -57,10 +58,10 @@ async def test_a_changed_value_returns_its_new_version(
     either: Front, provider: InMemory, client: Any, name: str
 ) -> None:
     call = context(SecretsManager)
-    await push(provider, call, item(name, b"old"))
+    await push_items(provider, call, item(name, b"old"))
     either.forget()
 
-    (result,) = await push(provider, call, item(name, b"new"))
+    (result,) = await push_items(provider, call, item(name, b"new"))
 
     assert result.outcome is UPDATED
     read = client.get_secret_value(SecretId=name)
@@ -73,8 +74,10 @@ async def test_twelve_properties_of_one_secret_make_one_version(
 ) -> None:
     call = context(SecretsManager)
 
-    results = await push(provider, call, *[item(name, str(n).encode(), f"p{n}") for n in range(12)])
-    changed = await push(provider, call, item(name, b"new", "p1"), item(name, b"2", "p2"), item(name, b"x", "more"))
+    results = await push_items(provider, call, *[item(name, str(n).encode(), f"p{n}") for n in range(12)])
+    changed = await push_items(
+        provider, call, item(name, b"new", "p1"), item(name, b"2", "p2"), item(name, b"x", "more")
+    )
 
     assert [result.outcome for result in results] == [CREATED] * 12
     assert [result.outcome for result in changed] == [UPDATED, UNCHANGED, UPDATED]
@@ -89,7 +92,7 @@ async def test_a_property_leaves_the_rest_of_the_text_alone(provider: InMemory, 
     client.create_secret(Name=name, SecretString='{ "n": 1.50, "a.b": "old", "deep": {"x": 1} }', Tags=OURS)
     call = context(SecretsManager)
 
-    await push(provider, call, item(name, b"new", "a.b"), item(name, b"two", "deep.y"))
+    await push_items(provider, call, item(name, b"new", "a.b"), item(name, b"two", "deep.y"))
 
     read = client.get_secret_value(SecretId=name)
     assert read["SecretString"] == '{ "n": 1.50, "a.b": "new", "deep": {"x": 1,"y":"two"} }'
@@ -188,7 +191,7 @@ async def test_a_property_of_a_value_that_is_not_a_json_object_is_rejected(
 async def test_one_bad_item_does_not_stop_the_others(
     front: Front, provider: InMemory, secrets_manager: Any, name: str
 ) -> None:
-    results = await push(provider, context(SecretsManager), item(name, b"\xff", "bad"), item(name, b"x", "good"))
+    results = await push_items(provider, context(SecretsManager), item(name, b"\xff", "bad"), item(name, b"x", "good"))
 
     assert isinstance(results[0].outcome, ProviderError)
     assert results[1].outcome is CREATED
@@ -236,7 +239,7 @@ async def test_only_properties_that_are_missing_are_set(provider: InMemory, clie
     client.create_secret(Name=name, SecretString='{"user":"ann"}', Tags=OURS)
     items = [item(name, b"bob", "user", precondition=IF_ABSENT), item(name, b"1", "port", precondition=IF_ABSENT)]
 
-    results = await push(provider, context(SecretsManager), *items)
+    results = await push_items(provider, context(SecretsManager), *items)
 
     assert [result.outcome for result in results] == [SKIPPED, UPDATED]
     assert client.get_secret_value(SecretId=name)["SecretString"] == '{"user":"ann","port":"1"}'
@@ -272,7 +275,7 @@ async def test_a_push_whose_response_was_lost_makes_no_second_version(
     front: Front, provider: InMemory, secrets_manager: Any, name: str
 ) -> None:
     call = context(SecretsManager)
-    await push(provider, call, item(name, b"old"))
+    await push_items(provider, call, item(name, b"old"))
     tokens: list[str] = []
 
     def note(request: RecordedRequest) -> StubResponse | None:
@@ -281,9 +284,9 @@ async def test_a_push_whose_response_was_lost_makes_no_second_version(
 
     front.respond("PutSecretValue", note)
 
-    first = await push(provider, call, item(name, b"new"), once="k")
-    second = await push(provider, call, item(name, b"new"), once="k")
-    third = await push(provider, call, item(name, b"newer"), once="k")
+    first = await push_items(provider, call, item(name, b"new"), once="k")
+    second = await push_items(provider, call, item(name, b"new"), once="k")
+    third = await push_items(provider, call, item(name, b"newer"), once="k")
 
     assert isinstance(first[0].outcome, ProviderError)
     assert [second[0].outcome, third[0].outcome] == [UPDATED, UPDATED]
@@ -298,7 +301,7 @@ async def test_properties_that_are_pushed_at_the_same_time_are_all_kept(
 ) -> None:
     call = context(SecretsManager)
 
-    await asyncio.gather(*(push(provider, call, item(name, b"x", f"p{n}")) for n in range(6)))
+    await asyncio.gather(*(push_items(provider, call, item(name, b"x", f"p{n}")) for n in range(6)))
 
     value = secrets_manager.get_secret_value(SecretId=name)["SecretBinary"]
     assert all(f'"p{n}":"x"'.encode() in value for n in range(6))

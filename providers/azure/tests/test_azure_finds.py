@@ -9,9 +9,10 @@ import pytest
 
 from eso_provider_azure.provider import PROVIDER
 from eso_provider_azure.testing.server import SECRET, AzureServer
-from eso_provider_azure.testing.sessions import OWNED, push, read, store
+from eso_provider_azure.testing.sessions import OWNED, store
 from eso_provider_azure.vault import Vault
 from eso_sdk.testing import InMemory
+from eso_sdk.testing.server import push, read
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import FindQuery
 from kubebase.testing.clock import VirtualClock

@@ -13,10 +13,11 @@ from eso_provider_azure.provider import PROVIDER
 from eso_provider_azure.testing.entra import JWT_BEARER, Application, Reply
 from eso_provider_azure.testing.keyvault import self_signed
 from eso_provider_azure.testing.server import CLIENT, SECRET, TENANT, AzureServer
-from eso_provider_azure.testing.sessions import PRINCIPAL, account_token, read, store
+from eso_provider_azure.testing.sessions import PRINCIPAL, account_token, store
 from eso_sdk.addresses import AddressPolicy
 from eso_sdk.processidentity import ProcessIdentityPolicy
 from eso_sdk.testing import InMemory
+from eso_sdk.testing.server import read
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Context, ValidationState
 

@@ -11,8 +11,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from eso_provider_azure.testing.keyvault import Contents, leaf_of, pem_of, pkcs12_of
 from eso_provider_azure.testing.server import AzureServer
-from eso_provider_azure.testing.sessions import OWNED, delete, push, read, store
+from eso_provider_azure.testing.sessions import OWNED, store
 from eso_sdk.testing import InMemory
+from eso_sdk.testing.server import delete, push, read
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import PushOutcome
 

@@ -12,8 +12,9 @@ import pytest
 from eso_provider_azure.testing.entra import Reply
 from eso_provider_azure.testing.keyvault import leaf_of, pkcs12_of
 from eso_provider_azure.testing.server import AzureServer
-from eso_provider_azure.testing.sessions import read, store
+from eso_provider_azure.testing.sessions import store
 from eso_sdk.testing import InMemory
+from eso_sdk.testing.server import read
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import GetItem, MetadataPolicy, RemoteRef, Shape
 

@@ -15,10 +15,11 @@ from eso_provider_gcp.auth import ACCOUNT_ANNOTATION
 from eso_provider_gcp.generator import GCRAccessTokenGenerator
 from eso_provider_gcp.provider import PROVIDER
 from eso_provider_gcp.store import SecretManagerStore
-from eso_provider_gcp.testing.sessions import AUTH, EMAIL, KEY, PROJECT, Google, account_token, context, failure, read
+from eso_provider_gcp.testing.sessions import AUTH, EMAIL, KEY, PROJECT, Google, account_token, context
 from eso_provider_gcp.testing.tokens import RecordedRequest, StubResponse
 from eso_sdk.processidentity import ProcessIdentityPolicy
 from eso_sdk.testing import InMemory, call_context
+from eso_sdk.testing.server import failure, read
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Context, ValidationState
 from kubebase.testing.clock import SkippingClock

@@ -9,8 +9,9 @@ import grpc
 import pytest
 
 from eso_provider_gcp.testing.secretmanager import Limit
-from eso_provider_gcp.testing.sessions import Google, context, failure, item, push, read
+from eso_provider_gcp.testing.sessions import Google, context
 from eso_sdk.testing import InMemory
+from eso_sdk.testing.server import failure, item, push_items, read
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import FindQuery
 
@@ -37,7 +38,7 @@ async def test_a_denial_names_the_permission_and_the_role(
             await provider.find(call, FindQuery(name_regexp=name))
         denied = caught.value
     else:
-        (result,) = await push(provider, call, item(name, b"CANARY"))
+        (result,) = await push_items(provider, call, item(name, b"CANARY"))
         assert isinstance(result.outcome, ProviderError)
         denied = result.outcome
     assert denied.reason is ErrorReason.PERMISSION_DENIED
@@ -78,7 +79,7 @@ async def test_a_missing_project_is_not_a_missing_secret(google: Google, provide
     call = context(google, projectID="no-such-project")
     with pytest.raises(ProviderError) as caught:
         await provider.find(call, FindQuery(name_regexp="x"))
-    (pushed,) = await push(provider, call, item(name, b"value"))
+    (pushed,) = await push_items(provider, call, item(name, b"value"))
     assert isinstance(pushed.outcome, ProviderError)
     for failed in (caught.value, await failure(provider, call, name), pushed.outcome):
         assert failed.reason is ErrorReason.BACKEND_ERROR

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from eso_provider_gcp.testing.sessions import PROJECT, Google, context, delete, envelope, item, push
+from eso_provider_gcp.testing.sessions import PROJECT, Google, context
 from eso_sdk.testing import InMemory
+from eso_sdk.testing.server import delete_parts, envelope, item, push_items
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Context, PushItem, PushOutcome, PushPrecondition
 
@@ -22,14 +23,14 @@ def secret(google: Google, key: str) -> Any:
 
 
 async def outcome(provider: InMemory, call: Context, one: PushItem) -> tuple[PushOutcome, str]:
-    (result,) = await push(provider, call, one)
+    (result,) = await push_items(provider, call, one)
     assert not isinstance(result.outcome, ProviderError), result.outcome.message
     return result.outcome, result.provider_version
 
 
 async def refusal(provider: InMemory, call: Context, one: PushItem) -> ProviderError:
     try:
-        (result,) = await push(provider, call, one)
+        (result,) = await push_items(provider, call, one)
     except ProviderError as failed:
         return failed
     assert isinstance(result.outcome, ProviderError), "it was written"
@@ -58,7 +59,7 @@ async def test_a_whole_secret_is_one_json_object(google: Google, provider: InMem
 
 async def test_properties_of_one_key_become_one_version(google: Google, provider: InMemory, name: str) -> None:
     google.store(name, b'{"kept":1}', labels=OURS)
-    results = await push(provider, context(google), item(name, b"x", "a"), item(name, b"y", "b.c"))
+    results = await push_items(provider, context(google), item(name, b"x", "a"), item(name, b"y", "b.c"))
     assert [result.outcome for result in results] == [PushOutcome.UPDATED, PushOutcome.UPDATED]
     assert json.loads(google.value(name)) == {"kept": 1, "a": "x", "b": {"c": "y"}}
     assert google.secrets.calls["AddSecretVersion"] == 1
@@ -179,7 +180,9 @@ async def test_a_value_that_the_service_cannot_keep_is_refused(
 
 async def test_of_simultaneous_pushes_if_absent_one_wins(google: Google, provider: InMemory, name: str) -> None:
     call = context(google)
-    pushed = [push(provider, call, item(name, str(number).encode(), precondition=IF_ABSENT)) for number in range(5)]
+    pushed = [
+        push_items(provider, call, item(name, str(number).encode(), precondition=IF_ABSENT)) for number in range(5)
+    ]
     outcomes = [result.outcome for (result,) in await asyncio.gather(*pushed)]
     assert sorted(str(each) for each in outcomes) == ["CREATED", *["SKIPPED_EXISTS"] * 4]
     assert google.secrets.calls["AddSecretVersion"] == 1
@@ -225,11 +228,11 @@ async def test_a_disabled_latest_version_is_replaced_but_no_property_is_pushed_i
 async def test_a_deletion_removes_only_what_is_ours(google: Google, provider: InMemory, name: str) -> None:
     call = context(google)
     google.store(name, b"theirs")
-    assert await delete(provider, call, name) == [False]
+    assert await delete_parts(provider, call, name) == [False]
     assert google.value(name) == b"theirs"
     google.store(f"{name}-2", b"ours", labels=OURS)
-    assert await delete(provider, call, f"{name}-2") == [True]
-    assert await delete(provider, call, f"{name}-2") == [False]
+    assert await delete_parts(provider, call, f"{name}-2") == [True]
+    assert await delete_parts(provider, call, f"{name}-2") == [False]
 
 
 async def test_properties_are_deleted_and_the_last_one_takes_the_secret_with_it(
@@ -237,8 +240,8 @@ async def test_properties_are_deleted_and_the_last_one_takes_the_secret_with_it(
 ) -> None:
     google.store(name, b'{"a":1,"b":2,"c":3}', labels=OURS)
     call = context(google)
-    assert await delete(provider, call, name, "a", "none") == [True, False]
+    assert await delete_parts(provider, call, name, "a", "none") == [True, False]
     assert json.loads(google.value(name)) == {"b": 2, "c": 3}
-    assert await delete(provider, call, name, "b", "c") == [True, True]
-    assert await delete(provider, call, name, "c") == [False]
+    assert await delete_parts(provider, call, name, "b", "c") == [True, True]
+    assert await delete_parts(provider, call, name, "c") == [False]
     assert google.secrets.calls["DeleteSecret"] == 1

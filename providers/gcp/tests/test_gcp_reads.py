@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from eso_provider_gcp.store import SecretManagerStore
-from eso_provider_gcp.testing.sessions import AUTH, KEY, PROJECT, Google, context, failure, read
+from eso_provider_gcp.testing.sessions import AUTH, KEY, PROJECT, Google, context
 from eso_sdk.testing import InMemory, call_context
+from eso_sdk.testing.server import failure, read
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import GetItem, MetadataPolicy, RemoteRef, Shape
 

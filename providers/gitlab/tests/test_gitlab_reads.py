@@ -11,9 +11,10 @@ import pytest
 from eso_provider_gitlab.provider import PROVIDER
 from eso_provider_gitlab.store import VariableStore
 from eso_provider_gitlab.testing.server import GUEST, READER, TOKEN, GitLabServer
-from eso_provider_gitlab.testing.sessions import AUTH, POINTER, failure, read, store
+from eso_provider_gitlab.testing.sessions import AUTH, POINTER, store
 from eso_sdk.addresses import AddressPolicy
 from eso_sdk.testing import InMemory, call_context
+from eso_sdk.testing.server import failure, read
 from eso_sdk.testing.standin import StandinResponse
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import RemoteRef, Shape, ValidationState

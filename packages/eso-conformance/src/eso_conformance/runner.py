@@ -17,8 +17,7 @@ from eso_conformance.cases import Case, NotApplicable, Profile, Violation
 from eso_conformance.fixture import Fixture, KindFixture
 from eso_conformance.groups import cases_of
 from eso_conformance.groups.errors import validate
-from eso_conformance.subject import Subject, Target, channel_to, detail_of, shake_hands
-from eso_conformance.tokens import TokenError, read_token
+from eso_conformance.subject import Subject, Target, TokenError, channel_to, detail_of, read_token, shake_hands
 from eso_wire._generated import provider_pb2 as pb
 
 CASE_SECONDS = 30.0

@@ -8,8 +8,7 @@ from eso_provider_aws import kinds
 from eso_provider_aws.certificates import OFFERED, CertificatesStore
 from eso_provider_aws.generators import ECRAuthorizationTokenGenerator, STSSessionTokenGenerator
 from eso_provider_aws.parameters import ParametersStore
-from eso_provider_aws.secrets.store import SecretsStore
-from eso_provider_aws.secrets.writing import PushMetadata
+from eso_provider_aws.secrets.writing import PushMetadata, SecretsStore
 from eso_provider_aws.store import CONCURRENCY
 from eso_sdk.main import run
 from eso_sdk.provider import Maturity, Provider, store_kind, when

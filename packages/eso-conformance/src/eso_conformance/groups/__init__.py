@@ -1,32 +1,25 @@
 """The cases, one group of behaviours per file."""
 
 from eso_conformance.cases import Case, Profile
-from eso_conformance.groups import (
-    acknowledging,
-    errors,
-    finding,
-    generating,
-    handshake,
-    reading,
-    robustness,
-    scoping,
-    subscribing,
-    transport,
-    writing,
-)
+from eso_conformance.groups.errors import ERRORS, SCOPING
+from eso_conformance.groups.reading import FINDING, READING
+from eso_conformance.groups.robustness import ROBUSTNESS
+from eso_conformance.groups.subscribing import ACKNOWLEDGING, SUBSCRIBING
+from eso_conformance.groups.transport import HANDSHAKE, TRANSPORT
+from eso_conformance.groups.writing import GENERATING, WRITING
 
 CASES: tuple[Case, ...] = (
-    *handshake.CASES,
-    *reading.CASES,
-    *finding.CASES,
-    *errors.CASES,
-    *scoping.CASES,
-    *robustness.CASES,
-    *writing.CASES,
-    *generating.CASES,
-    *subscribing.CASES,
-    *acknowledging.CASES,
-    *transport.CASES,
+    *HANDSHAKE,
+    *READING,
+    *FINDING,
+    *ERRORS,
+    *SCOPING,
+    *ROBUSTNESS,
+    *WRITING,
+    *GENERATING,
+    *SUBSCRIBING,
+    *ACKNOWLEDGING,
+    *TRANSPORT,
 )
 
 

@@ -152,7 +152,7 @@ async def _still_there(subject: Subject) -> None:
     expect(response.instance_id == subject.handshake.instance_id, "the provider restarted")
 
 
-CASES = (
+ROBUSTNESS = (
     refuses_large_batch,
     refuses_double_ids,
     survives_cancellation,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import tempfile
+import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
@@ -24,6 +25,7 @@ from eso_api.values import SecretBytes
 from eso_sdk.errors import MissingPathError
 from eso_sdk.frame import FIND_PATH, GENERATORS, INFO, STORES, SUBSCRIBE_PATH
 from eso_sdk.provider import Provider
+from eso_sdk.push import API_VERSION, KIND
 from eso_sdk.server import ServeOptions, Server
 from eso_wire import codec
 from eso_wire._generated import provider_pb2 as pb
@@ -209,6 +211,16 @@ async def read(provider: Client, call: Context, *refs: RemoteRef | str) -> list[
     return [_plain(result.outcome) for result in await provider.get(call, items)]
 
 
+async def failure(provider: Client, call: Context, ref: RemoteRef | str) -> ProviderError:
+    """Return the error of a read that must fail, of the item or of the whole call."""
+    try:
+        (result,) = await read(provider, call, ref)
+    except ProviderError as failed:
+        return failed
+    assert isinstance(result, ProviderError), "it was read"  # noqa: S101 - for tests
+    return result
+
+
 async def read_map(provider: Client, call: Context, ref: RemoteRef | str) -> dict[str, bytes] | ProviderError:
     (result,) = await provider.get(call, [GetItem("0", ref_of(ref), Shape.MAP)])
     return _plain(result.outcome)  # type: ignore[no-any-return] # the outcome of a map
@@ -242,6 +254,31 @@ async def delete(provider: Client, call: Context, *items: tuple[str, str]) -> li
     return [result.error or result.existed for result in await provider.delete(call, DeleteBatch(tuple(batch)))]
 
 
+def item(key: str, value: Any, property_: str = "", **changes: Any) -> PushItem:
+    """Return a push of one value or of a whole Secret."""
+    changes = {"owner_token": OWNER} | changes
+    return PushItem(f"{key}/{property_}", RemoteRef(key, property=property_), _payload(value), **changes)
+
+
+def envelope(**spec: Any) -> dict[str, Any]:
+    """Return the metadata of an entry."""
+    return {"apiVersion": API_VERSION, "kind": KIND, "spec": spec}
+
+
+async def push_items(provider: Client, call: Context, *items: PushItem, once: str = "") -> list[PushResult]:
+    """Push several items in one call; `once` is its idempotency key."""
+    return list(await provider.push(call, PushBatch(items, idempotency_key=once or uuid.uuid4().hex)))
+
+
+async def delete_parts(provider: Client, call: Context, key: str, *properties: str, owner: str = OWNER) -> list[bool]:
+    """Delete properties, or the whole key; return for each whether it existed."""
+    items = tuple(DeleteItem(name, RemoteRef(key, property=name), owner_token=owner) for name in properties or ("",))
+    results = await provider.delete(call, DeleteBatch(items, idempotency_key=uuid.uuid4().hex))
+    for result in results:
+        assert result.error is None, result.error.message  # noqa: S101 - for tests
+    return [result.existed for result in results]
+
+
 def ref_of(ref: RemoteRef | str) -> RemoteRef:
     return RemoteRef(ref) if isinstance(ref, str) else ref
 
@@ -253,7 +290,7 @@ def _payload(value: Any) -> Any:
         case bytes():
             return SecretBytes(value)
         case _:
-            return {name: SecretBytes(text.encode()) for name, text in value.items()}
+            return {name: _payload(each) for name, each in value.items()}
 
 
 def _plain(outcome: Any) -> Any:

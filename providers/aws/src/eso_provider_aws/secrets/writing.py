@@ -22,7 +22,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, ClassVar, Final, Literal, TypeVar
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -31,8 +31,12 @@ from eso_api.references import ObjectKeySelector
 from eso_api.stores.aws import SecretsManagerDeletion
 from eso_api.values import SecretBytes
 from eso_provider_aws.api import MARK, OWNER, Api, decoded
-from eso_provider_aws.secrets.reading import SecretReader, SecretState, about, read_state, with_value
-from eso_sdk.errors import backend_error, credentials_not_found, invalid_request
+from eso_provider_aws.changes.listings import SECRETS
+from eso_provider_aws.clients import SECRETS_MANAGER
+from eso_provider_aws.kinds import SecretsManagerConfig
+from eso_provider_aws.secrets.reading import SecretFinder, SecretReader, SecretState, about, read_state, with_value
+from eso_provider_aws.store import ValueFinder, ValueReader, ValueStore, ValueWriter
+from eso_sdk.errors import backend_error, credentials_not_found, invalid_config, invalid_request
 from eso_sdk.provider import Pushed
 from eso_sdk.push import Draft, Envelope, MetadataSpec, payload_of, removed
 from eso_wire.errors import ErrorReason, ProviderError
@@ -571,3 +575,34 @@ class SecretWriter:
 
     async def _call(self, operation: str, secret_id: str, state: SecretState, **parameters: Any) -> None:
         await self._api.call(operation, about=about(secret_id), SecretId=state.arn, **parameters)
+
+
+# --- An opened store of Secrets Manager ------------------------------------------------------------------------------
+
+
+MIN_DAYS: Final = 7
+MAX_DAYS: Final = 30
+
+
+class SecretsStore(ValueStore[SecretsManagerConfig]):
+    """Secrets of one region of one account."""
+
+    SERVICE = SECRETS_MANAGER
+    SOURCE = SECRETS
+    API_NAME: ClassVar[str] = "AWS/SecretsManager"
+
+    @classmethod
+    def check_config(cls, config: SecretsManagerConfig) -> tuple[str, ...]:
+        warnings = super().check_config(config)
+        field = "/deletion" if config.deletion else "/secretsManager"
+        days = config.deletes.recovery_window_in_days
+        if days and not MIN_DAYS <= days <= MAX_DAYS:
+            problem = f"must be 0 or between {MIN_DAYS} and {MAX_DAYS}"
+            raise invalid_config(f"{field}/recoveryWindowInDays", problem)
+        if days and config.deletes.force_delete_without_recovery:
+            raise invalid_config(field, "forceDeleteWithoutRecovery excludes recoveryWindowInDays; remove one of them")
+        return warnings
+
+    def parts(self) -> tuple[ValueReader, ValueFinder, ValueWriter]:
+        reader = SecretReader(self.api, self.config.prefix, self.gate)
+        return reader, SecretFinder(self.api, reader), SecretWriter(self.api, reader, self.config.deletes)

@@ -25,19 +25,16 @@ from eso_api.values import SecretBytes
 from eso_provider_aws.provider import ParameterStore, SecretsManager
 from eso_provider_aws.testing.front import ARN, Front, RecordedRequest, StubResponse, refused
 from eso_sdk.backend import Backend
-from eso_sdk.push import API_VERSION, KIND
 from eso_sdk.testing import InMemory, call_context
 from eso_sdk.testing.moto import apart
+from eso_sdk.testing.server import delete_parts, push_items
 from eso_wire.errors import ProviderError
 from eso_wire.values import (
     ChangeEvent,
     ChangeType,
     Context,
-    DeleteBatch,
-    DeleteItem,
     GetItem,
     Heartbeat,
-    PushBatch,
     PushItem,
     PushOutcome,
     PushResult,
@@ -138,51 +135,18 @@ def tags(pairs: Mapping[str, str] | Sequence[Mapping[str, str]]) -> dict[str, st
 # --- Pushes and deletions as an operator makes them ------------------------------------------------------------------
 
 
-OWNER: Final = "external-secrets"
-
-
-def item(key: str, value: bytes | Mapping[str, bytes], property_: str = "", **changes: Any) -> PushItem:
-    """Return a push of one value or of a whole Secret."""
-    payload: Any
-    if isinstance(value, bytes):
-        payload = SecretBytes(value)
-    else:
-        payload = {name: SecretBytes(each) for name, each in value.items()}
-    changes = {"owner_token": OWNER} | changes
-    return PushItem(f"{key}/{property_}", RemoteRef(key, property=property_), payload, **changes)
-
-
-def envelope(**spec: Any) -> dict[str, Any]:
-    """Return the metadata of an entry."""
-    return {"apiVersion": API_VERSION, "kind": KIND, "spec": spec}
-
-
-async def push(provider: InMemory, call: Context, *items: PushItem, once: str = "") -> list[PushResult]:
-    """Push several items in one call; `once` is its idempotency key."""
-    return list(await provider.push(call, PushBatch(items, idempotency_key=once or uuid.uuid4().hex)))
-
-
 async def outcome(provider: InMemory, call: Context, one: PushItem, **more: Any) -> PushOutcome:
     """Return the outcome of one item that must not fail."""
-    (result,) = await push(provider, call, one, **more)
+    (result,) = await push_items(provider, call, one, **more)
     assert not isinstance(result.outcome, ProviderError), result.outcome.message  # noqa: S101 - for tests
     return result.outcome
 
 
 async def refusal(provider: InMemory, call: Context, one: PushItem) -> ProviderError:
     """Return the error of one item that must fail."""
-    (result,) = await push(provider, call, one)
+    (result,) = await push_items(provider, call, one)
     assert isinstance(result.outcome, ProviderError), "it was written"  # noqa: S101 - for tests
     return result.outcome
-
-
-async def delete(provider: InMemory, call: Context, key: str, *properties: str, owner: str = OWNER) -> list[bool]:
-    """Delete properties, or the whole key; says of each whether it was there."""
-    items = tuple(DeleteItem(name, RemoteRef(key, property=name), owner_token=owner) for name in properties or ("",))
-    results = await provider.delete(call, DeleteBatch(items, idempotency_key=uuid.uuid4().hex))
-    for result in results:
-        assert result.error is None, result.error.message  # noqa: S101 - for tests
-    return [result.existed for result in results]
 
 
 # --- Pushes to Parameter Store, made as by the operator, and their results -------------------------------------------
@@ -193,7 +157,7 @@ OURS: Final = [{"Key": "managed-by", "Value": "external-secrets"}]
 
 
 async def push_parameters(provider: InMemory, *items: PushItem, **spec: Any) -> list[PushResult]:
-    return await push(provider, context(ParameterStore, **spec), *items)
+    return await push_items(provider, context(ParameterStore, **spec), *items)
 
 
 async def parameter_outcome(provider: InMemory, one: PushItem) -> PushOutcome:
@@ -205,7 +169,7 @@ async def parameter_refusal(provider: InMemory, one: PushItem) -> ProviderError:
 
 
 async def delete_parameter(provider: InMemory, key: str, *parts: str, **more: Any) -> list[bool]:
-    return await delete(provider, context(ParameterStore), key, *parts, **more)
+    return await delete_parts(provider, context(ParameterStore), key, *parts, **more)
 
 
 def value_of(client: Any, key: str) -> str:

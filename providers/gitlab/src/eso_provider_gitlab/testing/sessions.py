@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from eso_api.values import SecretBytes
 from eso_provider_gitlab.generator import GitlabDeployTokenGenerator
 from eso_provider_gitlab.store import VariableStore
 from eso_provider_gitlab.testing.server import TOKEN
 from eso_sdk.testing import InMemory, call_context
-from eso_wire.errors import ProviderError
-from eso_wire.values import Context, FindQuery, GetItem, RemoteRef
+from eso_wire.values import Context, FindQuery
 
 REFERENCE: Final = {"name": "gitlab", "key": "token"}
 AUTH: Final = {"SecretRef": {"accessToken": REFERENCE}}
@@ -33,31 +31,7 @@ def generator(url: str, *, token: str = TOKEN, **spec: Any) -> Context:
     return call_context(GitlabDeployTokenGenerator, config, {"/auth/token/secretRef": token}, namespace="team")
 
 
-async def read(provider: InMemory, call: Context, *refs: RemoteRef | str) -> list[bytes | ProviderError]:
-    """Return one value or error for each reference; a string is a key."""
-    items = [ref if isinstance(ref, RemoteRef) else RemoteRef(ref) for ref in refs]
-    results = await provider.get(call, tuple(GetItem(str(number), ref) for number, ref in enumerate(items)))
-    return [_plain(result.outcome) for result in results]
-
-
-async def failure(provider: InMemory, call: Context, ref: RemoteRef | str) -> ProviderError:
-    """Return the error of a read that must fail, of the item or of the whole call."""
-    try:
-        (found,) = await read(provider, call, ref)
-    except ProviderError as failed:
-        return failed
-    assert isinstance(found, ProviderError), "it was read"  # noqa: S101 - for tests
-    return found
-
-
 async def find(provider: InMemory, call: Context, name: str = ".*", **more: Any) -> dict[str, bytes]:
     """Return the values of a find by key."""
     found = await provider.find(call, FindQuery(name_regexp=name, **more))
     return {each.key: each.value.reveal() for each in found}
-
-
-def _plain(outcome: Any) -> bytes | ProviderError:
-    if isinstance(outcome, ProviderError):
-        return outcome
-    assert isinstance(outcome, SecretBytes)  # noqa: S101 - for tests
-    return outcome.reveal()
