@@ -33,6 +33,7 @@ from eso_sdk.backend import Backend, Call, config_type
 from eso_sdk.credentials import patterns_of
 from eso_sdk.store import (
     Check,
+    DelegatingStore,
     Generator,
     Pushed,
     Store,
@@ -320,6 +321,7 @@ __all__ = [
     "Call",
     "Check",
     "ConfigMapKey",
+    "DelegatingStore",
     "Generator",
     "Maturity",
     "Provider",

@@ -22,10 +22,9 @@ from eso_provider_akeyless.kinds import KINDS
 from eso_sdk.errors import invalid_request
 from eso_sdk.http import ca_bundle
 from eso_sdk.matching import Matcher
-from eso_sdk.provider import Check, finds, pushes, reads, store_kind
+from eso_sdk.provider import Check, DelegatingStore, finds, pushes, reads, store_kind
 from eso_sdk.push import Draft
 from eso_sdk.rest import Rest, RestSettings
-from eso_sdk.store import DelegatingStore
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import (
     FindQuery,

@@ -13,8 +13,7 @@ from eso_provider_azure.login import Login, check_auth, log_in, runtime_of
 from eso_provider_azure.reading import Finder, Reader
 from eso_provider_azure.vault import Api, Vault
 from eso_provider_azure.writing import Writer
-from eso_sdk.provider import Check, finds, pushes, reads, store_kind
-from eso_sdk.store import DelegatingStore
+from eso_sdk.provider import Check, DelegatingStore, finds, pushes, reads, store_kind
 from eso_wire.values import (
     ChangeEvent,
     Heartbeat,

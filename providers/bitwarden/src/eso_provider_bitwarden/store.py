@@ -22,10 +22,9 @@ from eso_sdk.extract import NotAnObjectError, json_map, property_in
 from eso_sdk.http import ca_bundle
 from eso_sdk.logins import FixedHeaders, header_text
 from eso_sdk.matching import Matcher
-from eso_sdk.provider import Check, Pushed, Value, finds, pushes, reads, store_kind
+from eso_sdk.provider import Check, DelegatingStore, Pushed, Value, finds, pushes, reads, store_kind
 from eso_sdk.push import Draft, payload_of, removed, text_of
 from eso_sdk.rest import Rest, RestSettings
-from eso_sdk.store import DelegatingStore
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import (
     DeleteItem,

@@ -15,8 +15,7 @@ from eso_provider_gcp.kinds import STORES, SUBSCRIPTION, SecretManagerConfig
 from eso_provider_gcp.reading import FETCH, Finder, Reader
 from eso_provider_gcp.writing import Writer
 from eso_sdk.errors import invalid_config, unsupported
-from eso_sdk.provider import Check, finds, pushes, reads, store_kind
-from eso_sdk.store import DelegatingStore
+from eso_sdk.provider import Check, DelegatingStore, finds, pushes, reads, store_kind
 from eso_wire.values import (
     ChangeEvent,
     Heartbeat,

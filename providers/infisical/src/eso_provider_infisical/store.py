@@ -26,10 +26,9 @@ from eso_sdk.errors import backend_error, invalid_config, version_not_found
 from eso_sdk.extract import property_in
 from eso_sdk.http import ca_bundle
 from eso_sdk.matching import Matcher
-from eso_sdk.provider import Check, Pushed, Value, finds, pushes, reads, store_kind
+from eso_sdk.provider import Check, DelegatingStore, Pushed, Value, finds, pushes, reads, store_kind
 from eso_sdk.push import Draft, payload_of, removed, text_of
 from eso_sdk.rest import Rest, RestSettings
-from eso_sdk.store import DelegatingStore
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import (
     DeleteItem,

@@ -21,8 +21,7 @@ from eso_provider_vault.replies import accepts_token, dead_token, refusal
 from eso_provider_vault.settings import settings_of
 from eso_provider_vault.writing import Writer
 from eso_sdk.operations import side_by_side
-from eso_sdk.provider import Check, Value, finds, pushes, reads, store_kind
-from eso_sdk.store import DelegatingStore
+from eso_sdk.provider import Check, DelegatingStore, Value, finds, pushes, reads, store_kind
 from eso_wire.errors import ProviderError
 from eso_wire.values import (
     ChangeEvent,
