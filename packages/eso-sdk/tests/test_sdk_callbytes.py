@@ -11,8 +11,8 @@ from aiohttp import web
 from yarl import URL
 
 from eso_sdk.addresses import AddressPolicy
-from eso_sdk.callbytes import CURRENT_BYTES, MAX_BYTES, SMALL, CallBytes, bytes_of_call
 from eso_sdk.http import HttpClient, HttpRequest, HttpResponse, HttpSettings
+from eso_sdk.processwide import CURRENT_BYTES, MAX_BYTES, SMALL, CallBytes, bytes_of_call
 from eso_sdk.testing import InMemory, call_context
 from eso_sdk.testing.scripted import SCRIPTED, Script, Scripted
 from eso_sdk.testing.server import read

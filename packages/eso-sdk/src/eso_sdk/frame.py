@@ -21,12 +21,12 @@ from structlog.contextvars import bound_contextvars
 
 from eso_sdk.accounts import ServiceAccount, TokenGate, check_account
 from eso_sdk.backend import CURRENT_CALL, Call
-from eso_sdk.callbytes import CURRENT_BYTES, CallBytes, bytes_of_call
 from eso_sdk.credentials import check_scope
 from eso_sdk.errors import invalid_request
 from eso_sdk.lookups import CallLookups
 from eso_sdk.metrics import Metrics
 from eso_sdk.operations import NoResultError
+from eso_sdk.processwide import CURRENT_BYTES, CallBytes, bytes_of_call
 from eso_sdk.redaction import FAILURES, CallRedactor
 from eso_sdk.service import GENERATOR, STORE, Service
 from eso_wire import codec

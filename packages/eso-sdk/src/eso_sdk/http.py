@@ -29,8 +29,8 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from eso_sdk.addresses import LINK_LOCAL, LOOPBACK, AddressPolicy, ForbiddenAddressError
-from eso_sdk.callbytes import CURRENT_BYTES, LARGEST_RESPONSE, SMALL
 from eso_sdk.errors import backend_error, error_for_status, invalid_config, timed_out, unavailable
+from eso_sdk.processwide import CURRENT_BYTES, LARGEST_RESPONSE, SMALL
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.tls import in_memory_file
 from kubebase.addresses import METADATA_HOSTS

@@ -12,9 +12,9 @@ import structlog
 
 from eso_api.values import SecretBytes
 from eso_sdk.backend import CURRENT_CALL
-from eso_sdk.callbytes import counted_apart
 from eso_sdk.errors import CutStream, MissingPathError, invalid_request, too_large, unsupported
 from eso_sdk.matching import CONSIDERED, Considered
+from eso_sdk.processwide import counted_apart
 from eso_sdk.redaction import FAILURES, CallRedactor, seat
 from eso_sdk.store import (
     GetReturn,
