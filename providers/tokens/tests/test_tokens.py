@@ -12,7 +12,7 @@ import pytest
 
 from eso_api.values import SecretBytes
 from eso_provider_tokens.beyondtrust import BeyondtrustGenerator
-from eso_provider_tokens.grafanatokens import GrafanaGenerator
+from eso_provider_tokens.grafana import GrafanaGenerator
 from eso_provider_tokens.provider import PROVIDER
 from eso_provider_tokens.registries import CloudsmithGenerator, QuayGenerator
 from eso_provider_tokens.testing.servers import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from eso_provider_tokens.beyondtrust import BeyondtrustGenerator
-from eso_provider_tokens.grafanatokens import GrafanaGenerator
+from eso_provider_tokens.grafana import GrafanaGenerator
 from eso_provider_tokens.registries import CloudsmithGenerator, QuayGenerator
 from eso_sdk.main import run
 from eso_sdk.provider import Maturity, Provider
