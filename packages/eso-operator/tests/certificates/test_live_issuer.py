@@ -24,12 +24,12 @@ from eso_testkit.operator.certificates import (
     ShiftedClock,
     create_service,
     decoded,
-    eventually,
     gone,
     label,
     operator,
     secret,
 )
+from eso_testkit.operator.operators import eventually
 from eso_wire.tls import TlsMaterial
 from kubebase.clock import SystemClock
 from kubebase.meta import ObjectKey

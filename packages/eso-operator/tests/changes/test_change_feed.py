@@ -12,8 +12,7 @@ from eso_operator.changes.followers import ReadState, WatchedKey, topic_of
 from eso_operator.dependencies.dependencies import OnObject
 from eso_operator.providers.settings import SubscriptionSettings
 from eso_testkit.operator.boundstores import bound_store
-from eso_testkit.operator.changefeeds import Stage, running, watched
-from eso_testkit.operator.leases import MemoryLeases
+from eso_testkit.operator.changefeeds import MemoryLeases, Stage, running, watched
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import ChangeEvent, ChangeType, Heartbeat, RemoteRef
 from kubebase.meta import ObjectKey
@@ -34,7 +33,7 @@ async def test_an_event_brings_its_followers_into_the_queue_and_they_know_why(st
     await stage.subscribe(A, watched("x"))
     await stage.subscribe(B, watched("y"))
 
-    await stage.say(stage.loop.provider.changed("x"))
+    await stage.send(stage.loop.provider.changed("x"))
 
     assert await stage.after(2.0) == [A]
     notified = stage.changes.notified_at(A)
@@ -48,7 +47,7 @@ async def test_how_late_an_event_is_acted_on_is_counted(stage: Stage) -> None:
     await stage.subscribe(A, watched("x"))
     happened = stage.clock.now() - timedelta(seconds=7)
 
-    await stage.say(replace(stage.loop.provider.changed("x"), observed_at=happened))
+    await stage.send(replace(stage.loop.provider.changed("x"), observed_at=happened))
 
     lag = stage.loop.registry.get_sample_value("eso_provider_subscription_lag_seconds_sum", {"provider": "scripted"})
     assert lag == 7
@@ -69,7 +68,7 @@ async def test_a_reading_follower_gives_the_stream_its_newest_credentials(stage:
     renewed = WatchedKey(bound_store(spec=b'{"n":2}'), {topic_of(RemoteRef("x")): ""})
 
     await stage.subscribe(A, renewed)
-    await stage.say(None)
+    await stage.send(None)
     await stage.after(10.0)
 
     specs = [opening.context.config.spec_json for opening in stage.loop.provider.openings]
@@ -82,7 +81,7 @@ async def test_a_stream_whose_credentials_expired_lets_one_follower_read_to_rene
     await stage.subscribe(B, watched("x"))
 
     stage.loop.provider.broken = ProviderError(ErrorReason.CREDENTIALS_REJECTED, "the token expired")
-    await stage.say(None)
+    await stage.send(None)
 
     assert await stage.after(5.0) == [A]
 
@@ -93,7 +92,7 @@ async def test_former_followers_get_no_event_and_the_last_one_closes_the_stream(
     event = stage.loop.provider.changed("x")
 
     stage.changes.unsubscribe(A)
-    await stage.say(event)
+    await stage.send(event)
     woken = await stage.after(5.0)
     stage.changes.unsubscribe(B)
     await stage.after(5.0)
@@ -104,7 +103,7 @@ async def test_former_followers_get_no_event_and_the_last_one_closes_the_stream(
 
 async def test_a_follower_that_leaves_while_it_waits_gets_no_event(stage: Stage) -> None:
     await stage.subscribe(A, watched("x"))
-    await stage.say(stage.loop.provider.changed("x"))
+    await stage.send(stage.loop.provider.changed("x"))
 
     stage.changes.unsubscribe(A)
 
@@ -117,7 +116,7 @@ async def test_a_storm_costs_one_read_in_a_gap(stage: Stage) -> None:
 
     reads = []
     for _ in range(30):
-        await stage.say(*[event] * 200)
+        await stage.send(*[event] * 200)
         reads += await stage.after(1.0)
 
     assert reads == [A, A, A]
@@ -129,7 +128,7 @@ async def test_a_resync_concerns_all_followers_of_the_stream_in_line(stage: Stag
         stage.changes.subscribe(key, [watched(f"of-{key.name}")])
     await stage.clock.advance(2.0)
 
-    await stage.say(RESYNC)
+    await stage.send(RESYNC)
     seconds = [await stage.after(1.0) for _ in range(6)]
 
     assert sorted(key for second in seconds for key in second) == keys
@@ -141,7 +140,7 @@ async def test_a_broken_stream_is_reopened_and_all_followers_read(stage: Stage) 
     await stage.subscribe(A, watched("x"))
     await stage.subscribe(B, watched("y"))
 
-    await stage.say(None)
+    await stage.send(None)
 
     assert sorted(await stage.after(10.0)) == [A, B]
     assert stage.watched == {"x", "y"}
@@ -159,7 +158,7 @@ async def test_a_broken_stream_is_reopened_and_all_followers_read(stage: Stage) 
 async def test_an_event_without_followers_causes_no_refresh(stage: Stage, event: ChangeEvent | Heartbeat) -> None:
     await stage.subscribe(A, watched("x"))
 
-    await stage.say(event)
+    await stage.send(event)
 
     assert await stage.after(60.0) == []
 
@@ -177,7 +176,7 @@ async def test_a_provider_that_fails_to_stream_is_named_once_and_affects_no_obje
         while not stage.loop.provider.openings:
             await stage.clock.advance(1.0)
         await stage.clock.advance(SubscriptionSettings().proven_after)
-        await stage.say(Heartbeat(START))
+        await stage.send(Heartbeat(START))
 
     said = [(line["log_level"], line["store"], line.get("why")) for line in logs if "push refresh" in line["event"]]
     assert said == [("warning", "SecretStore team/store", "no stream today"), ("info", "SecretStore team/store", None)]
@@ -231,7 +230,7 @@ async def test_who_has_read_everything_is_covered_while_the_stream_works(stage: 
     covered = [stage.changes.is_covered(key) for key in (whole, part, unread)]
 
     stage.loop.provider.broken = ProviderError(ErrorReason.BACKEND_UNAVAILABLE, "gone")
-    await stage.say(None)
+    await stage.send(None)
 
     assert not before
     assert covered == [True, False, False]
@@ -250,12 +249,12 @@ async def restarted(stage: Stage) -> Stage:
 async def test_a_successor_resumes_the_stream_without_reading_again() -> None:
     async with running(Stage()) as first:
         await first.subscribe(A, watched("x"))
-        await first.say(Heartbeat(START, "t1"))
+        await first.send(Heartbeat(START, "t1"))
 
     async with running(await restarted(first)) as second:
         await second.subscribe(A, watched("x"), read_state=ReadState.UNREAD)
         quiet = await second.after(60.0)
-        await second.say(second.loop.provider.changed("x", resume_token="t2"))
+        await second.send(second.loop.provider.changed("x", resume_token="t2"))
         woken = await second.after(60.0)
 
     assert second.openings == ["t1"]
@@ -299,7 +298,7 @@ async def test_a_stream_that_was_never_open_causes_no_reads() -> None:
 async def test_a_token_that_is_refused_costs_one_read_of_everything() -> None:
     async with running(Stage()) as first:
         await first.subscribe(A, watched("x"))
-        await first.say(Heartbeat(START, "t1"))
+        await first.send(Heartbeat(START, "t1"))
 
     async with running(await restarted(first)) as second:
         second.loop.provider.errors.append(ProviderError(ErrorReason.INVALID_REQUEST, "what token?"))
@@ -314,13 +313,13 @@ async def test_who_comes_after_the_stream_has_moved_on_reads_once() -> None:
     late, later = ObjectKey("team", "late"), ObjectKey("team", "later")
     async with running(Stage()) as first:
         await first.subscribe(A, watched("x"))
-        await first.say(Heartbeat(START, "t1"))
+        await first.send(Heartbeat(START, "t1"))
 
     async with running(await restarted(first)) as second:
         await second.subscribe(A, watched("x"), read_state=ReadState.UNREAD)
         await second.subscribe(late, watched("late"), read_state=ReadState.UNREAD)
         none = await second.after(60.0)
-        await second.say(second.loop.provider.changed("x", resume_token="t2"))
+        await second.send(second.loop.provider.changed("x", resume_token="t2"))
         moved = await second.after(60.0)
         await second.subscribe(later, watched("later"), read_state=ReadState.UNREAD)
         came = await second.after(60.0)
@@ -334,7 +333,7 @@ async def test_events_cost_one_write_in_a_minute_and_silence_costs_none(stage: S
     opened = stage.leases.writes
 
     for number in range(300):
-        await stage.say(stage.loop.provider.changed("x", resume_token=f"t{number}"), Heartbeat(START))
+        await stage.send(stage.loop.provider.changed("x", resume_token=f"t{number}"), Heartbeat(START))
         await stage.after(1.0)
         await stage.read(A)
     stormy = stage.leases.writes - opened
@@ -342,7 +341,7 @@ async def test_events_cost_one_write_in_a_minute_and_silence_costs_none(stage: S
     after = stage.leases.writes
     for number in range(20):
         await stage.clock.advance(30.0)
-        await stage.say(Heartbeat(START, f"quiet-{number}"))
+        await stage.send(Heartbeat(START, f"quiet-{number}"))
 
     assert opened == 1
     assert 1 <= stormy <= 5
@@ -353,15 +352,15 @@ async def test_a_change_that_was_not_read_yet_is_not_left_behind() -> None:
     """A successor of a process that died in between hears of it again."""
     async with running(Stage()) as first:
         await first.subscribe(A, watched("x"))
-        await first.say(Heartbeat(START, "t1"))
+        await first.send(Heartbeat(START, "t1"))
         await first.clock.advance(SAVE_SECONDS)
-        await first.say(first.loop.provider.changed("x", resume_token="t2"))
+        await first.send(first.loop.provider.changed("x", resume_token="t2"))
         notified = await first.after(2 * SAVE_SECONDS)
 
     async with running(await restarted(first)) as second:
         await second.subscribe(A, watched("x"), read_state=ReadState.UNREAD)
         unread = list(second.openings)
-        await second.say(second.loop.provider.changed("x", resume_token="t2"))
+        await second.send(second.loop.provider.changed("x", resume_token="t2"))
         await second.after(2.0)
         await second.read(A)
 
@@ -377,7 +376,7 @@ async def test_an_event_is_acknowledged_once_all_its_followers_have_read(stage: 
     """A provider that deletes acknowledged events would lose one if the operator crashed before the reads."""
     await stage.subscribe(A, watched("x"))
     await stage.subscribe(B, watched("x"))
-    await stage.say(stage.loop.provider.changed("x", resume_token="t1"))
+    await stage.send(stage.loop.provider.changed("x", resume_token="t1"))
     await stage.after(2 * SAVE_SECONDS)
 
     await stage.read(A)
@@ -392,7 +391,7 @@ async def test_an_event_is_acknowledged_once_all_its_followers_have_read(stage: 
 
 async def test_a_record_that_cannot_be_written_keeps_no_provider_waiting(stage: Stage) -> None:
     await stage.subscribe(A, watched("x"))
-    await stage.say(stage.loop.provider.changed("x", resume_token="t1"))
+    await stage.send(stage.loop.provider.changed("x", resume_token="t1"))
     await stage.after(2.0)
     await stage.read(A)
     stage.leases.down = True
@@ -405,7 +404,7 @@ async def test_a_record_that_cannot_be_written_keeps_no_provider_waiting(stage: 
 async def test_a_storm_of_events_and_quiet_heartbeats_cost_few_acknowledgements(stage: Stage) -> None:
     await stage.subscribe(A, watched("x"))
     for number in range(300):
-        await stage.say(stage.loop.provider.changed("x", resume_token=f"t{number}"))
+        await stage.send(stage.loop.provider.changed("x", resume_token=f"t{number}"))
         await stage.after(1.0)
         await stage.read(A)
     await stage.after(20.0)
@@ -414,7 +413,7 @@ async def test_a_storm_of_events_and_quiet_heartbeats_cost_few_acknowledgements(
     stormy = list(stage.loop.provider.acks)
 
     for _ in range(4):
-        await stage.say(Heartbeat(START, "quiet"))
+        await stage.send(Heartbeat(START, "quiet"))
         await stage.after(SAVE_SECONDS)
 
     assert len(stormy) <= 8
@@ -429,7 +428,7 @@ async def test_two_streams_of_one_store_leave_the_record_alone(stage: Stage) -> 
     before = stage.leases.writes
 
     await stage.subscribe(B, watched("x", identity="rotated"))
-    await stage.say(stage.loop.provider.changed("x", resume_token="t1"))
+    await stage.send(stage.loop.provider.changed("x", resume_token="t1"))
     await stage.after(5.0)
     await stage.read(A, B)
     await stage.clock.advance(2 * SAVE_SECONDS)
@@ -440,6 +439,6 @@ async def test_two_streams_of_one_store_leave_the_record_alone(stage: Stage) -> 
 async def test_a_record_that_cannot_be_read_or_written_affects_no_object() -> None:
     async with running(Stage(leases=MemoryLeases(down=True))) as stage:
         await stage.subscribe(A, watched("x"), read_state=ReadState.UNREAD)
-        await stage.say(stage.loop.provider.changed("x", resume_token="t1"))
+        await stage.send(stage.loop.provider.changed("x", resume_token="t1"))
 
         assert await stage.after(60.0) == [A]

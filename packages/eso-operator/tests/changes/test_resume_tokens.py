@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from eso_operator.changes.resumetokens import ANNOTATION, MAX_BYTES, MAX_STREAMS, MAX_TOKEN, ResumeTokens, bounded
-from eso_testkit.operator.leases import MemoryLeases
+from eso_testkit.operator.changefeeds import MemoryLeases
 from kubebase.meta import JsonObject, ObjectKey
 from kubebase.testing.clock import VirtualClock
 from kuberun.leader import LEASES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -16,6 +16,7 @@ from eso_operator.certificates.issuer import CertificateReport, Issuer
 from eso_operator.certificates.settings import IssuerSettings
 from eso_operator.certificates.worker import CertificateWorker, Review, ReviewRequest
 from eso_operator.stores.resolved import ServiceKey
+from eso_testkit.operator.operators import eventually
 from kubebase.clock import SystemClock
 from kuberun.client import Client
 from kuberun.manager import Manager
@@ -114,15 +115,6 @@ async def label(api: RawApi, service: ServiceKey) -> None:
 async def secret(api: RawApi, namespace: str, name: str) -> dict[str, Any] | None:
     found = await api.get(f"/api/v1/namespaces/{namespace}/secrets/{name}")
     return found.body if found.status == 200 else None
-
-
-async def eventually(condition: Callable[[], Awaitable[Any]]) -> Any:
-    """Return the first truthy result."""
-    async with asyncio.timeout(30):
-        while True:
-            if answer := await condition():
-                return answer
-            await SystemClock().sleep(0.05)
 
 
 async def gone(api: RawApi, namespace: str, name: str) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from eso_operator.changes.feed import ChangeFeed
 from eso_operator.changes.followers import Followers, ReadState, WatchedKey, topic_of
@@ -17,15 +19,57 @@ from eso_operator.providers.settings import SubscriptionSettings
 from eso_operator.wiring_controllers import Memories
 from eso_testkit.operator.boundstores import bound_store
 from eso_testkit.operator.gateways import LoopbackGateway, loopback
-from eso_testkit.operator.leases import MemoryLeases
 from eso_wire.values import ChangeEvent, Heartbeat, RemoteRef
-from kubebase.meta import ObjectKey
+from kubebase.meta import JsonObject, Kind, ObjectKey, version_of
 from kubebase.testing.clock import VirtualClock
+from kuberun.client import Client
+from kuberun.errors import AlreadyExists, Conflict, NotFound, Unreachable
 from kuberun.workqueue import WorkQueue
 
 
 def watched(*keys: str, identity: str = "identity") -> WatchedKey:
     return WatchedKey(bound_store(identity=identity), {topic_of(RemoteRef(key)): "" for key in keys})
+
+
+@dataclass
+class MemoryLeases(Client):
+    """Leases without an API server, by name, with optimistic locking. Writes are counted."""
+
+    held: dict[str, JsonObject] = field(default_factory=dict)
+    writes: int = 0
+    down: bool = False
+
+    async def get(self, kind: Kind[Any], key: ObjectKey, **__: Any) -> Any:  # noqa: ARG002 - as in Client
+        self._check_up()
+        if key.name not in self.held:
+            raise NotFound(404, "NotFound", f"lease {key} not found")
+        return copy.deepcopy(self.held[key.name])
+
+    async def create(self, kind: Kind[Any], obj: Any, **__: Any) -> Any:  # noqa: ARG002 - as in Client
+        self._check_up()
+        if obj["metadata"]["name"] in self.held:
+            raise AlreadyExists(409, "AlreadyExists", "it exists")
+        return self._write(obj)
+
+    async def update(self, kind: Kind[Any], obj: Any, **__: Any) -> Any:  # noqa: ARG002 - as in Client
+        self._check_up()
+        present = self.held.get(obj["metadata"]["name"])
+        if present is None:
+            raise NotFound(404, "NotFound", "it is gone")
+        if version_of(present) != version_of(obj):
+            raise Conflict(409, "Conflict", "it changed")
+        return self._write(obj)
+
+    def _check_up(self) -> None:
+        if self.down:
+            raise Unreachable("connection refused")
+
+    def _write(self, obj: JsonObject) -> JsonObject:
+        self.writes += 1
+        written = copy.deepcopy(obj)
+        written["metadata"]["resourceVersion"] = str(self.writes)
+        self.held[written["metadata"]["name"]] = written
+        return copy.deepcopy(written)
 
 
 @dataclass
@@ -72,7 +116,7 @@ class Stage:
         for key in keys:
             self.changes.mark_read(key, self.changes.notified_at(key))
 
-    async def say(self, *events: ChangeEvent | Heartbeat | None) -> None:
+    async def send(self, *events: ChangeEvent | Heartbeat | None) -> None:
         for event in events:
             self.loop.provider.events.put_nowait(event)
         await self.clock.settle()

@@ -120,8 +120,10 @@ async def install_crds(kubeconfig: Path) -> None:
     _INSTALLED.add(kubeconfig)
 
 
-async def eventually(read_state: Callable[[], Awaitable[T | None]], complaint: str, *, within: float = PATIENCE) -> T:
-    """Return the first truthy result of `look`; fail with the complaint at the deadline."""
+async def eventually(
+    read_state: Callable[[], Awaitable[T | None]], complaint: str = "it did not happen", *, within: float = PATIENCE
+) -> T:
+    """Return the first truthy result of `read_state`; fail with the complaint at the deadline."""
     clock = SystemClock()
     end = clock.monotonic() + within
     while True:
@@ -165,8 +167,8 @@ class Bench:
     async def tenant(self, name: str = "tenant") -> Bench:
         """Create another namespace and return a bench for it."""
         namespace = f"{self.namespace}-{name}"
-        answer = await self.api.post("/api/v1/namespaces", {"metadata": {"name": namespace}})
-        assert answer.status == 201, answer.body  # noqa: S101 - this is a test kit
+        response = await self.api.post("/api/v1/namespaces", {"metadata": {"name": namespace}})
+        assert response.status == 201, response.body  # noqa: S101 - this is a test kit
         return replace(self, namespace=namespace)
 
     @asynccontextmanager
@@ -222,40 +224,40 @@ class Bench:
 
     async def create(self, resource: Resource, name: str, **fields: Any) -> JsonObject:
         """Create an object. Keyword arguments are top-level fields; `metadata` is merged."""
-        answer = await self.api.post(
-            resource.path(self._home(resource)), document(resource, name, self.namespace, **fields)
+        response = await self.api.post(
+            resource.path(self._namespace_for(resource)), document(resource, name, self.namespace, **fields)
         )
-        assert answer.status == 201, answer.body  # noqa: S101 - this is a test kit
-        return dict(answer.body)
+        assert response.status == 201, response.body  # noqa: S101 - this is a test kit
+        return dict(response.body)
 
     async def patch(self, resource: Resource, name: str, patch: JsonObject) -> None:
-        answer = await self.api.patch(self._path(resource, name), patch, MERGE_PATCH)
-        assert answer.status == 200, answer.body  # noqa: S101 - this is a test kit
+        response = await self.api.patch(self._path(resource, name), patch, MERGE_PATCH)
+        assert response.status == 200, response.body  # noqa: S101 - this is a test kit
 
     async def delete(self, resource: Resource, name: str) -> None:
-        answer = await self.api.delete(self._path(resource, name))
-        assert answer.status == 200, answer.body  # noqa: S101 - this is a test kit
+        response = await self.api.delete(self._path(resource, name))
+        assert response.status == 200, response.body  # noqa: S101 - this is a test kit
 
     async def find(self, resource: Resource, name: str) -> JsonObject | None:
-        answer = await self.api.get(self._path(resource, name))
-        return dict(answer.body) if answer.status == 200 else None
+        response = await self.api.get(self._path(resource, name))
+        return dict(response.body) if response.status == 200 else None
 
     async def ready(
         self, resource: Resource, name: str, wanted: Callable[[Condition], bool], *, within: float = PATIENCE
     ) -> JsonObject:
         """Return the object as soon as its Ready condition has the expected status."""
-        seen: list[Any] = []
+        conditions: list[Any] = []
 
         async def read_state() -> JsonObject | None:
             found = await self.find(resource, name) or {}
-            seen[:] = (found.get("status") or {}).get("conditions") or []
-            ready = [msgspec.convert(condition, Condition) for condition in seen if condition["type"] == "Ready"]
+            conditions[:] = (found.get("status") or {}).get("conditions") or []
+            ready = [msgspec.convert(condition, Condition) for condition in conditions if condition["type"] == "Ready"]
             return found if any(map(wanted, ready)) else None
 
         try:
             return await eventually(read_state, name, within=within)
         except AssertionError:
-            raise AssertionError(f"{resource.kind} {name} is not as wanted; its conditions are {seen}") from None
+            raise AssertionError(f"{resource.kind} {name} is not as wanted; its conditions are {conditions}") from None
 
     async def events(self, name: str) -> list[tuple[str, str]]:
         """Type and reason of the events about an object of that name, in the core and the default namespace."""
@@ -276,11 +278,11 @@ class Bench:
         lists = [await self.api.get(f"/api/v1/namespaces/{each}/events") for each in (self.namespace, "default")]
         return [event for listed in lists for event in listed.body["items"] if event["involvedObject"]["name"] == name]
 
-    def _home(self, resource: Resource) -> str:
+    def _namespace_for(self, resource: Resource) -> str:
         return self.namespace if resource.namespaced else ""
 
     def _path(self, resource: Resource, name: str) -> str:
-        return resource.path(self._home(resource), name)
+        return resource.path(self._namespace_for(resource), name)
 
 
 @asynccontextmanager
