@@ -18,9 +18,7 @@ from eso_api.v2.providerclass import ProviderClassSpec, ProviderClassStatus, Ser
 from eso_operator.controllers.contention import DIFFERENT_VALUES, FEEDS_ITSELF, Contended
 from eso_operator.controllers.externalsecret import status as of_external_secret
 from eso_operator.controllers.fanout import status as of_fan_out
-from eso_operator.controllers.fanout.clusterexternalsecret import CLUSTER_EXTERNAL_SECRETS
-from eso_operator.controllers.fanout.clusterpushsecret import CLUSTER_PUSH_SECRETS
-from eso_operator.controllers.fanout.kinds import FanOut, Parent
+from eso_operator.controllers.fanout.kinds import CLUSTER_EXTERNAL_SECRETS, CLUSTER_PUSH_SECRETS, FanOut, Parent
 from eso_operator.controllers.fanout.snapshot import Gaps
 from eso_operator.controllers.fanout.status import Unready
 from eso_operator.controllers.malformed import MALFORMED

@@ -10,7 +10,7 @@ from eso_operator.changes.followers import Followers, WatchedKey, topic_of
 from eso_operator.controllers.externalsecret.record import ExternalSecretRecord
 from eso_operator.controllers.pushsecret.ownership import Writes
 from eso_operator.controllers.pushsecret.record import PushSecretRecord, RemoteKey, RemoteValue
-from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependant, Dependencies
+from eso_operator.dependencies import ANY_PROVIDER, Dependant, Dependencies
 from eso_operator.memory import Memory
 from eso_operator.telemetry.subsystems import Subsystem
 from eso_operator.wiring_controllers import EVICTED_SECONDS, Memories, requeue_evicted

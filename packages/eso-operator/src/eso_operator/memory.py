@@ -29,7 +29,7 @@ from kubebase.bounded import BoundedDict
 from kubebase.meta import ObjectKey
 
 if TYPE_CHECKING:
-    from eso_operator.dependencies.dependencies import Dependency
+    from eso_operator.dependencies import Dependency
 
 MAX_OBJECTS: Final = 200_000
 """The limit for one controller: several times the number of objects that an operator is designed for."""

@@ -25,10 +25,8 @@ from eso_api.pushsecret import PUSH_SECRET, PushSecret
 from eso_api.references import CORE_GROUP
 from eso_api.v2.providerclass import CLUSTER_PROVIDER_CLASS, PROVIDER_CLASS
 from eso_operator.controllers.externalsecret.controller import target_of
-from eso_operator.controllers.fanout.clusterexternalsecret import CLUSTER_EXTERNAL_SECRETS
-from eso_operator.controllers.fanout.clusterpushsecret import CLUSTER_PUSH_SECRETS
 from eso_operator.controllers.fanout.controller import CHILD_NAME_INDEX, PARENT_INDEX, by_child_name, by_parent
-from eso_operator.controllers.fanout.kinds import FanOut
+from eso_operator.controllers.fanout.kinds import CLUSTER_EXTERNAL_SECRETS, CLUSTER_PUSH_SECRETS, FanOut
 from eso_operator.controllers.malformed import TypedKind
 from eso_operator.controllers.outcomes import FAILED
 from eso_operator.controllers.pushsecret.controller import INDEXES as PUSH_INDEXES

@@ -26,8 +26,7 @@ from eso_operator.changes.resumetokens import NoTokens, ResumeTokens
 from eso_operator.changes.subscriptions import Subscriptions
 from eso_operator.controllers.providerclass.controller import CertificateEnds
 from eso_operator.controllers.secretstore.kinds import STORE_KINDS
-from eso_operator.dependencies.dependencies import Dependencies, OnObject
-from eso_operator.dependencies.wakes import Feeds, Wakes
+from eso_operator.dependencies import Dependencies, Feeds, OnObject, Wakes
 from eso_operator.election import Heartbeat, divide, election_of, leases_of
 from eso_operator.missingkinds import Definitions
 from eso_operator.providers.batching import ReadBatcher

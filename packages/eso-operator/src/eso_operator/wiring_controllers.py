@@ -56,8 +56,7 @@ from eso_operator.controllers.secretstore.finalizer import Release, StoreHolder
 from eso_operator.controllers.secretstore.kinds import NAMESPACED_KINDS, STORE_KINDS, Generation
 from eso_operator.controllers.secretstore.status import subject_of as store_subject
 from eso_operator.controllers.secretstore.sync import Validator
-from eso_operator.dependencies.dependencies import Dependencies
-from eso_operator.dependencies.wakes import service_changed
+from eso_operator.dependencies import Dependencies, service_changed
 from eso_operator.generators.ledger import GeneratorLedger, HasIntents, StateLedger
 from eso_operator.generators.seals import Seals
 from eso_operator.generators.source import GeneratorSource

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from eso_operator.changes.feed import SAVE_SECONDS
 from eso_operator.changes.followers import ReadState, WatchedKey, topic_of
-from eso_operator.dependencies.dependencies import OnObject
+from eso_operator.dependencies import OnObject
 from eso_operator.providers.settings import SubscriptionSettings
 from eso_testkit.operator.boundstores import bound_store
 from eso_testkit.operator.changefeeds import MemoryLeases, Stage, running, watched

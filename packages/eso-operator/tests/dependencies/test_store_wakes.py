@@ -11,16 +11,16 @@ import pytest
 from eso_api.pushsecret import PushSecret
 from eso_operator.controllers.secretstore.controller import STORES_INDEX, held_stores, holders, stores_of
 from eso_operator.controllers.secretstore.kinds import CLUSTER_STORE, STORE
-from eso_operator.dependencies.dependencies import (
+from eso_operator.dependencies import (
     ANY_PROVIDER,
     Dependant,
     Dependencies,
     Dependency,
     OnLabel,
     OnObject,
+    Wakes,
     on_connection,
 )
-from eso_operator.dependencies.wakes import Wakes
 from eso_operator.providers.directory import Change as ProviderChange
 from eso_operator.stores.resolved import (
     CLASS,

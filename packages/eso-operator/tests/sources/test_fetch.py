@@ -10,7 +10,7 @@ from eso_api.externalsecret import ExternalSecret
 from eso_api.references import GeneratorRef, StoreRef
 from eso_api.values import SecretBytes
 from eso_operator.changes.followers import ReadState, Topic, WatchedKey
-from eso_operator.dependencies.dependencies import ANY_PROVIDER, OnObject
+from eso_operator.dependencies import ANY_PROVIDER, OnObject
 from eso_operator.generators.ledger import GeneratedValues
 from eso_operator.sources.fetch import Fetched, Fetcher
 from eso_operator.stores.resolved import BoundStore, Need, Reason, ResolutionError, ResolvedStore

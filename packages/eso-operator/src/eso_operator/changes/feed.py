@@ -28,7 +28,7 @@ from eso_operator.changes.subscriptions import (
     Subscriptions,
     stream_name,
 )
-from eso_operator.dependencies.dependencies import OnObject, on_object
+from eso_operator.dependencies import OnObject, on_object
 from eso_operator.providers.errors import cause_of
 from eso_wire.values import ChangeType
 from kubebase.clock import Clock

@@ -35,7 +35,7 @@ import structlog
 from eso_api.generators.generatorstate import GENERATOR_STATE, GeneratorState
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.values import SecretBytes
-from eso_operator.dependencies.dependencies import Dependency
+from eso_operator.dependencies import Dependency
 from eso_operator.generators.seals import SEAL, Sealed, Seals
 from eso_operator.generators.stored import view_of
 from eso_operator.memory import Memory

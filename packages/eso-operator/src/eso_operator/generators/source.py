@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from eso_api.references import GeneratorRef
-from eso_operator.dependencies.dependencies import Dependency, OnLabel, on_connection, on_object
+from eso_operator.dependencies import Dependency, OnLabel, on_connection, on_object
 from eso_operator.generators.ledger import GeneratedValues, GeneratorLedger, Intent
 from eso_operator.providers.bytelimits import HeldBytes
 from eso_operator.providers.errors import UNSURE

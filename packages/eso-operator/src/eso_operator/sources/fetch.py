@@ -19,7 +19,7 @@ from eso_api.externalsecret import ExternalSecret, Find, RemoteRef
 from eso_api.references import StoreRef
 from eso_api.values import SecretBytes
 from eso_operator.changes.followers import ReadState, Topic, WatchedKey, topic_of, topic_of_search
-from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependency, OnLabel, OnObject, on_connection, on_object
+from eso_operator.dependencies import ANY_PROVIDER, Dependency, OnLabel, OnObject, on_connection, on_object
 from eso_operator.generators.ledger import GeneratedValues
 from eso_operator.generators.source import GeneratorSource
 from eso_operator.providers.batching import ReadBatcher

@@ -20,7 +20,7 @@ from eso_operator.controllers.externalsecret.snapshot import Rules, SnapshotGath
 from eso_operator.controllers.externalsecret.status import SUBJECT
 from eso_operator.controllers.externalsecret.sync import ExternalSecretDeps, repair_allowance
 from eso_operator.controllers.refresh import current_version
-from eso_operator.dependencies.dependencies import Dependencies, OnObject
+from eso_operator.dependencies import Dependencies, OnObject
 from eso_operator.generators.ledger import GeneratedValues, GeneratorLedger, RecordedStates, StateOwner
 from eso_operator.providers.bytelimits import ByteLimits
 from eso_operator.sources.fetch import Fetched

@@ -12,7 +12,7 @@ from eso_api.references import GeneratorRef, StoreRef
 from eso_operator.controllers.externalsecret.record import ExternalSecretRecord
 from eso_operator.controllers.externalsecret.snapshot import Rules, SnapshotGatherer, sources_of
 from eso_operator.controllers.refresh import LastSync, current_version
-from eso_operator.dependencies.dependencies import OnObject
+from eso_operator.dependencies import OnObject
 from eso_operator.memory import Memory
 from eso_operator.sources.entries import references_of
 from eso_operator.sources.templates import TemplateVersion

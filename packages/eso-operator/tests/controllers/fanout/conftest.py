@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from eso_operator.controllers.base import Channels, EventPublisher, Reporter
-from eso_operator.controllers.fanout.clusterexternalsecret import CLUSTER_EXTERNAL_SECRETS
 from eso_operator.controllers.fanout.controller import (
     CHILD_NAME_INDEX,
     PARENT_INDEX,
@@ -20,7 +19,7 @@ from eso_operator.controllers.fanout.controller import (
     by_child_name,
     by_parent,
 )
-from eso_operator.controllers.fanout.kinds import FanOut
+from eso_operator.controllers.fanout.kinds import CLUSTER_EXTERNAL_SECRETS, FanOut
 from eso_operator.controllers.fanout.status import subject_of
 from eso_operator.telemetry.metrics import ObjectSeries
 from eso_operator.wiring_controllers import FanOutWatches, Memories, fan_out_controller

@@ -6,13 +6,14 @@ import msgspec
 import pytest
 
 from eso_api.externalsecret import ExternalSecret
-from eso_operator.controllers.fanout.clusterexternalsecret import (
+from eso_operator.controllers.fanout.kinds import (
     CLUSTER_EXTERNAL_SECRETS,
+    CLUSTER_PUSH_SECRETS,
     FORCE_SYNC,
     StoredClusterExternalSecret,
-    comparable,
+    StoredClusterPushSecret,
+    comparable_external_secret,
 )
-from eso_operator.controllers.fanout.clusterpushsecret import CLUSTER_PUSH_SECRETS, StoredClusterPushSecret
 from eso_operator.controllers.fanout.sync import (
     BeingDeleted,
     ChildChange,
@@ -189,12 +190,14 @@ def test_durations_of_sync_windows_are_compared_by_length() -> None:
     def windows(duration: str) -> JsonObject:
         return {"syncWindows": {"kind": "allow", "windows": [{"schedule": "@daily", "duration": duration}]}}
 
-    assert comparable(windows("90m")) == comparable(windows("1h30m0s"))
-    assert comparable(windows("90m")) != comparable(windows("91m"))
+    assert comparable_external_secret(windows("90m")) == comparable_external_secret(windows("1h30m0s"))
+    assert comparable_external_secret(windows("90m")) != comparable_external_secret(windows("91m"))
 
 
 def test_an_invalid_duration_is_compared_as_text() -> None:
-    assert comparable({"refreshInterval": "soon"}) != comparable({"refreshInterval": "later"})
+    assert comparable_external_secret({"refreshInterval": "soon"}) != comparable_external_secret(
+        {"refreshInterval": "later"}
+    )
 
 
 def test_a_cluster_push_secret_is_the_same_with_other_words() -> None:

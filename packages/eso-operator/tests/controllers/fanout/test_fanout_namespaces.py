@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eso_api.references import LabelSelector, SelectorError
-from eso_operator.controllers.fanout.clusterexternalsecret import CLUSTER_EXTERNAL_SECRETS, StoredClusterExternalSecret
+from eso_operator.controllers.fanout.kinds import CLUSTER_EXTERNAL_SECRETS, StoredClusterExternalSecret
 from eso_operator.controllers.fanout.snapshot import Choice, Gaps, Work, gaps, work
 from kubebase.meta import ObjectKey, ObjectMeta
 

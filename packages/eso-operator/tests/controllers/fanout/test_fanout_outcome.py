@@ -7,8 +7,12 @@ import msgspec
 import pytest
 
 from eso_operator.controllers.base import Event, Report
-from eso_operator.controllers.fanout.clusterexternalsecret import CLUSTER_EXTERNAL_SECRETS, StoredClusterExternalSecret
-from eso_operator.controllers.fanout.clusterpushsecret import CLUSTER_PUSH_SECRETS, StoredClusterPushSecret
+from eso_operator.controllers.fanout.kinds import (
+    CLUSTER_EXTERNAL_SECRETS,
+    CLUSTER_PUSH_SECRETS,
+    StoredClusterExternalSecret,
+    StoredClusterPushSecret,
+)
 from eso_operator.controllers.fanout.snapshot import Gaps
 from eso_operator.controllers.fanout.status import (
     ChildBlocked,

@@ -9,8 +9,8 @@ import pytest
 
 from eso_api.externalsecret import ExternalSecret
 from eso_operator.controllers.base import Channels, EventPublisher, Reporter
-from eso_operator.controllers.fanout.clusterexternalsecret import CLUSTER_EXTERNAL_SECRETS, StoredClusterExternalSecret
 from eso_operator.controllers.fanout.controller import PARENT_INDEX, Caches, FanOutDeps, FanOutReconciler, by_parent
+from eso_operator.controllers.fanout.kinds import CLUSTER_EXTERNAL_SECRETS, StoredClusterExternalSecret
 from eso_operator.controllers.fanout.status import subject_of
 from eso_operator.telemetry.metrics import ObjectSeries
 from eso_operator.wiring_controllers import Memories

@@ -6,7 +6,6 @@ import msgspec
 import pytest
 
 from eso_api.externalsecret import ExternalSecret
-from eso_operator.controllers.fanout.clusterexternalsecret import CLUSTER_EXTERNAL_SECRETS, StoredClusterExternalSecret
 from eso_operator.controllers.fanout.controller import (
     CHILD_NAME_INDEX,
     ParentRecord,
@@ -17,6 +16,7 @@ from eso_operator.controllers.fanout.controller import (
     namespace_changes,
     own_changes,
 )
+from eso_operator.controllers.fanout.kinds import CLUSTER_EXTERNAL_SECRETS, StoredClusterExternalSecret
 from eso_operator.memory import Memory
 from kubebase.meta import Object, ObjectKey
 from kuberun.cache import Cache, Change

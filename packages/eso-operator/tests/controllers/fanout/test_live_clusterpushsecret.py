@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from eso_api.secretstore import CLUSTER_SECRET_STORE
-from eso_operator.controllers.fanout.clusterpushsecret import CLUSTER_PUSH_SECRETS
+from eso_operator.controllers.fanout.kinds import CLUSTER_PUSH_SECRETS
 from eso_testkit.operator.keepingprovider import KeepingProvider, keeping
 from eso_testkit.operator.operators import Bench, eventually
 from eso_testkit.operator.pushsecrets import entry

@@ -8,7 +8,7 @@ import pytest
 
 from eso_api.externalsecret import ExternalSecret
 from eso_operator.controllers.contention import BURST
-from eso_operator.controllers.fanout.clusterexternalsecret import CLUSTER_EXTERNAL_SECRETS, StoredClusterExternalSecret
+from eso_operator.controllers.fanout.kinds import CLUSTER_EXTERNAL_SECRETS, StoredClusterExternalSecret
 from eso_operator.controllers.fanout.status import ChildBlocked, ChildFailed, ChildGone, ChildPresent
 from eso_operator.controllers.fanout.sync import ChildWriter, Desired, desired_of
 from eso_testkit.operator.operators import eventually

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from eso_api.secretstore import SECRET_STORE
-from eso_operator.controllers.fanout.clusterpushsecret import CLUSTER_PUSH_SECRETS
+from eso_operator.controllers.fanout.kinds import CLUSTER_PUSH_SECRETS
 from eso_operator.settings import Reconcilers
 from eso_operator.wiring import Operator
 from eso_testkit.operator.operators import Bench, eventually

@@ -15,7 +15,7 @@ from eso_operator.controllers.generatorstate.checks import CleanupLimits, Troubl
 from eso_operator.controllers.generatorstate.controller import GeneratorStateReconciler, StateDeps
 from eso_operator.controllers.generatorstate.sync import Cleaner, RecordDependencies
 from eso_operator.controllers.refresh import RetryLimit
-from eso_operator.dependencies.dependencies import Dependencies
+from eso_operator.dependencies import Dependencies
 from eso_operator.generators.ledger import FINALIZER
 from eso_operator.stores.resolved import Connection, Reason, ResolutionError
 from eso_operator.wiring_controllers import Memories

@@ -15,7 +15,7 @@ from eso_operator.controllers.secretstore.controller import StoreDeps, StoreReco
 from eso_operator.controllers.secretstore.kinds import STORE
 from eso_operator.controllers.secretstore.status import Broken, subject_of
 from eso_operator.controllers.secretstore.sync import Validated
-from eso_operator.dependencies.dependencies import Dependant, Dependencies, OnObject
+from eso_operator.dependencies import Dependant, Dependencies, OnObject
 from eso_operator.telemetry.metrics import ObjectSeries
 from eso_operator.telemetry.subsystems import Subsystem
 from eso_operator.wiring_controllers import Memories

@@ -20,7 +20,7 @@ from eso_operator.controllers.secretstore.status import (
     Verdict,
 )
 from eso_operator.controllers.secretstore.sync import Validator, verdict_of_error
-from eso_operator.dependencies.dependencies import ANY_PROVIDER, OnConnection, OnObject
+from eso_operator.dependencies import ANY_PROVIDER, OnConnection, OnObject
 from eso_operator.providers.errors import NoResponseError, cause_of
 from eso_operator.stores.credentials import bind
 from eso_operator.stores.resolve import Providers, Resolver

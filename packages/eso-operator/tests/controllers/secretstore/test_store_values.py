@@ -11,7 +11,7 @@ from eso_operator.controllers.secretstore.controller import interval_of
 from eso_operator.controllers.secretstore.finalizer import FINALIZER, finalizer_patch, held, stores_named
 from eso_operator.controllers.secretstore.kinds import CLUSTER_STORE, STORE, STORE_V2, StoreKind
 from eso_operator.controllers.secretstore.status import capabilities_of
-from eso_operator.dependencies.dependencies import (
+from eso_operator.dependencies import (
     ANY_PROVIDER,
     Dependant,
     Dependencies,

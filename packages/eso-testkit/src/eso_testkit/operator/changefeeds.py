@@ -14,7 +14,7 @@ from eso_operator.changes.followers import Followers, ReadState, WatchedKey, top
 from eso_operator.changes.pace import Pace, PaceSettings
 from eso_operator.changes.resumetokens import ResumeTokens
 from eso_operator.changes.subscriptions import Subscriptions
-from eso_operator.dependencies.dependencies import OnObject
+from eso_operator.dependencies import OnObject
 from eso_operator.providers.settings import SubscriptionSettings
 from eso_operator.wiring_controllers import Memories
 from eso_testkit.operator.boundstores import bound_store

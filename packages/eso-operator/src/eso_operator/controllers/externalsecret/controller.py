@@ -2,7 +2,7 @@
 
     watch -> queue -> reconcile:  gather -> checks -> sync -> report
 
-It is queued by changes of itself, of its target, and of its dependencies (`dependencies.wakes`), by changes that
+It is queued by changes of itself, of its target, and of its dependencies (`dependencies`), by changes that
 providers announce (`changes.feed`), and by its own timers.
 """
 
@@ -18,7 +18,7 @@ from eso_operator.controllers.externalsecret.snapshot import Snapshot, unread
 from eso_operator.controllers.externalsecret.status import Failed, Outcome, Synced, report_of
 from eso_operator.controllers.externalsecret.sync import ExternalSecretDeps, SyncError, gather, maintain, refused, sync
 from eso_operator.controllers.outcomes import Ignored, Step
-from eso_operator.dependencies.wakes import said_changed
+from eso_operator.dependencies import changed_by_user
 from eso_operator.targets.metadata import FINALIZER, TARGET_INDEX, target_name
 from kubebase.meta import Object, ObjectKey, ObjectMeta, meta_of
 from kuberun import triggers
@@ -119,7 +119,7 @@ def makers_of(objects: Cache[ExternalSecret]) -> Callable[[str, str], ExternalSe
 
 def own_changes(change: Change[ExternalSecret]) -> Iterable[ReconcileRequest]:
     """Select changes by users, not our own reports. A removed finalizer counts, too."""
-    if said_changed(change) or triggers.resynced(change) or _finalizers_differ(change):
+    if changed_by_user(change) or triggers.resynced(change) or _finalizers_differ(change):
         return triggers.itself()(change)
     return ()
 

@@ -16,7 +16,7 @@
 
 An evicted object is reconciled again within minutes, which restores `depends_on` and `follows`.
 
-`Memory.forget` removes the object from these indexes: dependants (`dependencies/dependencies.py`), streams and their
+`Memory.forget` removes the object from these indexes: dependants (`dependencies.py`), streams and their
 topics (`changes/followers.py`), rate limit and checkpoints of push refresh (`changes/feed.py`), PushSecrets in a loop
 with it (`loops.py`), metric series (`controllers/base.py`).
 """

@@ -24,7 +24,7 @@ from eso_operator.controllers.refresh import (
     moment,
     with_min_interval,
 )
-from eso_operator.dependencies.dependencies import Dependency, OnObject
+from eso_operator.dependencies import Dependency, OnObject
 from eso_operator.memory import Memory
 from eso_operator.sources.entries import references_of
 from eso_operator.sources.templates import TemplateVersion, VersionOf, template_sources

@@ -49,7 +49,7 @@ from eso_operator.controllers.externalsecret.status import (
 )
 from eso_operator.controllers.outcomes import DELETED, MISSING, Conflicted, Ignored, Step
 from eso_operator.controllers.refresh import NotDue, current_version, watches_changes
-from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependant, Dependencies, Dependency
+from eso_operator.dependencies import ANY_PROVIDER, Dependant, Dependencies, Dependency
 from eso_operator.generators.ledger import GeneratorLedger, RecordedStates, StateOwner
 from eso_operator.memory import Memory
 from eso_operator.providers.bytelimits import ByteLimits, HeldBytes

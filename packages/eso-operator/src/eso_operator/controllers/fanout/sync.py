@@ -268,7 +268,7 @@ class ChildWriter:
             case UpToDate():
                 return ChildPresent(key.namespace)
             case NameTaken():
-                return ChildBlocked(key.namespace, self._fan_out.texts.taken)
+                return ChildBlocked(key.namespace, self._fan_out.name_taken)
             case BeingDeleted():
                 return ChildBlocked(key.namespace, _LEAVING)
             case CreateChild(document=document):

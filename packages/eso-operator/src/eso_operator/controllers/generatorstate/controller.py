@@ -30,7 +30,7 @@ from eso_operator.controllers.generatorstate.checks import (
     is_over,
 )
 from eso_operator.controllers.generatorstate.sync import Cleaner
-from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependant, Dependencies, Dependency, on_object
+from eso_operator.dependencies import ANY_PROVIDER, Dependant, Dependencies, Dependency, on_object
 from eso_operator.generators.ledger import FINALIZER, IDEMPOTENCY_KEY
 from eso_operator.memory import Memory, Record
 from eso_operator.stores.resolved import Reason, ResolutionError

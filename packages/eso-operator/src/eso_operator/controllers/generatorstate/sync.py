@@ -9,7 +9,7 @@ import msgspec
 
 from eso_api.generators.generatorstate import GENERATOR_STATE, GeneratorState
 from eso_api.values import SecretBytes
-from eso_operator.dependencies.dependencies import Dependency, OnLabel, on_connection, on_object
+from eso_operator.dependencies import Dependency, OnLabel, on_connection, on_object
 from eso_operator.generators.ledger import IDEMPOTENCY_KEY, sealed_of
 from eso_operator.generators.seals import SEAL, Seals
 from eso_operator.generators.stored import StoredGenerator, StoredObjects, stored_generator

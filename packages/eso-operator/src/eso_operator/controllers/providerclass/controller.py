@@ -13,7 +13,7 @@ from eso_api.crd import CustomKind
 from eso_operator.certificates.issuer import CertificateReport
 from eso_operator.controllers.base import Reconciler, Reporter
 from eso_operator.controllers.providerclass.status import CheckResult, Connected, NotConnected, report_of
-from eso_operator.dependencies.dependencies import (
+from eso_operator.dependencies import (
     Dependant,
     Dependencies,
     Dependency,

@@ -42,8 +42,7 @@ from eso_operator.controllers.pushsecret.sync import (
 from eso_operator.controllers.refresh import interval_of
 from eso_operator.controllers.secretstore.controller import holders
 from eso_operator.controllers.secretstore.kinds import StoreKind
-from eso_operator.dependencies.dependencies import ANY_PROVIDER
-from eso_operator.dependencies.wakes import said_changed
+from eso_operator.dependencies import ANY_PROVIDER, changed_by_user
 from kubebase.meta import JsonObject, Object, ObjectKey, meta_of
 from kuberun import triggers
 from kuberun.cache import Cache, Change
@@ -238,7 +237,7 @@ INDEXES: Final = {SOURCES_INDEX: sources_of, KEYS_INDEX: keys_index}
 
 def own_changes(change: Change[PushSecret]) -> Iterable[ReconcileRequest]:
     """Return requests for changes by users, not for our own reports. A removed finalizer counts too."""
-    if said_changed(change) or triggers.resynced(change) or _finalizers_differ(change):
+    if changed_by_user(change) or triggers.resynced(change) or _finalizers_differ(change):
         return triggers.itself()(change)
     return ()
 
@@ -266,7 +265,7 @@ def store_changes(kind: StoreKind, objects: Cache[PushSecret]) -> EventHandler[A
     holding = holders(objects)
 
     def requests(change: Change[Any]) -> Iterable[ReconcileRequest]:
-        if not said_changed(change):
+        if not changed_by_user(change):
             return []
         near = [
             push.key

@@ -36,7 +36,7 @@ from eso_operator.controllers.pushsecret.ownership import OWNER_TOKEN, Decision,
 from eso_operator.controllers.pushsecret.record import RemoteKey, RemoteValue, SyncedEntry
 from eso_operator.controllers.pushsecret.selection import Delivery, Entry
 from eso_operator.controllers.pushsecret.snapshot import PushStore
-from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependency, OnLabel, on_connection, on_object
+from eso_operator.dependencies import ANY_PROVIDER, Dependency, OnLabel, on_connection, on_object
 from eso_operator.providers.errors import UNSURE, cause_of
 from eso_operator.providers.gateway import Gateway
 from eso_operator.sources.fetch import Failure

@@ -19,7 +19,7 @@ The record in memory (`eso_operator.memory`, one bounded table):
 
 An evicted object is reconciled again within minutes. Records end with the process, so a value may be pushed once more
 after a restart. `Memory.forget` removes the object from these indexes: writers of a remote key (`ownership.py`),
-dependants (`dependencies/dependencies.py`), metric series (`controllers/base.py`).
+dependants (`dependencies.py`), metric series (`controllers/base.py`).
 """
 
 from __future__ import annotations

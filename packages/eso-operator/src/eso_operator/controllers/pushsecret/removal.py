@@ -29,7 +29,7 @@ from eso_operator.controllers.pushsecret.ownership import (
 from eso_operator.controllers.pushsecret.push import batches, depends_on, failure_of
 from eso_operator.controllers.pushsecret.record import RemoteKey, SyncedEntries, SyncedEntry, entry_key
 from eso_operator.controllers.pushsecret.snapshot import StoreChooser, caller_of
-from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependency
+from eso_operator.dependencies import ANY_PROVIDER, Dependency
 from eso_operator.providers.gateway import Gateway
 from eso_operator.sources.fetch import Failure
 from eso_operator.stores.resolve import Resolver

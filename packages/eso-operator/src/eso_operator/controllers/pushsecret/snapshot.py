@@ -34,7 +34,7 @@ from eso_operator.controllers.refresh import (
     moment,
     with_min_interval,
 )
-from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependency, on_object
+from eso_operator.dependencies import ANY_PROVIDER, Dependency, on_object
 from eso_operator.generators.ledger import GeneratedValues
 from eso_operator.generators.source import GeneratorSource
 from eso_operator.providers.bytelimits import HeldBytes

@@ -79,7 +79,7 @@ from eso_operator.controllers.pushsecret.status import (
     orphaned,
 )
 from eso_operator.controllers.refresh import current_version
-from eso_operator.dependencies.dependencies import Dependant, Dependencies, Dependency, OnObject
+from eso_operator.dependencies import Dependant, Dependencies, Dependency, OnObject
 from eso_operator.generators.ledger import PUSH_ENTRY, GeneratorLedger, RecordedStates, StateOwner
 from eso_operator.memory import Memory
 from eso_operator.providers.bytelimits import ByteLimits, HeldBytes

@@ -18,7 +18,7 @@ from eso_operator.controllers.secretstore.finalizer import DELETE, selects_by_la
 from eso_operator.controllers.secretstore.kinds import STORE_KINDS, StoreKind
 from eso_operator.controllers.secretstore.status import Before, report_of, unanchored_regexes
 from eso_operator.controllers.secretstore.sync import Validator
-from eso_operator.dependencies.dependencies import Dependant, Dependencies, OnObject
+from eso_operator.dependencies import Dependant, Dependencies, OnObject
 from eso_operator.memory import Memory, Record
 from eso_wire.values import KindRole
 from kubebase import durations

@@ -24,7 +24,7 @@ from eso_operator.controllers.secretstore.status import (
     Valid,
     Verdict,
 )
-from eso_operator.dependencies.dependencies import ANY_PROVIDER, Dependency, OnLabel, on_connection, on_object
+from eso_operator.dependencies import ANY_PROVIDER, Dependency, OnLabel, on_connection, on_object
 from eso_operator.providers.errors import StoreHealth, cause_of, effect_of, is_infrastructure
 from eso_operator.providers.gateway import Gateway
 from eso_operator.stores.resolve import Resolver

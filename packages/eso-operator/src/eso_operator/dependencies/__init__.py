@@ -1,1 +1,0 @@
-"""Requeues of objects whose dependencies changed."""
