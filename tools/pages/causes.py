@@ -32,7 +32,7 @@ def causes() -> frozenset[str]:
             *map(cause_of, errors),
             *of_external_secret.CAUSES,
             *literals("sources", "_failure"),
-            *literals("controllers/pushsecret", "_failed", "StoreProblem", "SourceError", "SourceGoneError"),
+            *literals("controllers/pushsecret", "_failed", "Failure", "SourceError", "SourceGoneError"),
         }
     )
 

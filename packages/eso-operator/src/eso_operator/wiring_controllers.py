@@ -36,7 +36,7 @@ from eso_operator.controllers.providerclass.services import ServiceClasses
 from eso_operator.controllers.providerclass.status import subject_of as class_subject
 from eso_operator.controllers.pushsecret import controller as push_secrets
 from eso_operator.controllers.pushsecret.controller import PushSecretReconciler
-from eso_operator.controllers.pushsecret.ownership import Owners, RemovalAttempts, RemovalLimits, Writes
+from eso_operator.controllers.pushsecret.ownership import Owners, RemovalAttempts, Writes
 from eso_operator.controllers.pushsecret.pending import PendingPushes
 from eso_operator.controllers.pushsecret.push import Pusher
 from eso_operator.controllers.pushsecret.record import PushSecretRecord
@@ -540,7 +540,7 @@ def _push_secret_reconciler(parts: Parts) -> PushSecretReconciler:
     objects = parts.informers.push_secrets.cache
     owners = Owners(objects, memory)
     terminating = TerminatingNamespaces(parts.informers.namespaces.cache)
-    attempts = RemovalAttempts(clock, RemovalLimits(), memory, terminating)
+    attempts = RemovalAttempts(clock, memory, terminating)
     pusher = Pusher(resolver, parts.bind, gateway, writes, follow=parts.follow)
     snapshots = SnapshotReader(
         objects,

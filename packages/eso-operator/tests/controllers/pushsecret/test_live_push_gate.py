@@ -9,7 +9,7 @@ import pytest
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.v2.secretstore import SECRET_STORE_V2
 from eso_operator.controllers.pushsecret.controller import FINALIZER
-from eso_operator.controllers.pushsecret.ownership import RemovalLimits
+from eso_operator.controllers.pushsecret.ownership import GONE_LIMIT
 from eso_operator.settings import FeatureGate
 from eso_operator.wiring import Operator
 from eso_testkit.operator.keepingprovider import keeping
@@ -96,5 +96,4 @@ async def tried_often(operator: Operator, bench: Bench) -> bool:
     """Return whether it was tried more often, and for longer, than with a store that no longer exists."""
     record = operator.memories.push_secrets.find(ObjectKey(bench.namespace, "deleted"))
     tried = None if record is None else record.removals.get(KEY)
-    limit = RemovalLimits().gone
-    return tried is not None and limit.is_over(tried.made - 1, SystemClock().monotonic() - tried.since)
+    return tried is not None and GONE_LIMIT.is_over(tried.made - 1, SystemClock().monotonic() - tried.since)

@@ -15,7 +15,6 @@ from eso_operator.controllers.pushsecret.snapshot import (
     PushSnapshot,
     PushStore,
     SourceVersion,
-    StoreProblem,
 )
 from eso_operator.controllers.pushsecret.status import (
     Pushed,
@@ -56,7 +55,7 @@ def snapshot(
     push: Any,
     *,
     sources: tuple[SourceVersion, ...] = (SOURCE,),
-    stores: tuple[PushStore, ...] | StoreProblem = STORES,
+    stores: tuple[PushStore, ...] | Failure = STORES,
     remembered: LastPush | None = None,
 ) -> PushSnapshot:
     return PushSnapshot(push, NOW, remembered, sources, stores)
@@ -224,7 +223,7 @@ def test_a_spec_that_breaks_a_rule_of_our_crd_is_refused_and_not_retried(spec: A
     ("stores", "expected"),
     [
         pytest.param(
-            StoreProblem("spec.secretStoreRefs[0]", "StoreNotFound", "none"), PushFailed, id="a store is missing, E6"
+            Failure("spec.secretStoreRefs[0]", "StoreNotFound", "none"), PushFailed, id="a store is missing, E6"
         ),
         pytest.param((), Ignored, id="no store is ours"),
         pytest.param((chosen(team="b"),), PushFailed, id="dataTo by label finds none, E7"),

@@ -6,8 +6,8 @@ import pytest
 from eso_api.pushsecret import PushData
 from eso_api.values import SecretBytes
 from eso_operator.controllers.base import TerminatingNamespaces
-from eso_operator.controllers.pushsecret.checks import data_to_elsewhere, unmatched_data_to
-from eso_operator.controllers.pushsecret.ownership import Decision, RemovalAttempts, RemovalLimits, Writes
+from eso_operator.controllers.pushsecret.checks import data_to_unlisted_store, unmatched_data_to
+from eso_operator.controllers.pushsecret.ownership import Decision, RemovalAttempts, Writes
 from eso_operator.controllers.pushsecret.push import (
     Action,
     Guarantee,
@@ -175,7 +175,7 @@ def test_the_policy_and_the_known_version_decide_whether_the_provider_is_asked(
 ) -> None:
     spec = msgspec.structs.replace(push_secret().spec, update_policy=policy)
 
-    assert Policy.of(spec, operations).asks(known, NEW) is asks
+    assert Policy.of(spec, operations).checks(known, NEW) is asks
 
 
 @pytest.mark.parametrize(
@@ -424,7 +424,7 @@ def test_keys_of_stores_tell_groups_apart(kind: KindId, key: str) -> None:
 def test_stores_of_data_to_must_be_listed(rules: list[object], refs: list[object], path: str | None) -> None:
     push = push_secret(dataTo=rules, secretStoreRefs=refs)
 
-    stop = data_to_elsewhere(PushSnapshot(push, SystemClock().now(), None, (), ()))
+    stop = data_to_unlisted_store(PushSnapshot(push, SystemClock().now(), None, (), ()))
 
     assert (stop.failures[0].path if isinstance(stop, PushFailed) else None) == path
 
@@ -455,7 +455,7 @@ def attempts(
 ) -> tuple[RemovalAttempts, Memory[PushSecretRecord]]:
     memory = Memory(PushSecretRecord)
     terminating = TerminatingNamespaces(Cache() if namespaces is None else namespaces)
-    return RemovalAttempts(clock, RemovalLimits(gone, failing), memory, terminating), memory
+    return RemovalAttempts(clock, memory, terminating, gone, failing), memory
 
 
 @pytest.mark.parametrize(

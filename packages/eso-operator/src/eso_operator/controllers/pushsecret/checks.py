@@ -1,6 +1,6 @@
 """Checks that can stop a reconcile before anything is written: pure, named, in order.
 
-    before the source is read   still_fresh, data_to_elsewhere, broken_rules
+    before the source is read   still_fresh, data_to_unlisted_store, broken_rules
     before anything is pushed   stores_unknown, no_store_of_ours, data_to_without_store
 
 Each check assumes that the checks before it did not stop. When a push is due:
@@ -27,7 +27,6 @@ from eso_operator.controllers.pushsecret.snapshot import (
     SOURCE_DELETED,
     PushSnapshot,
     PushStore,
-    StoreProblem,
     broken_selector,
     changed,
     refreshed_at,
@@ -53,10 +52,10 @@ def still_fresh(snapshot: PushSnapshot) -> PushOutcome | None:
     return due if isinstance(due, NotDue) else None
 
 
-def data_to_elsewhere(snapshot: PushSnapshot) -> PushOutcome | None:
+def data_to_unlisted_store(snapshot: PushSnapshot) -> PushOutcome | None:
     """Stop if a dataTo names a store that is not one of the target stores."""
     wrong = next(iter(data_to_store_problems(snapshot.push.spec)), None)
-    return None if wrong is None else _refused(StoreProblem(wrong.path, "InvalidSpec", wrong.message))
+    return None if wrong is None else _refused(Failure(wrong.path, "InvalidSpec", wrong.message))
 
 
 def broken_rules(snapshot: PushSnapshot) -> PushOutcome | None:
@@ -68,7 +67,7 @@ def broken_rules(snapshot: PushSnapshot) -> PushOutcome | None:
 
 def stores_unknown(snapshot: PushSnapshot) -> PushOutcome | None:
     """Stop if a named store does not exist, or a selector is invalid."""
-    return _refused(snapshot.stores) if isinstance(snapshot.stores, StoreProblem) else None
+    return _refused(snapshot.stores) if isinstance(snapshot.stores, Failure) else None
 
 
 def no_store_of_ours(snapshot: PushSnapshot) -> PushOutcome | None:
@@ -78,17 +77,17 @@ def no_store_of_ours(snapshot: PushSnapshot) -> PushOutcome | None:
 
 def data_to_without_store(snapshot: PushSnapshot) -> PushOutcome | None:
     """Stop if a dataTo selects stores by label and matches none of the target stores."""
-    if isinstance(snapshot.stores, StoreProblem):
+    if isinstance(snapshot.stores, Failure):
         return None
     problem = unmatched_data_to(snapshot.push.spec, snapshot.stores)
     return _refused(problem) if problem is not None else None
 
 
-BEFORE_SOURCE: Final[tuple[Check, ...]] = (still_fresh, data_to_elsewhere, broken_rules)
+BEFORE_SOURCE: Final[tuple[Check, ...]] = (still_fresh, data_to_unlisted_store, broken_rules)
 BEFORE_PUSH: Final[tuple[Check, ...]] = (stores_unknown, no_store_of_ours, data_to_without_store)
 
 
-def unmatched_data_to(spec: PushSecretSpec, stores: Iterable[PushStore]) -> StoreProblem | None:
+def unmatched_data_to(spec: PushSecretSpec, stores: Iterable[PushStore]) -> Failure | None:
     """Return the first dataTo that selects stores by label and matches none."""
     known = tuple(stores)
     for index, rule in enumerate(spec.data_to):
@@ -100,14 +99,12 @@ def unmatched_data_to(spec: PushSecretSpec, stores: Iterable[PushStore]) -> Stor
         except SelectorError as error:
             return broken_selector(path, error)
         if not any(targets_store(ref, store) for store in known):
-            return StoreProblem(
-                path, "StoreNotFound", f"its labelSelector matches no {ref.kind} of spec.secretStoreRefs"
-            )
+            return Failure(path, "StoreNotFound", f"its labelSelector matches no {ref.kind} of spec.secretStoreRefs")
     return None
 
 
-def _refused(problem: StoreProblem) -> PushFailed:
-    return PushFailed(Step.PUSH, (Failure(problem.path, problem.reason, problem.message),))
+def _refused(problem: Failure) -> PushFailed:
+    return PushFailed(Step.PUSH, (problem,))
 
 
 # --- is a push due ----------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
@@ -432,14 +432,8 @@ def _in_any_store(key: RemoteKey) -> RemoteKey:
 _GONE: Final = frozenset({Reason.NOT_FOUND, Reason.CONFIG_NOT_FOUND, Reason.CREDENTIALS_NOT_FOUND})
 """Causes that mean that the store, or something that it needs, no longer exists."""
 TURNED_OFF: Final = frozenset({Reason.FEATURE_DISABLED})
-
-
-@dataclass(frozen=True, slots=True)
-class RemovalLimits:
-    """`gone`: the store or its credentials do not exist. `failing`: everything else, if the PushSecret waits for it."""
-
-    gone: RetryLimit = field(default=RetryLimit(4, 5.0))
-    failing: RetryLimit = field(default=RetryLimit(15, 1800.0))
+GONE_LIMIT: Final = RetryLimit(4, 5.0)
+FAILING_LIMIT: Final = RetryLimit(15, 1800.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -447,9 +441,12 @@ class RemovalAttempts:
     """Counts failed removals of each PushSecret from each store, and decides when the values are abandoned."""
 
     clock: Clock
-    limits: RemovalLimits
     memory: Memory[PushSecretRecord]
     terminating: TerminatingNamespaces
+    gone: RetryLimit = GONE_LIMIT
+    """The limit if the store or something that it needs does not exist."""
+    failing: RetryLimit = FAILING_LIMIT
+    """The limit for everything else, if the PushSecret waits for it."""
 
     def give_up(self, push: ObjectMeta, store: str, reasons: AbstractSet[object], *, final: bool) -> bool:
         """Count a failure with these reasons. Return whether the values are abandoned now.
@@ -461,10 +458,10 @@ class RemovalAttempts:
         count, since = record.removals.get(store, Attempts(0, now))
         record.removals = {**record.removals, store: Attempts(count + 1, since)}
         if reasons <= _GONE:
-            return self.limits.gone.is_over(count + 1, now - since)
+            return self.gone.is_over(count + 1, now - since)
         if not final or (reasons <= TURNED_OFF and self.terminating.ending(push.namespace) is None):
             return False
-        return self.limits.failing.is_over(count + 1, now - since)
+        return self.failing.is_over(count + 1, now - since)
 
     def forget(self, push: ObjectKey) -> None:
         """Begin to count again: everything was removed."""

@@ -33,13 +33,13 @@ from eso_operator.controllers.pushsecret.snapshot import (
     PushSnapshot,
     PushSources,
     PushStore,
-    StoreProblem,
     caller_of,
 )
 from eso_operator.controllers.pushsecret.status import Pushed, PushFailed
 from eso_operator.controllers.refresh import current_version, moment
 from eso_operator.generators.ledger import RecordedStates
 from eso_operator.memory import Memory
+from eso_operator.sources.fetch import Failure
 from eso_operator.stores.resolved import ResolutionError
 from eso_wire.errors import ProviderError
 from eso_wire.values import CheckResult
@@ -69,7 +69,7 @@ class PendingPushes:
         sources: PushSources,
         deliveries: Sequence[BoundDelivery],
         ours: SyncedEntries,
-        kept: RecordedStates,
+        states: RecordedStates,
     ) -> PendingPush | None:
         """Return the record of a push that begins; None if it could not be found out later whether it arrived."""
         push, within = snapshot.push, sources.renew_within
@@ -86,7 +86,7 @@ class PendingPushes:
             renew_time=None if within is None else rfc3339(snapshot.now + timedelta(seconds=within)),
             synced_resource_version=current_version(push),
             before=before,
-            states=[state.name for state in kept.new],
+            states=[state.name for state in states.new],
         )
 
     async def finish(self, snapshot: PushSnapshot) -> FinishedPush | PushFailed | None:
@@ -99,7 +99,7 @@ class PendingPushes:
         left = None if known is None else known.unreported
         if left is not None and left.generation == push.metadata.generation:
             return _finished(Pushed(left.entries, last=left.last, values=left.values), left.last)
-        if pending is None or isinstance(snapshot.stores, StoreProblem) or not _is_pending(push, pending):
+        if pending is None or isinstance(snapshot.stores, Failure) or not _is_pending(push, pending):
             return None
         at = moment(pending.time)
         if at is None or set(pending.before) != {store.key for store in snapshot.stores}:

@@ -101,20 +101,20 @@ class Policy:
 
     replaces: bool
     guarantee: Guarantee
-    can_ask: bool
+    can_check: bool
 
     @staticmethod
     def of(spec: PushSecretSpec, operations: frozenset[Operation]) -> Policy:
-        can_ask = Operation.EXISTS in operations
+        can_check = Operation.EXISTS in operations
         if Operation.PUSH_IF_ABSENT in operations:
             guarantee = Guarantee.ATOMIC
         else:
-            guarantee = Guarantee.CHECKED if can_ask else Guarantee.NONE
-        return Policy(spec.update_policy != IF_NOT_EXISTS, guarantee, can_ask)
+            guarantee = Guarantee.CHECKED if can_check else Guarantee.NONE
+        return Policy(spec.update_policy != IF_NOT_EXISTS, guarantee, can_check)
 
-    def asks(self, known: RemoteValue | None, digest: bytes) -> bool:
+    def checks(self, known: RemoteValue | None, digest: bytes) -> bool:
         """Return whether to check for existing values before anything is written."""
-        if not self.can_ask:
+        if not self.can_check:
             return False
         if self.replaces:
             return known is not None and known.digest == digest
@@ -145,7 +145,7 @@ class Policy:
             return Action.PUSH_IF_ABSENT if self.guarantee is Guarantee.ATOMIC else Action.PUSH
         if known is None or known.digest != digest or decision is Decision.PUSH_AGAIN:
             return Action.PUSH
-        if self.can_ask and (found is None or found.error is not None or not found.exists):
+        if self.can_check and (found is None or found.error is not None or not found.exists):
             return Action.PUSH
         if decision is Decision.YIELD:
             return Action.YIELD
@@ -295,10 +295,10 @@ class Pusher:
             return result
         policy = Policy.of(delivery.spec, bound.resolved.operations)
         candidates = _candidates(prepared, bound, policy)
-        asked = [each for each in candidates.values() if policy.asks(each.known, each.digest)]
-        found = await self._checked(bound, asked)
+        to_check = [each for each in candidates.values() if policy.checks(each.known, each.digest)]
+        found = await self._checked(bound, to_check)
         if policy.needs_checks:
-            for each in asked:
+            for each in to_check:
                 check = found.get(each.item.item_id)
                 if check is not None and check.error is not None:
                     result.fail(each.entry, check.error)
@@ -347,9 +347,9 @@ class Pusher:
                 result.depends_on |= {on_object(source) for source in found.sources}
         return BoundDelivery(delivery.only(lambda entry: delivery.key(entry) in followed), result, bound, followed)
 
-    async def _checked(self, bound: BoundStore, asked: Sequence[_Candidate]) -> dict[str, CheckResult]:
+    async def _checked(self, bound: BoundStore, to_check: Sequence[_Candidate]) -> dict[str, CheckResult]:
         """Return which values exist, by item; an error for every item that could not be checked."""
-        items = [GetItem(each.item.item_id, each.entry.remote) for each in asked]
+        items = [GetItem(each.item.item_id, each.entry.remote) for each in to_check]
         most = batch_size(bound.resolved.handshake.limits)
         found: dict[str, CheckResult] = {}
         try:

@@ -106,12 +106,12 @@ class Remover:
             removal.depends_on.add(ANY_PROVIDER)
             errors = dict.fromkeys(entries, error)
         else:
-            unshared = await self._without_owner_elsewhere(push, bound, entries, removal)
+            unshared = await self._without_owner_in_other_stores(push, bound, entries, removal)
             errors = await self._delete(bound, unshared, removal)
         if errors:
             self._retry_or_give_up(push, {key: entries[key].data for key in errors}, errors, removal, final=final)
 
-    async def _without_owner_elsewhere(
+    async def _without_owner_in_other_stores(
         self, push: PushSecret, bound: BoundStore, entries: SyncedEntries, removal: Removal
     ) -> SyncedEntries:
         """Return the values that no other PushSecret has pushed to the same backend through another store."""

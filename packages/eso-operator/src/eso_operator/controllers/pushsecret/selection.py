@@ -287,13 +287,13 @@ def _converted(path: str, source: _SourceKeys, strategy: str) -> dict[str, str]:
 
 
 def _refuse_twice(entries: Sequence[Entry], what: str) -> None:
-    seen: dict[RemoteRef, str] = {}
+    first: dict[RemoteRef, str] = {}
     for entry in entries:
-        if (other := seen.get(entry.remote)) is not None:
+        if (other := first.get(entry.remote)) is not None:
             place = f'"{entry.remote.key}"' + (f', property "{entry.remote.property}"' if entry.remote.property else "")
             between = f"{other} and {entry.path} push" if other != entry.path else f"several keys of {other} go"
             raise EntryError(entry.path, f"{between} to {what}: {place}", entry.remote.key)
-        seen[entry.remote] = entry.path
+        first[entry.remote] = entry.path
 
 
 # --- conversionStrategy ----------------------------------------------------------------------------------------------

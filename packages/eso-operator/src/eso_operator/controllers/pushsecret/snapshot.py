@@ -92,15 +92,6 @@ class PushStore:
 
 
 @dataclass(frozen=True, slots=True)
-class StoreProblem:
-    """The reason why the stores cannot be determined."""
-
-    path: str
-    reason: str
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
 class SourceVersion:
     """A source Secret with its cached metadata."""
 
@@ -122,7 +113,8 @@ class PushSnapshot:
     now: datetime
     remembered: LastPush | None
     sources: tuple[SourceVersion, ...]
-    stores: tuple[PushStore, ...] | StoreProblem
+    stores: tuple[PushStore, ...] | Failure
+    """Why they cannot be determined, if so."""
     new_templates: bool = False
     """True if a template that the last push read from another object has changed."""
     unrecorded: bool = False
@@ -136,7 +128,7 @@ class PushSnapshot:
 
     @property
     def store_marks(self) -> frozenset[str]:
-        stores = () if isinstance(self.stores, StoreProblem) else self.stores
+        stores = () if isinstance(self.stores, Failure) else self.stores
         return frozenset(f"{store.key} {store.uid}" for store in stores)
 
     @property
@@ -330,7 +322,7 @@ class StoreChooser:
     controller_class: str
     v2_stores: bool = True
 
-    async def choose(self, push: PushSecret) -> tuple[PushStore, ...] | StoreProblem:
+    async def choose(self, push: PushSecret) -> tuple[PushStore, ...] | Failure:
         """Return the stores to push to, each once, in the order of their keys."""
         found: dict[str, PushStore] = {}
         for index, ref in enumerate(push.spec.secret_store_refs):
@@ -339,12 +331,12 @@ class StoreChooser:
                 picked = await self._picked(ref, push)
                 found |= {store.key: store for store in self._meant(ref, picked, push.metadata.namespace)}
             except ResolutionError as error:
-                return StoreProblem(path, error.reason.value, error.message)
+                return Failure(path, error.reason.value, error.message)
             except SelectorError as error:
                 return broken_selector(path, error)
         if len(found) > _MAX_STORES:
             message = f"{len(found)} stores match; at most {_MAX_STORES} can be pushed to: narrow the selectors"
-            return StoreProblem("spec.secretStoreRefs", "TooManyStores", message)
+            return Failure("spec.secretStoreRefs", "TooManyStores", message)
         return tuple(found[key] for key in sorted(found))
 
     async def by_key(self, key: str, push: PushSecret) -> StoreRef:
@@ -407,8 +399,8 @@ def targets_store(ref: PushStoreRef, store: PushStore) -> bool:
     return ref.label_selector is not None and ref.label_selector.matches(store.labels)
 
 
-def broken_selector(path: str, error: SelectorError) -> StoreProblem:
-    return StoreProblem(path, "InvalidSelector", f"labelSelector: {error}")
+def broken_selector(path: str, error: SelectorError) -> Failure:
+    return Failure(path, "InvalidSelector", f"labelSelector: {error}")
 
 
 class _Version(msgspec.Struct, rename="camel"):

@@ -66,7 +66,6 @@ from eso_operator.controllers.pushsecret.snapshot import (
     SnapshotReader,
     SourceError,
     SourceGoneError,
-    StoreProblem,
     changed,
     missed,
 )
@@ -169,25 +168,25 @@ async def _push_sources(
 
 async def _push(deps: PushSecretDeps, snapshot: PushSnapshot, sources: PushSources) -> tuple[PushSnapshot, PushOutcome]:
     push = snapshot.push
-    kept = await deps.ledger.record(state_owner(push), sources.made)
+    states = await deps.ledger.record(state_owner(push), sources.made)
     try:
         planned = first_stop(snapshot, BEFORE_PUSH) or await _plan(deps, snapshot, sources)
         if isinstance(planned, PlannedPush):
-            snapshot = await _record_entries(deps, snapshot, sources, planned, kept)
+            snapshot = await _record_entries(deps, snapshot, sources, planned, states)
     except ApiError:
-        await deps.ledger.discard(kept)
+        await deps.ledger.discard(states)
         raise
     if not isinstance(planned, PlannedPush):
-        await deps.ledger.discard(kept)
+        await deps.ledger.discard(states)
         depend(deps, push, sources.depends_on)
         return snapshot, planned
     results, removal = await push_and_remove(deps, snapshot.push, planned)
     outcome = _outcome(snapshot, sources, planned, results, removal)
     depend(deps, push, sources.depends_on, removal.depends_on, *(result.depends_on for result in results))
     if not any(result.landed or result.unsure for result in results):
-        await deps.ledger.discard(kept)
+        await deps.ledger.discard(states)
     elif isinstance(outcome, Pushed) and not any(result.left for result in results):
-        await deps.ledger.retire(kept)
+        await deps.ledger.retire(states)
     return snapshot, outcome
 
 
@@ -197,7 +196,7 @@ async def _push(deps: PushSecretDeps, snapshot: PushSnapshot, sources: PushSourc
 async def _plan(deps: PushSecretDeps, snapshot: PushSnapshot, sources: PushSources) -> PlannedPush | PushOutcome:
     """Return what is pushed to each store; an outcome if the spec is invalid."""
     push, namespace = snapshot.push, snapshot.push.metadata.namespace
-    stores = () if isinstance(snapshot.stores, StoreProblem) else snapshot.stores
+    stores = () if isinstance(snapshot.stores, Failure) else snapshot.stores
     try:
         templates = await deps.templates.read(push.spec.template, namespace)
         rendered = await _rendered(deps, push, sources.found, templates.objects)
@@ -268,7 +267,7 @@ async def _moved_from_former_stores(
 
 
 async def _record_entries(
-    deps: PushSecretDeps, snapshot: PushSnapshot, sources: PushSources, planned: PlannedPush, kept: RecordedStates
+    deps: PushSecretDeps, snapshot: PushSnapshot, sources: PushSources, planned: PlannedPush, states: RecordedStates
 ) -> PushSnapshot:
     """Record in the status what will be pushed and must be deleted at some time, and a push of generated values.
 
@@ -276,7 +275,7 @@ async def _record_entries(
     deleted.
     """
     push = snapshot.push
-    pending = await deps.pending.begin(snapshot, sources, planned.deliveries, planned.ours, kept)
+    pending = await deps.pending.begin(snapshot, sources, planned.deliveries, planned.ours, states)
     sendable = [each.delivery for each in planned.deliveries if each.bound is not None]
     entries = [(delivery.key(entry), entry) for delivery in sendable for entry in delivery.entries]
     records = pending is not None or _is_recorded_first(push)
