@@ -39,7 +39,7 @@ from eso_operator.controllers.contention import (
     Contended,
     PushedKey,
 )
-from eso_operator.controllers.externalsecret.record import ExternalSecretRecord, Loop, LoopRounds, Overwrites, RemoteKey
+from eso_operator.controllers.externalsecret.record import ExternalSecretRecord, Loop, LoopRounds, Overwrites, ReadKey
 from eso_operator.controllers.externalsecret.status import Synced
 from eso_operator.controllers.refresh import current_version
 from eso_operator.memory import Memory
@@ -211,11 +211,11 @@ class Loops:
         caused = bool(new) and all(key in reached and reached[key].written > before.order for key in new)
         return LoopRounds(version, before.count + caused, inputs, order, fed_by)
 
-    def _reached(self, es: ExternalSecret) -> dict[RemoteKey, PushedKey]:
+    def _reached(self, es: ExternalSecret) -> dict[ReadKey, PushedKey]:
         """Return the remote keys that the target is pushed to, directly or through other targets of the namespace."""
-        found: dict[RemoteKey, PushedKey] = {}
+        found: dict[ReadKey, PushedKey] = {}
         targets, left = {target_name(es)}, [target_name(es)]
-        readers: dict[RemoteKey, set[str]] | None = None
+        readers: dict[ReadKey, set[str]] | None = None
         while left:
             for each in self._pushed(es, left.pop()):
                 key = each.store, each.remote_key
@@ -235,12 +235,12 @@ class Loops:
         secret = self._secrets.get(key)
         return self._pushed_from(key, secret.metadata.labels if isinstance(secret, Object) else {})
 
-    def _readers(self, es: ExternalSecret) -> dict[RemoteKey, set[str]]:
+    def _readers(self, es: ExternalSecret) -> dict[ReadKey, set[str]]:
         """Return the targets of the namespace that are read from each remote key."""
         namespace = es.metadata.namespace
         if len(self._objects.find_keys(_BY_NAMESPACE, namespace)) > _MOST_READERS:
             return {}
-        found: dict[RemoteKey, set[str]] = {}
+        found: dict[ReadKey, set[str]] = {}
         for other in self._objects.find(_BY_NAMESPACE, namespace):
             for want in entries_of(other.spec):
                 if not isinstance(want, Generate | FindMany) and other.spec.target.manifest is None:
@@ -258,12 +258,12 @@ def _next(before: Overwrites | None, overwritten: Overwritten | None) -> Overwri
     return Overwrites(overwritten.desired_digest, same, before.all + 1)
 
 
-def _digests(read: Sequence[ReadEntry], namespace: str) -> dict[RemoteKey, bytes]:
+def _digests(read: Sequence[ReadEntry], namespace: str) -> dict[ReadKey, bytes]:
     """Return digests of the values by the remote key they were read from, keyed with a key of this process.
 
     A generated value comes from no remote key: it has a key that no PushSecret can have written.
     """
-    marks: dict[RemoteKey, hashlib.blake2b] = {}
+    marks: dict[ReadKey, hashlib.blake2b] = {}
     for key, name, value in (part for entry in read for part in _parts(entry, namespace)):
         mark = marks.setdefault(key, hashlib.blake2b(key=_KEY, digest_size=16))
         mark.update(b"%d:%b%d:" % (len(name), name.encode("utf-8", "surrogateescape"), len(value)))
@@ -271,7 +271,7 @@ def _digests(read: Sequence[ReadEntry], namespace: str) -> dict[RemoteKey, bytes
     return {key: mark.digest() for key, mark in marks.items()}
 
 
-def _parts(read: ReadEntry, namespace: str) -> Iterator[tuple[RemoteKey, str, SecretBytes]]:
+def _parts(read: ReadEntry, namespace: str) -> Iterator[tuple[ReadKey, str, SecretBytes]]:
     """Yield each value of an entry with its remote key and its name."""
     want, answer = read.entry, read.value
     store = "" if isinstance(want, Generate) else _store_key(want.store, namespace)

@@ -36,7 +36,7 @@ from eso_operator.targets.metadata import GeneratedMark
 from eso_operator.targets.observed import ObservedTarget, Share
 from kubebase.meta import ObjectKey
 
-RemoteKey = tuple[str, str]
+ReadKey = tuple[str, str]
 """The key of a store, as PushSecrets record it, and a remote key."""
 
 
@@ -56,7 +56,7 @@ class LoopRounds:
     version: str
     """That of the ExternalSecret."""
     count: int
-    inputs: Mapping[RemoteKey, bytes]
+    inputs: Mapping[ReadKey, bytes]
     """Digests of what the last refresh read."""
     order: int
     """The number of its write, in one sequence with the writes of PushSecrets."""
