@@ -12,7 +12,7 @@ from eso_api.kinds import provider_kinds
 from eso_tools.preflight import ourchart
 from eso_tools.preflight.chartvalues import VALUES
 from eso_tools.preflight.ourchart import Installation, installations
-from eso_tools.preflight.snapshot import Owner, Release, Role, Snapshot, Workload
+from eso_tools.preflight.snapshot import Owner, Release, Snapshot, Workload, WorkloadRole
 from kubebase.meta import JsonObject, ObjectKey
 from kuberun.testing.helm import Helm, find_helm
 
@@ -64,7 +64,7 @@ def helm(request: pytest.FixtureRequest, tmp_path: Path) -> Helm:
 def expected(release: str, values: JsonObject) -> Installation:
     """Return what the report expects of a release with these values."""
     owner = Owner(NAMESPACE, release)
-    operator = Workload(ObjectKey(NAMESPACE, "any"), Role.GO_OPERATOR, owner=owner)
+    operator = Workload(ObjectKey(NAMESPACE, "any"), WorkloadRole.GO_OPERATOR, owner=owner)
     (found,) = installations(Snapshot(workloads=(operator,), releases=(Release(owner, values=values),)))
     return found
 

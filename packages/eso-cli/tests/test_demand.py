@@ -129,15 +129,15 @@ async def test_each_provider_is_named_once_by_the_first_object_that_needs_it() -
         await install(cluster, [SECRET_STORE.crd(), obj("v1", "Namespace", {}, "app", "")])
         demand = Demand(cluster, (), ("fake", "nonsense"), warn=said.append)
         with demand.following():
-            nothing = await demand.look()
+            nothing = await demand.take_needed()
             before = list(said)
             store = obj(V1, "SecretStore", {"provider": {"fake": {"data": [{"key": "a", "value": "b"}]}}})
             await install(cluster, [store])
             async with asyncio.timeout(SECONDS):
                 await demand.changed()
-                first = await demand.look()
+                first = await demand.take_needed()
             await install(cluster, [{**store, "metadata": {"name": "two", "namespace": "app"}}])
-            again = await demand.look()
+            again = await demand.take_needed()
 
     assert (nothing, before) == ({}, [])  # nothing is imported for a cluster without stores
     assert first == {"fake": "SecretStore app/one"}
@@ -152,19 +152,19 @@ async def test_a_provider_that_runs_keeps_what_another_one_serves_too() -> None:
         demand = Demand(cluster, ("fake",), ("generators",), warn=pytest.fail)
         await install(cluster, [obj(V1, "SecretStore", {"provider": {"fake": {"data": []}}})])
 
-        assert await demand.look() == {}
+        assert await demand.take_needed() == {}
 
 
 async def test_the_needs_of_objects_that_are_about_to_be_created_are_known_before_them() -> None:
     async with Cluster(None, clock=SystemClock()) as cluster:
         demand = Demand(cluster, (), ("fake", "generators"), warn=pytest.fail)
         await demand.expect([obj("v1", "Secret", {}), obj("apps/v1", "Deployment", {}), {"kind": "SecretStore"}])
-        nothing = await demand.look()
+        nothing = await demand.take_needed()
 
         await demand.expect([obj("v1", "Secret", {}), obj(V1, "SecretStore", {"provider": {"fake": {}}})])
 
         assert nothing == {}
-        assert await demand.look() == {"fake": "SecretStore app/one"}
+        assert await demand.take_needed() == {"fake": "SecretStore app/one"}
 
 
 async def test_what_no_installed_provider_serves_is_said_once() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from eso_cli.folder import Folder, Voice
+from eso_cli.folder import Folder, FolderLog
 from kubebase.meta import JsonObject
 from kubebase.testing.clock import VirtualClock
 from localkube.manifests import install
@@ -32,7 +32,7 @@ class Followed:
         self.kube, self.place = kube, place
         self.said: list[str] = []
         self.told: list[str] = []
-        self.folder = Folder([place], kube.cluster, Voice(self.said.append, self.told.append))
+        self.folder = Folder([place], kube.cluster, FolderLog(self.said.append, self.told.append))
         self.put("a-good.yaml", GOOD.replace("NAME", "good"))
         self.put("z-last.yaml", GOOD.replace("NAME", "last"))
 
@@ -148,7 +148,9 @@ async def test_an_unreadable_place_is_reported_once_and_applied_when_readable(
 ) -> None:
     other, away = tmp_path / "other.yaml", tmp_path / "away"
     other.write_text(GOOD.replace("NAME", "other"))
-    folder = Folder([followed.place, other], followed.kube.cluster, Voice(followed.said.append, followed.told.append))
+    folder = Folder(
+        [followed.place, other], followed.kube.cluster, FolderLog(followed.said.append, followed.told.append)
+    )
     followed.place.rename(away)
     followed.place.symlink_to(TOO_LONG)
 
@@ -188,7 +190,9 @@ async def test_what_is_about_to_be_applied_is_announced_before(followed: Followe
     async def before(objects: Sequence[JsonObject]) -> None:
         announced.append(({each["metadata"]["name"] for each in objects}, "good" in await followed.there("default")))
 
-    folder = Folder([followed.place], followed.kube.cluster, Voice(followed.said.append, followed.told.append), before)
+    folder = Folder(
+        [followed.place], followed.kube.cluster, FolderLog(followed.said.append, followed.told.append), before
+    )
     followed.put("good.yaml", GOOD.replace("NAME", "good"))
 
     await folder.apply_changes()
@@ -248,7 +252,7 @@ async def test_following_retries_rejected_objects_with_back_off(followed: Follow
         async def retry_refused(self) -> None:
             tries.append(clock.monotonic())
 
-    folder = Counted([followed.place], followed.kube.cluster, Voice(followed.said.append, followed.told.append))
+    folder = Counted([followed.place], followed.kube.cluster, FolderLog(followed.said.append, followed.told.append))
     followed.put("a-uses.yaml", AWAY)
     await folder.apply_changes()
 

@@ -110,15 +110,15 @@ def test_of_eso_up_itself_the_user_sees_what_starts_unless_it_is_quiet(show: Sho
 
 
 def test_every_line_is_kept_as_json_whatever_the_user_sees() -> None:
-    kept: list[str] = []
-    lines = LogLines(lambda _: None, SystemClock(), text=True, shown=Shown.QUIET, keep=kept.append)
+    log_file: list[str] = []
+    lines = LogLines(lambda _: None, SystemClock(), text=True, shown=Shown.QUIET, keep=log_file.append)
 
     lines.passed_on("operator", '{"level": "debug", "msg": "x"}')
     lines.passed_on("operator", "Fatal Python error")
     lines.info("up", "stopped")
 
-    assert kept[:2] == ['{"component": "operator", "level": "debug", "msg": "x"}', "operator | Fatal Python error"]
-    assert json.loads(kept[2])["msg"] == "stopped"
+    assert log_file[:2] == ['{"component": "operator", "level": "debug", "msg": "x"}', "operator | Fatal Python error"]
+    assert json.loads(log_file[2])["msg"] == "stopped"
 
 
 def test_a_log_file_is_private_and_bounded(tmp_path: Path) -> None:

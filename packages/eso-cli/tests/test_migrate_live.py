@@ -22,7 +22,7 @@ from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
 from eso_api.v2.secretstore import SECRET_STORE_V2
 from eso_cli.main import migrate
-from eso_cli.migrate import DONE, LEFT, Options, run
+from eso_cli.migrate import DONE, LEFT, MigrateOptions, run
 from eso_testkit.cli.upprocess import UpProcess, up_running
 from eso_testkit.operator.operators import eventually
 from eso_testkit.tools.migrations import obj
@@ -72,7 +72,7 @@ class Product:
         self.client = client
 
     async def migrate(self, **options: Any) -> int:
-        return await run(Options(kubeconfig=self.up.kubeconfig, **{"timeout": 30.0, **options}))
+        return await run(MigrateOptions(kubeconfig=self.up.kubeconfig, **{"timeout": 30.0, **options}))
 
     async def apply(self, *documents: JsonObject) -> None:
         for each in documents:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from eso_cli.migrate import Options, run
+from eso_cli.migrate import MigrateOptions, run
 from eso_testkit.tools.migrations import TO_S, forth, from_generator, password, pusher, reader, store
 from eso_tools.migrate import probes
 from eso_tools.migrate.inventory import Id, Inventory, id_of
@@ -73,16 +73,16 @@ def test_a_value_in_another_namespace_of_the_backend_cannot_be_verified() -> Non
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        pytest.param(Options(files=("x",), apply=True), "--apply changes a cluster", id="files and --apply"),
-        pytest.param(Options(output=Path("x"), apply=True), "leave one out", id="two outputs"),
-        pytest.param(Options(verify=True), "add --apply", id="--verify writes probes"),
+        pytest.param(MigrateOptions(files=("x",), apply=True), "--apply changes a cluster", id="files and --apply"),
+        pytest.param(MigrateOptions(output=Path("x"), apply=True), "leave one out", id="two outputs"),
+        pytest.param(MigrateOptions(verify=True), "add --apply", id="--verify writes probes"),
         pytest.param(
-            Options(rollback=True, apply=True, verify=True), "leave out --verify", id="--verify on the way back"
+            MigrateOptions(rollback=True, apply=True, verify=True), "leave out --verify", id="--verify on the way back"
         ),
-        pytest.param(Options(apply=True, verify=True), "", id="--apply --verify"),
+        pytest.param(MigrateOptions(apply=True, verify=True), "", id="--apply --verify"),
     ],
 )
-def test_options_that_contradict_each_other_are_refused(options: Options, words: str) -> None:
+def test_options_that_contradict_each_other_are_refused(options: MigrateOptions, words: str) -> None:
     assert words in options.problem()
     assert bool(options.problem()) is bool(words)
 
@@ -132,7 +132,7 @@ async def test_of_files_a_rollback_names_the_objects_to_delete(
     file = tmp_path / "in.yaml"
     file.write_text(yaml.safe_dump_all([store(), *forth(store()).made, reader(secretStoreRef=TO_S)]))
 
-    code = await run(Options(files=(str(file),), rollback=True))
+    code = await run(MigrateOptions(files=(str(file),), rollback=True))
 
     printed = capsys.readouterr()
     (back,) = yaml.safe_load_all(printed.out)

@@ -22,7 +22,7 @@ from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import CLUSTER_SECRET_STORE, SECRET_STORE
 from eso_cli.main import commands
-from eso_cli.plan import CHANGES, FAILS, NOTHING_CHANGES, UNCHECKED, UNUSABLE, Options, code_of, lines, planned
+from eso_cli.plan import CHANGES, FAILS, NOTHING_CHANGES, UNCHECKED, UNUSABLE, PlanOptions, code_of, lines, planned
 from eso_cli.plan import run as run_plan
 from eso_testkit.cli.upprocess import ESO, SECONDS, UpProcess, up_running
 from eso_tools.manifests import InputError
@@ -198,12 +198,12 @@ def changes_in(plan: JsonObject) -> Changes:
 
 
 def replayed(run: Run, place: Path, name: str, objects: tuple[JsonObject, ...]) -> Plan:
-    options = Options((written(place / name, objects),), recorded=run.recording)
+    options = PlanOptions((written(place / name, objects),), recorded=run.recording)
     return asyncio.run(planned(options))
 
 
 def test_the_plan_of_new_manifests_is_what_eso_up_creates(up: UpProcess, place: Path) -> None:
-    plan = asyncio.run(planned(Options((place / "live", DEMO), offline=True)))
+    plan = asyncio.run(planned(PlanOptions((place / "live", DEMO), offline=True)))
 
     targets = {(each.namespace, each.name): {key.key for key in each.keys} for each in plan.targets}
     made = keys_of(up)
@@ -260,9 +260,9 @@ def test_a_plan_writes_nothing_into_the_cluster_and_leaves_no_files(run: Run) ->
 
 
 def test_a_plan_does_not_read_keys_of_the_operator_in_the_cluster(run: Run) -> None:
-    asked = json.loads(run.recording.read_text())["asked"]
+    reads = json.loads(run.recording.read_text())["asked"]
 
-    assert [name for name in asked if " external-secrets/" in name] == []
+    assert [name for name in reads if " external-secrets/" in name] == []
 
 
 def test_neither_output_nor_recording_contain_a_value(run: Run) -> None:
@@ -320,7 +320,7 @@ def test_a_manifest_that_the_api_refuses_is_bad_input_with_its_line(tmp_path: Pa
     folder = written(tmp_path / "bad", (external_secret("bad", {"token": "a"}, refreshPolicy="Sometimes"),))
 
     with pytest.raises(InputError, match=r"all\.yaml:[1-9]\d*: ExternalSecret bad was refused: .*refreshPolicy"):
-        asyncio.run(planned(Options((folder,), offline=True)))
+        asyncio.run(planned(PlanOptions((folder,), offline=True)))
 
 
 MISSPELLED = """\
@@ -377,7 +377,7 @@ def test_every_file_and_document_that_kubectl_apply_would_refuse_is_named_with_i
         (tmp_path / f"{name}.yaml").write_text(text)
     (tmp_path / "empty").mkdir()
 
-    code = run_plan(Options((tmp_path, tmp_path / "empty"), offline=True))
+    code = run_plan(PlanOptions((tmp_path, tmp_path / "empty"), offline=True))
 
     said = capsys.readouterr().err
     assert code == UNUSABLE
@@ -406,7 +406,7 @@ def test_a_namespace_that_cannot_exist_is_bad_input_with_the_line_of_its_object(
     (tmp_path / "it.yaml").write_text(f"apiVersion: {version}\nkind: {kind}\nmetadata: {{name: it, namespace: a b}}\n")
 
     with pytest.raises(InputError, match=r'it\.yaml:3: metadata.namespace "a b" cannot be the name of a namespace'):
-        asyncio.run(planned(Options((tmp_path,), offline=True)))
+        asyncio.run(planned(PlanOptions((tmp_path,), offline=True)))
 
 
 KEY = {change: KeyChange("key", change) for change in Change}
@@ -459,21 +459,23 @@ def test_exit_code_and_summary(plan: Plan, code: int, summary: str) -> None:
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        pytest.param(Options((GONE,)), "gone: no such file or folder", id="a missing folder"),
-        pytest.param(Options((DEMO,), recorded=GONE), "gone: No such file", id="a missing recording"),
-        pytest.param(Options((DEMO,), recorded=GONE, record=GONE), "leave out --recorded", id="record and recorded"),
+        pytest.param(PlanOptions((GONE,)), "gone: no such file or folder", id="a missing folder"),
+        pytest.param(PlanOptions((DEMO,), recorded=GONE), "gone: No such file", id="a missing recording"),
         pytest.param(
-            Options((DEMO,), record=GONE / "file"), "its folder does not exist", id="a recording in no folder"
+            PlanOptions((DEMO,), recorded=GONE, record=GONE), "leave out --recorded", id="record and recorded"
         ),
-        pytest.param(Options((DEMO,), kubeconfig=GONE), "gone", id="a missing kubeconfig"),
         pytest.param(
-            Options((DEMO,), namespace="bad ns", offline=True),
+            PlanOptions((DEMO,), record=GONE / "file"), "its folder does not exist", id="a recording in no folder"
+        ),
+        pytest.param(PlanOptions((DEMO,), kubeconfig=GONE), "gone", id="a missing kubeconfig"),
+        pytest.param(
+            PlanOptions((DEMO,), namespace="bad ns", offline=True),
             '--namespace "bad ns" cannot be the name of a namespace: a lowercase RFC 1123 label',
             id="a namespace that cannot exist",
         ),
     ],
 )
-def test_bad_input_exits_with_2(options: Options, complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_exits_with_2(options: PlanOptions, complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_plan(options) == UNUSABLE
 
     assert complaint in capsys.readouterr().err

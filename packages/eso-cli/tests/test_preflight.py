@@ -19,7 +19,7 @@ from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.kinds import KINDS, AnyKind, provider_kinds
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
-from eso_cli.preflight import BLOCKED, READY, UNUSABLE, Options, run
+from eso_cli.preflight import BLOCKED, READY, UNUSABLE, PreflightOptions, run
 from eso_testkit.operator.operators import eventually, install_crds
 from eso_tools.preflight.findings import Level
 from eso_tools.preflight.gathering import ROLES, Gatherer
@@ -63,9 +63,9 @@ class Published:
 async def report(kubeconfig: Path) -> Published:
     page, tool = io.TextIOWrapper(io.BytesIO(), encoding="utf-8"), io.StringIO()
     with redirect_stdout(page):
-        code = await run(Options(kubeconfig))
+        code = await run(PreflightOptions(kubeconfig))
     with redirect_stdout(tool):
-        await run(Options(kubeconfig, as_json=True))
+        await run(PreflightOptions(kubeconfig, as_json=True))
     page.seek(0)
     return Published(code, json.loads(tool.getvalue())["findings"], page.read())
 
@@ -129,9 +129,9 @@ def webhook(name: str, namespace: str) -> Json:
     return {"metadata": {"name": name}, "webhooks": [hook]}
 
 
-def record(version: int, *, kept: bool) -> Json:
+def record(version: int, *, is_retained: bool) -> Json:
     """The Secret in which Helm keeps a revision."""
-    marks = "\n  annotations: {helm.sh/resource-policy: keep}" if kept else ""
+    marks = "\n  annotations: {helm.sh/resource-policy: keep}" if is_retained else ""
     manifest = "".join(
         f"---\nkind: CustomResourceDefinition\nmetadata:\n  name: {kind.crd_name}{marks}\nspec:\n  a: 1\n"
         for kind in GO_KINDS
@@ -199,8 +199,8 @@ async def populate(server: ApiServer) -> None:
         await create(api, WEBHOOKS, webhook("externalsecret-validate", HOME))
         labels = {"app.kubernetes.io/name": "external-secrets", "app.kubernetes.io/managed-by": "Helm"}
         await create(api, ROLES, {"metadata": {"name": "eso-controller", "labels": labels, "annotations": HELM}})
-        await create(api, SECRETS, record(9, kept=True), HOME)
-        await create(api, SECRETS, record(10, kept=False), HOME)
+        await create(api, SECRETS, record(9, is_retained=True), HOME)
+        await create(api, SECRETS, record(10, is_retained=False), HOME)
         await create(api, SECRETS, {"metadata": {"name": "other"}, "data": {"release": "eA=="}}, "team")
         for name, provider in (("code", "chef"), ("backend", "fake"), ("prod", "vault")):
             await create(api, SECRET_STORE.resource(), store(name, provider), "team")
@@ -348,7 +348,7 @@ def test_flags_values_and_webhooks_are_warned_of(reports: Reports) -> None:
     checks = ("flags", "chart_values", "webhooks", "conversions")
     told = {check: [each["says"] for each in go.of(check, "warning")] for check in checks}
 
-    assert [says.partition(": ")[2] for says in told["flags"]] == [
+    assert [text.partition(": ")[2] for text in told["flags"]] == [
         "1 flag with another meaning here",
         "1 flag accepted without a function",
     ]
@@ -426,7 +426,7 @@ async def test_objects_of_a_shared_cluster_are_found(api_server: ApiServer, api:
     name = f"{namespace}-validate"
     has_webhooks = await served(api, WEBHOOKS)
     await create(api, DEPLOYMENTS, deployment(namespace, "external-secrets", *ARGUMENTS))
-    await create(api, SECRETS, record(3, kept=False), namespace)
+    await create(api, SECRETS, record(3, is_retained=False), namespace)
     await create(api, SECRET_STORE.resource(), store("code", "chef"), namespace)
     await create(api, EXTERNAL_SECRET.resource(), external_secret("good", "code", ENTRY), namespace)
     await create(api, EXTERNAL_SECRET.resource(), {"metadata": {"name": "empty"}, "spec": {}}, namespace)
@@ -463,10 +463,10 @@ async def test_manifests_are_judged_without_a_cluster(tmp_path: Path, capsys: Pr
     (folder / "other.yaml").write_text("kind: ConfigMap\n")
     (folder / "chart.yaml").write_text("{{ if .Values.a }}\n")
 
-    code = await run(Options(files=(tmp_path / "apps",)))
+    code = await run(PreflightOptions(files=(tmp_path / "apps",)))
     fine = capsys.readouterr().out
     (folder / "app.yaml").write_text(json.dumps({**good, "spec": {"data": [ENTRY, ENTRY]}}))
-    refused = await run(Options(files=(tmp_path / "apps",)))
+    refused = await run(PreflightOptions(files=(tmp_path / "apps",)))
 
     assert (code, refused) == (READY, BLOCKED)
     assert "1 object valid by" in fine
@@ -481,7 +481,7 @@ async def test_values_of_a_file_are_judged(tmp_path: Path, capsys: Printed) -> N
     manifests = tmp_path / "app.yaml"
     manifests.write_text("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}")
 
-    code = await run(Options(files=(manifests,), values=values))
+    code = await run(PreflightOptions(files=(manifests,), values=values))
 
     told = capsys.readouterr().out
     assert code == READY
@@ -509,7 +509,7 @@ async def test_input_that_cannot_be_used_exits_with_2(
     (name, file), *_ = fields.items()
     given: Any = (tmp_path / file,) if name == "files" else tmp_path / file
 
-    assert await run(Options(**{name: given})) == UNUSABLE
+    assert await run(PreflightOptions(**{name: given})) == UNUSABLE
     assert capsys.readouterr().err.startswith("eso preflight: ")
 
 
@@ -517,5 +517,5 @@ async def test_a_server_that_does_not_answer_exits_with_2(tmp_path: Path, capsys
     file = tmp_path / "kubeconfig"
     file.write_text(kubeconfig_text("https://127.0.0.1:1", b"", "token"))
 
-    assert await run(Options(file)) == UNUSABLE
+    assert await run(PreflightOptions(file)) == UNUSABLE
     assert capsys.readouterr().err.startswith("eso preflight: ")

@@ -15,7 +15,7 @@ from eso_cli.preflight import MAX_DETAILS, as_json, lines
 from eso_sdk.installed import installed
 from eso_tools.preflight.chartvalues import flags
 from eso_tools.preflight.checks import CHECKS, api_server, judge, permissions
-from eso_tools.preflight.findings import Detail, Finding, Level, Report
+from eso_tools.preflight.findings import CheckResult, Detail, Level, Report
 from eso_tools.preflight.gathering import provider_of_class, provider_of_service, webhook_of, workload_of
 from eso_tools.preflight.helmcheck import helm_ownership, operators, selectors, webhooks
 from eso_tools.preflight.providercheck import providers
@@ -23,26 +23,26 @@ from eso_tools.preflight.snapshot import (
     DEFINITIONS,
     WEBHOOKS,
     Definition,
-    Gap,
     Owner,
     Release,
-    Role,
     Running,
     Snapshot,
+    SnapshotGap,
     Stored,
-    Unread,
+    UnreadObject,
     Webhook,
     Workload,
+    WorkloadRole,
 )
 from eso_tools.providers import Want, offers
 from kubebase.meta import Object, ObjectKey, ObjectMeta
 
 OWNER = Owner("external-secrets", "eso")
 CRD = "externalsecrets.external-secrets.io"
-GO = Workload(ObjectKey("external-secrets", "external-secrets"), Role.GO_OPERATOR, owner=OWNER)
-GO_WEBHOOK = Workload(ObjectKey("external-secrets", "webhook"), Role.GO_WEBHOOK)
-OURS = Workload(ObjectKey("external-secrets", "eso-operator"), Role.OURS)
-STOPPED = Workload(GO.key, Role.GO_OPERATOR, replicas=0)
+GO = Workload(ObjectKey("external-secrets", "external-secrets"), WorkloadRole.GO_OPERATOR, owner=OWNER)
+GO_WEBHOOK = Workload(ObjectKey("external-secrets", "webhook"), WorkloadRole.GO_WEBHOOK)
+OURS = Workload(ObjectKey("external-secrets", "eso-operator"), WorkloadRole.OURS)
+STOPPED = Workload(GO.key, WorkloadRole.GO_OPERATOR, replicas=0)
 B, W, F = Level.BLOCKER, Level.WARNING, Level.FACT
 
 
@@ -62,7 +62,7 @@ def store_ref(name: str, kind: str = "SecretStore") -> Any:
 
 
 def found(check: Any, snapshot: Snapshot) -> list[tuple[Level, str]]:
-    return [(finding.level, finding.says) for finding in check(snapshot)]
+    return [(finding.level, finding.text) for finding in check(snapshot)]
 
 
 CHEF = stored("SecretStore", "code", {"provider": {"chef": {}}})
@@ -85,16 +85,16 @@ def test_a_provider_that_does_not_exist_blocks_and_names_what_depends_on_it() ->
     findings = list(providers(Snapshot(objects=USERS, packages=PACKAGES)))
 
     (missing,) = (each for each in findings if each.level is B)
-    assert missing.says.startswith("spec.provider.chef: this project has no provider for it yet")
-    assert "(1 store, 2 ExternalSecrets)" in missing.says
-    assert "ProviderNotInstalled" in missing.says
+    assert missing.text.startswith("spec.provider.chef: this project has no provider for it yet")
+    assert "(1 store, 2 ExternalSecrets)" in missing.text
+    assert "ProviderNotInstalled" in missing.text
     assert missing.details == tuple(
         map(Detail, ("SecretStore team/code", "ExternalSecret team/one", "ExternalSecret team/two"))
     )
 
 
 @pytest.mark.parametrize(
-    ("fields", "level", "says"),
+    ("fields", "level", "text"),
     [
         pytest.param({"packages": PACKAGES}, F, "1 provider needed, which this project has", id="a package beside eso"),
         pytest.param(
@@ -126,12 +126,12 @@ def test_a_provider_that_does_not_exist_blocks_and_names_what_depends_on_it() ->
         ),
     ],
 )
-def test_where_a_provider_is(fields: Any, level: Level, says: str) -> None:
+def test_where_a_provider_is(fields: Any, level: Level, text: str) -> None:
     (finding,) = providers(Snapshot(objects=(VAULT,), **fields))
 
     assert finding.level is level
-    assert says in finding.says
-    assert "1 store" in f"{finding.says} {finding.details}"
+    assert text in finding.text
+    assert "1 store" in f"{finding.text} {finding.details}"
 
 
 @pytest.mark.parametrize(
@@ -147,9 +147,9 @@ def test_a_needed_provider_that_is_not_stable_is_named_with_its_maturity(
 ) -> None:
     snapshot = Snapshot(objects=(VAULT,), packages=PACKAGES, maturities={"vault": maturity, "generators": "unproven"})
 
-    told = [(each.level, each.says) for each in providers(snapshot) if "needed" not in each.says]
+    told = [(each.level, each.text) for each in providers(snapshot) if "needed" not in each.text]
 
-    assert [(level, says[: len(begin)]) for (level, says), (_, begin) in zip(told, expected, strict=True)] == expected
+    assert [(level, text[: len(begin)]) for (level, text), (_, begin) in zip(told, expected, strict=True)] == expected
 
 
 def test_stores_that_a_push_secret_selects_by_label_count_as_used() -> None:
@@ -158,7 +158,7 @@ def test_stores_that_a_push_secret_selects_by_label_count_as_used() -> None:
     refs = [{"labelSelector": {"matchLabels": {"team": "a"}}}]
     push = stored("PushSecret", "push", {"secretStoreRefs": refs, "selector": {"secret": {"name": "s"}}})
 
-    told = [says for _, says in found(providers, Snapshot(objects=(labelled, elsewhere, push)))]
+    told = [text for _, text in found(providers, Snapshot(objects=(labelled, elsewhere, push)))]
 
     assert "(1 store, 1 PushSecret)" in told[0]
     assert "(1 store)" in told[1]
@@ -170,17 +170,17 @@ def test_a_backend_that_upstream_removed_blocks_and_names_the_way_out() -> None:
     (finding,) = providers(Snapshot(objects=(store,)))
 
     assert finding.level is B
-    assert finding.says.startswith("spec.provider.device42: upstream removed this backend")
+    assert finding.text.startswith("spec.provider.device42: upstream removed this backend")
     assert "another backend" in finding.next
 
 
 def test_a_cluster_generator_needs_the_provider_of_the_kind_inside() -> None:
     inside = stored("ClusterGenerator", "pw", {"kind": "Grafana", "generator": {}})
 
-    ((level, says),) = found(providers, Snapshot(objects=(inside,)))
+    ((level, text),) = found(providers, Snapshot(objects=(inside,)))
 
     assert level is W
-    assert says.startswith("generator Grafana: provider tokens is not installed beside eso (1 generator)")
+    assert text.startswith("generator Grafana: provider tokens is not installed beside eso (1 generator)")
 
 
 def test_the_table_of_this_projects_providers_is_complete() -> None:
@@ -197,17 +197,19 @@ OWNED = Definition(CRD, owner=OWNER)
 
 
 @pytest.mark.parametrize(
-    ("definition", "release", "expected", "says"),
+    ("definition", "release", "expected", "text"),
     [
         pytest.param(OWNED, LOOSE, [B], "would delete 1 CRD", id="not kept in the stored manifest"),
         pytest.param(
-            Definition(CRD, owner=OWNER, kept=True), LOOSE, [B], "does not help", id="kept in the live CRD only"
+            Definition(CRD, owner=OWNER, is_retained=True), LOOSE, [B], "does not help", id="kept in the live CRD only"
         ),
         pytest.param(OWNED, KEPT, [F], "keeps its 1 CRD", id="kept in the stored manifest"),
         pytest.param(OWNED, Release(OWNER), [], "", id="a release without CRDs in its manifest"),
-        pytest.param(OWNED, Unread(OWNER, "you may not"), [B], "could not be checked", id="a record that is hidden"),
         pytest.param(
-            Definition(CRD), Unread(OWNER, "x"), [W], "may own", id="a hidden record, and no mark in the CRDs"
+            OWNED, UnreadObject(OWNER, "you may not"), [B], "could not be checked", id="a record that is hidden"
+        ),
+        pytest.param(
+            Definition(CRD), UnreadObject(OWNER, "x"), [W], "may own", id="a hidden record, and no mark in the CRDs"
         ),
         pytest.param(Definition(CRD), Release(OWNER), [F], "none of which", id="CRDs that Helm does not own"),
         pytest.param(
@@ -216,12 +218,12 @@ OWNED = Definition(CRD, owner=OWNER)
     ],
 )
 def test_helm_would_delete_crds(
-    definition: Definition, release: Release | Unread, expected: list[Level], says: str
+    definition: Definition, release: Release | UnreadObject, expected: list[Level], text: str
 ) -> None:
     findings = list(helm_ownership(Snapshot(definitions=(definition,), releases=(release,))))
 
     assert [each.level for each in findings] == expected
-    assert all(says in each.says for each in findings)
+    assert all(text in each.text for each in findings)
     blocked = [each for each in findings if each.level is B]
     assert all(each.details == (Detail(CRD),) and "helm " in each.next for each in blocked)
 
@@ -261,7 +263,7 @@ def labels(name: str = "external-secrets", instance: str = "eso", **more: str) -
 
 
 def go_operator(name: str, selector: Any, owner: Owner | None = OWNER) -> Workload:
-    return Workload(ObjectKey("external-secrets", name), Role.GO_OPERATOR, selector=selector, owner=owner)
+    return Workload(ObjectKey("external-secrets", name), WorkloadRole.GO_OPERATOR, selector=selector, owner=owner)
 
 
 IN_NAMESPACE = Owner("external-secrets", "external-secrets")
@@ -287,7 +289,7 @@ def test_a_deployment_with_the_selector_of_our_chart_needs_no_advice(workload: W
     (finding,) = selectors(Snapshot(workloads=(workload, OURS), releases=(release,)))
 
     assert (finding.level, finding.next) == (F, "")
-    assert finding.says.startswith(f"{workload} has the selector of our chart")
+    assert finding.text.startswith(f"{workload} has the selector of our chart")
 
 
 @pytest.mark.parametrize(
@@ -342,10 +344,10 @@ def test_a_deployment_under_another_name_than_ours_is_not_compared() -> None:
 def test_a_selector_is_not_judged_without_the_values_of_the_release() -> None:
     workload = go_operator("eso-external-secrets", labels("operator"))
 
-    (finding,) = selectors(Snapshot(workloads=(workload,), releases=(Unread(OWNER, "you may not"),)))
+    (finding,) = selectors(Snapshot(workloads=(workload,), releases=(UnreadObject(OWNER, "you may not"),)))
 
     assert finding.level is W
-    assert "could not be compared" in finding.says
+    assert "could not be compared" in finding.text
     assert "helm get values eso -n external-secrets" in finding.next
 
 
@@ -366,22 +368,24 @@ def test_the_version_of_the_api_server(version: str, expected: list[Level]) -> N
 @pytest.mark.parametrize(
     ("gap", "level"),
     [
-        pytest.param(Gap("deployments.apps", "why"), B, id="Deployments, of which both operators may run"),
-        pytest.param(Gap(str(DEFINITIONS), "why"), B, id="definitions, which Helm may own"),
-        pytest.param(Gap("secretstores.external-secrets.io", "why"), B, id="stores, whose providers may be missing"),
-        pytest.param(Gap("secretstores.external-secrets.io", "why", partly=True), W, id="very many stores"),
-        pytest.param(Gap("services", "why"), W, id="Services"),
+        pytest.param(SnapshotGap("deployments.apps", "why"), B, id="Deployments, of which both operators may run"),
+        pytest.param(SnapshotGap(str(DEFINITIONS), "why"), B, id="definitions, which Helm may own"),
+        pytest.param(
+            SnapshotGap("secretstores.external-secrets.io", "why"), B, id="stores, whose providers may be missing"
+        ),
+        pytest.param(SnapshotGap("secretstores.external-secrets.io", "why", partly=True), W, id="very many stores"),
+        pytest.param(SnapshotGap("services", "why"), W, id="Services"),
     ],
 )
-def test_unreadable_resources_are_named(gap: Gap, level: Level) -> None:
+def test_unreadable_resources_are_named(gap: SnapshotGap, level: Level) -> None:
     (finding,) = permissions(Snapshot("v1.36.0", gaps=(gap,)))
 
-    assert (finding.level, finding.details) == (level, (Detail(gap.what, says="why"),))
+    assert (finding.level, finding.details) == (level, (Detail(gap.what, text="why"),))
 
 
 def test_nothing_is_claimed_about_resources_that_could_not_be_looked_at() -> None:
     names = ("deployments.apps", str(WEBHOOKS), str(DEFINITIONS), *(kind.crd_name for kind in KINDS))
-    gaps = tuple(Gap(name, "you may not list them") for name in names)
+    gaps = tuple(SnapshotGap(name, "you may not list them") for name in names)
 
     report = judge(Snapshot("v1.36.0", gaps=gaps))
 
@@ -390,7 +394,7 @@ def test_nothing_is_claimed_about_resources_that_could_not_be_looked_at() -> Non
 
 
 def test_a_webhook_whose_server_cannot_be_looked_at_is_only_warned_of() -> None:
-    hidden = Snapshot("v1.36.0", webhooks=(HOOK,), gaps=(Gap("deployments.apps", "you may not list them"),))
+    hidden = Snapshot("v1.36.0", webhooks=(HOOK,), gaps=(SnapshotGap("deployments.apps", "you may not list them"),))
 
     assert [level for level, _ in found(webhooks, hidden)] == [W]
 
@@ -404,7 +408,7 @@ def test_flags_are_grouped_by_what_becomes_of_them() -> None:
         "--loglevel=loud",
         "--metrics-auth",
     )
-    snapshot = Snapshot(workloads=(Workload(GO.key, Role.GO_OPERATOR, arguments=arguments), GO_WEBHOOK))
+    snapshot = Snapshot(workloads=(Workload(GO.key, WorkloadRole.GO_OPERATOR, arguments=arguments), GO_WEBHOOK))
 
     findings = list(flags(snapshot))
 
@@ -415,16 +419,16 @@ def test_flags_are_grouped_by_what_becomes_of_them() -> None:
         (W, ["--client-qps", "--enable-http2"]),
         (F, []),
     ]
-    assert findings[-1].says.endswith("1 flag with the same meaning here")
+    assert findings[-1].text.endswith("1 flag with the same meaning here")
 
 
 def test_flags_that_are_refused_together_are_reported_if_each_is_accepted() -> None:
-    go = Workload(GO.key, Role.GO_OPERATOR, arguments=("--metrics-auth",))
+    go = Workload(GO.key, WorkloadRole.GO_OPERATOR, arguments=("--metrics-auth",))
 
     refused, _ = flags(Snapshot(workloads=(go,)))
 
     assert refused.level is W
-    assert "--metrics-auth needs --metrics-secure" in refused.says
+    assert "--metrics-auth needs --metrics-secure" in refused.text
 
 
 def deployment(image: str, *arguments: str, label: str = "", container: str = "c") -> Any:
@@ -437,28 +441,38 @@ def deployment(image: str, *arguments: str, label: str = "", container: str = "c
 @pytest.mark.parametrize(
     ("document", "role"),
     [
-        pytest.param(deployment("r.test:5000/external-secrets/external-secrets:v2"), Role.GO_OPERATOR, id="its image"),
-        pytest.param(deployment("r.test/external-secrets/external-secrets@sha256:ab"), Role.GO_OPERATOR, id="a digest"),
         pytest.param(
-            deployment("mirror/eso", label="external-secrets"), Role.GO_OPERATOR, id="its label, from a mirror"
+            deployment("r.test:5000/external-secrets/external-secrets:v2"), WorkloadRole.GO_OPERATOR, id="its image"
         ),
-        pytest.param(deployment("mirror/eso", container="external-secrets"), Role.GO_OPERATOR, id="its container"),
         pytest.param(
-            deployment("r/external-secrets/external-secrets", "webhook", "--port=1"), Role.GO_WEBHOOK, id="its webhook"
+            deployment("r.test/external-secrets/external-secrets@sha256:ab"), WorkloadRole.GO_OPERATOR, id="a digest"
+        ),
+        pytest.param(
+            deployment("mirror/eso", label="external-secrets"), WorkloadRole.GO_OPERATOR, id="its label, from a mirror"
+        ),
+        pytest.param(
+            deployment("mirror/eso", container="external-secrets"), WorkloadRole.GO_OPERATOR, id="its container"
+        ),
+        pytest.param(
+            deployment("r/external-secrets/external-secrets", "webhook", "--port=1"),
+            WorkloadRole.GO_WEBHOOK,
+            id="its webhook",
         ),
         pytest.param(
             deployment("mirror/eso", label="external-secrets-cert-controller"),
-            Role.GO_CERTIFICATES,
+            WorkloadRole.GO_CERTIFICATES,
             id="its certificates",
         ),
-        pytest.param(deployment("mirror/eso-operator:1"), Role.OURS, id="our image"),
+        pytest.param(deployment("mirror/eso-operator:1"), WorkloadRole.OURS, id="our image"),
         pytest.param(
-            deployment("m/e", "--core-namespace=x", label="external-secrets"), Role.OURS, id="our flags under its label"
+            deployment("m/e", "--core-namespace=x", label="external-secrets"),
+            WorkloadRole.OURS,
+            id="our flags under its label",
         ),
         pytest.param(deployment("nginx:1", "--metrics-addr=:8080"), None, id="another program"),
     ],
 )
-def test_deployments_are_told_apart_by_image_and_flags(document: Any, role: Role | None) -> None:
+def test_deployments_are_told_apart_by_image_and_flags(document: Any, role: WorkloadRole | None) -> None:
     workload = workload_of(document)
 
     assert (workload.role if workload else None) is role
@@ -519,8 +533,8 @@ def test_nothing_to_object_to_is_ready() -> None:
 
 
 def test_a_page_shows_some_details_and_json_all_of_them() -> None:
-    details = tuple(Detail(f"Store {number}", "spec", "says") for number in range(MAX_DETAILS + 2))
-    report = Report((("check", Finding(W, "many\x1b[2J", details, "do this")),))
+    details = tuple(Detail(f"Store {number}", "spec", "text") for number in range(MAX_DETAILS + 2))
+    report = Report((("check", CheckResult(W, "many\x1b[2J", details, "do this")),))
 
     told, fields = list(lines(report)), as_json(report)["findings"][0]
 
@@ -528,4 +542,4 @@ def test_a_page_shows_some_details_and_json_all_of_them() -> None:
     assert "    and 2 more; `eso preflight -o json` lists them" in told
     assert "    next: do this" in told
     assert len(fields["details"]) == fields["detailsCount"] == MAX_DETAILS + 2
-    assert fields["says"] == r"many\x1b[2J"
+    assert fields["text"] == r"many\x1b[2J"

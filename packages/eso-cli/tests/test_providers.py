@@ -226,7 +226,7 @@ async def test_unwritable_certificates_are_reported_once_and_written_when_possib
     api: Any = Api()
     provider.folder.write_text("in the way, as a full disk is")
     async with asyncio.TaskGroup() as tasks:
-        keeping = tasks.create_task(keep_certificates(provider, api, clock, warn=said.append))
+        keeping = tasks.create_task(keep_certificates(provider.name, provider.tls_folder, api, clock, warn=said.append))
         await clock.advance(60)
         provider.folder.unlink()
         await clock.advance(60)

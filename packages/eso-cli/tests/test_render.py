@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from eso_cli.render import FAILED, RENDERED, UNUSABLE, Options, run
+from eso_cli.render import FAILED, RENDERED, UNUSABLE, RenderOptions, run
 
 GUIDE = Path(__file__).resolve().parents[3] / "examples" / "guide"
 KINDS = GUIDE.parent / "kinds"
@@ -51,7 +51,7 @@ def write(tmp_path: Path) -> Write:
 
 def rendered(file: str | Path, values: dict[str, Any], write: Write, capsys: Printed) -> list[dict[str, Any]]:
     """The documents that a file gives with these values, in the clear."""
-    code = run(Options(str(file), write("values.json", json.dumps(values)), show_values=True))
+    code = run(RenderOptions(str(file), write("values.json", json.dumps(values)), show_values=True))
     printed = capsys.readouterr()
     assert (code, printed.err) == (RENDERED, "")
     return list(yaml.safe_load_all(printed.out))
@@ -178,7 +178,7 @@ def test_templates_are_found_in_the_same_file_and_among_resources(write: Write, 
     )
     values = write("values.yaml", "{user: ada, password: '12345'}")
 
-    code = run(Options(str(KINDS / "externalsecret-all-fields.yaml"), values, resources, show_values=True))
+    code = run(RenderOptions(str(KINDS / "externalsecret-all-fields.yaml"), values, resources, show_values=True))
 
     first, second = yaml.safe_load_all(capsys.readouterr().out)
     assert code == RENDERED
@@ -199,7 +199,7 @@ def test_a_resource_of_another_namespace_is_not_found(write: Write, capsys: Prin
         "r.yaml", "kind: ConfigMap\nmetadata: {name: templates, namespace: other}\ndata: {app.conf: ''}\n"
     )
 
-    code = run(Options(str(KINDS / "externalsecret-all-fields.yaml"), None, resources))
+    code = run(RenderOptions(str(KINDS / "externalsecret-all-fields.yaml"), None, resources))
 
     assert code == FAILED
     assert "ConfigMap templates, which holds templates, was not found" in capsys.readouterr().err
@@ -208,7 +208,7 @@ def test_a_resource_of_another_namespace_is_not_found(write: Write, capsys: Prin
 def test_values_are_masked_unless_asked_for(write: Write, capsys: Printed) -> None:
     manifest = SECRET + "      metadata: {labels: {fixed: 'on', of: '{{ .user }}'}}\n"
 
-    code = run(Options(write("es.yaml", manifest), write("values.yaml", VALUES)))
+    code = run(RenderOptions(write("es.yaml", manifest), write("values.yaml", VALUES)))
 
     printed = capsys.readouterr()
     shown = yaml.safe_load(printed.out)
@@ -230,7 +230,7 @@ spec:
         - {target: spec.users, literal: "[{name: '{{ .user }}', id: 77123, note: null}]"}
 """
 
-    run(Options(write("es.yaml", manifest), write("values.yaml", VALUES)))
+    run(RenderOptions(write("es.yaml", manifest), write("values.yaml", VALUES)))
 
     printed = capsys.readouterr().out
     assert "CANARY" not in printed
@@ -250,7 +250,7 @@ def test_bytes_that_are_not_text_are_read_and_printed_as_base64(write: Write, ca
 def test_values_are_taken_as_they_are_written(write: Write, capsys: Printed) -> None:
     manifest = write("es.yaml", "kind: ExternalSecret\nmetadata: {name: db}\nspec: {}\n")
 
-    run(Options(manifest, write("v.yaml", "a: 0777\nb: yes\nc: 1.50\nd:\ne: |\n  x\n  y\n"), show_values=True))
+    run(RenderOptions(manifest, write("v.yaml", "a: 0777\nb: yes\nc: 1.50\nd:\ne: |\n  x\n  y\n"), show_values=True))
 
     shown = yaml.safe_load(capsys.readouterr().out)["stringData"]
     assert shown == {"a": "0777", "b": "yes", "c": "1.50", "d": "", "e": "x\ny\n"}
@@ -259,7 +259,7 @@ def test_values_are_taken_as_they_are_written(write: Write, capsys: Printed) -> 
 def test_other_delimiters_can_be_given(write: Write, capsys: Printed) -> None:
     manifest = write("es.yaml", SECRET.replace("{{ .user }}", "<< .user >>"))
 
-    run(Options(manifest, write("v.yaml", VALUES), show_values=True, delimiters=("<<", ">>")))
+    run(RenderOptions(manifest, write("v.yaml", VALUES), show_values=True, delimiters=("<<", ">>")))
 
     assert yaml.safe_load(capsys.readouterr().out)["stringData"]["url"] == "CANARY-ada@db"
 
@@ -296,7 +296,7 @@ def test_a_template_error_points_at_its_line(
 ) -> None:
     manifest = write("es.yaml", SECRET.replace(*change))
 
-    code = run(Options(manifest, write("v.yaml", VALUES)))
+    code = run(RenderOptions(manifest, write("v.yaml", VALUES)))
 
     printed = capsys.readouterr()
     assert code == FAILED
@@ -348,7 +348,7 @@ data:
 def test_every_error_of_a_template_is_reported_with_its_line(write: Write, capsys: Printed) -> None:
     manifest = write("es.yaml", BROKEN)
 
-    code = run(Options(manifest, write("v.yaml", VALUES)))
+    code = run(RenderOptions(manifest, write("v.yaml", VALUES)))
 
     printed = capsys.readouterr()
     told = {int(line.split(":")[1]): line for line in printed.err.splitlines()}
@@ -369,7 +369,7 @@ def test_every_error_of_a_push_template_is_reported(write: Write, capsys: Printe
         "    data:\n      a: '{{ .nope }}'\n      b: '{{ end }}'\n",
     )
 
-    code = run(Options(manifest))
+    code = run(RenderOptions(manifest))
 
     assert code == FAILED
     *errors, hint = capsys.readouterr().err.splitlines()
@@ -387,7 +387,7 @@ def test_an_error_in_a_config_map_points_into_the_config_map(write: Write, capsy
         "cm.yaml", "kind: ConfigMap\nmetadata: {name: shared}\ndata:\n  conf: |\n    one\n    {{ .nope }}\n"
     )
 
-    run(Options(manifest, None, resources))
+    run(RenderOptions(manifest, None, resources))
 
     assert capsys.readouterr().err.startswith(f"{resources}:6: ")
 
@@ -395,7 +395,7 @@ def test_an_error_in_a_config_map_points_into_the_config_map(write: Write, capsy
 def test_one_broken_template_does_not_hide_the_others(write: Write, capsys: Printed) -> None:
     manifest = write("es.yaml", SECRET.replace(".user", ".nope") + "---\n" + SECRET)
 
-    code = run(Options(manifest, write("v.yaml", VALUES)))
+    code = run(RenderOptions(manifest, write("v.yaml", VALUES)))
 
     printed = capsys.readouterr()
     assert code == FAILED
@@ -434,7 +434,7 @@ def test_one_broken_template_does_not_hide_the_others(write: Write, capsys: Prin
 def test_a_file_that_cannot_be_used_is_named_with_its_line(
     manifest: str, values: str, message: str, write: Write, capsys: Printed
 ) -> None:
-    code = run(Options(write("es.yaml", manifest), write("v.yaml", values)))
+    code = run(RenderOptions(write("es.yaml", manifest), write("v.yaml", values)))
 
     printed = capsys.readouterr()
     assert code == UNUSABLE
@@ -447,7 +447,7 @@ def test_an_unknown_field_is_named_with_its_line(write: Write, capsys: Printed) 
     """A typing mistake must not pass a CI job: the API server would refuse it too."""
     path = write("es.yaml", SECRET.replace("    template:", "    tempalte:") + "  data:\n    - {secretKye: a}\n")
 
-    code = run(Options(path))
+    code = run(RenderOptions(path))
 
     printed = capsys.readouterr()
     assert code == UNUSABLE
@@ -462,9 +462,9 @@ def test_a_list_as_kubectl_prints_it_is_read_object_by_object(write: Write, caps
     one, other = (json.dumps({**yaml.safe_load(SECRET), "metadata": {"name": name}}) for name in ("one", "other"))
     path = write("list.yaml", f"apiVersion: v1\nkind: List\nitems:\n- {one}\n- {other}\n")
 
-    code = run(Options(path, write("values.yaml", VALUES)))
+    code = run(RenderOptions(path, write("values.yaml", VALUES)))
     shown = [each["metadata"]["name"] for each in yaml.safe_load_all(capsys.readouterr().out)]
-    failed = run(Options(path))
+    failed = run(RenderOptions(path))
 
     assert (code, shown) == (RENDERED, ["one", "other"])
     assert failed == FAILED
@@ -485,21 +485,21 @@ def test_missing_values_are_hinted_at(
 ) -> None:
     path = write("es.yaml", f"kind: ExternalSecret\nmetadata: {{name: a}}\nspec:\n  data: []\n  {target}\n")
 
-    code = run(Options(path, None if values is None else write("values.yaml", values)))
+    code = run(RenderOptions(path, None if values is None else write("values.yaml", values)))
 
     assert code == RENDERED
     assert capsys.readouterr().err.splitlines() == hints
 
 
 def test_a_missing_file_is_named(tmp_path: Path, capsys: Printed) -> None:
-    code = run(Options(str(tmp_path / "none.yaml")))
+    code = run(RenderOptions(str(tmp_path / "none.yaml")))
 
     assert code == UNUSABLE
     assert "none.yaml: No such file" in capsys.readouterr().err
 
 
 def test_only_one_file_can_come_from_standard_input(capsys: Printed) -> None:
-    assert run(Options("-", "-")) == UNUSABLE
+    assert run(RenderOptions("-", "-")) == UNUSABLE
     assert "only one file" in capsys.readouterr().err
 
 

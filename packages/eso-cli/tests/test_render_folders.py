@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from eso_cli.render import RENDERED, UNUSABLE, Options, run
+from eso_cli.render import RENDERED, UNUSABLE, RenderOptions, run
 
 Printed = pytest.CaptureFixture[str]
 
@@ -32,7 +32,7 @@ def test_a_folder_is_read_with_its_subfolders(tmp_path: Path, capsys: Printed) -
     (tmp_path / "app/values.yaml").write_text(VALUES)
     (tmp_path / ".git/three.yaml").write_text(SECRET)
 
-    code = run(Options(str(tmp_path), str(tmp_path / "app/values.yaml")))
+    code = run(RenderOptions(str(tmp_path), str(tmp_path / "app/values.yaml")))
 
     assert (code, [each["metadata"]["name"] for each in yaml.safe_load_all(capsys.readouterr().out)]) == (
         RENDERED,
@@ -44,5 +44,5 @@ def test_a_broken_file_in_a_folder_is_named_with_its_line(tmp_path: Path, capsys
     (tmp_path / "good.yaml").write_text(SECRET.replace("name: db", "name: one"))
     (tmp_path / "broken.yaml").write_text("a: b\n  c: d\n")
 
-    assert run(Options(str(tmp_path))) == UNUSABLE
+    assert run(RenderOptions(str(tmp_path))) == UNUSABLE
     assert capsys.readouterr().err.startswith(f"{tmp_path}/broken.yaml:2: ")

@@ -9,7 +9,7 @@ import pytest
 
 from eso_cli.loglines import LogLines, Shown
 from eso_cli.plan import lines
-from eso_cli.render import Options, run
+from eso_cli.render import RenderOptions, run
 from eso_cli.terminal import echo, printable
 from eso_tools.plan.differences import Change, KeyChange
 from eso_tools.plan.plan import Plan, PushPlan, TargetPlan, Unchecked
@@ -70,7 +70,7 @@ def test_a_rendered_object_and_a_failed_template_escape_what_files_contain(
     )
     values.write_text(json.dumps({"a": f"v{HOSTILE}"}))
 
-    code = run(Options(str(file), str(values), show_values=True))
+    code = run(RenderOptions(str(file), str(values), show_values=True))
 
     printed = capsys.readouterr()
     assert code == 1

@@ -247,11 +247,11 @@ def test_a_full_disk_is_named_in_one_sentence_whenever_the_start_meets_it(tmp_pa
         timeout=SECONDS,
     )
 
-    said = [line for line in refused.stderr.splitlines() if not line.startswith("{")]
+    reported = [line for line in refused.stderr.splitlines() if not line.startswith("{")]
     assert refused.returncode == 1
-    assert len(said) == 1
-    assert said[0].startswith("eso up: ")
-    assert "is full; free some space" in said[0] or "No space left on device" in said[0]
+    assert len(reported) == 1
+    assert reported[0].startswith("eso up: ")
+    assert "is full; free some space" in reported[0] or "No space left on device" in reported[0]
     assert refused.stdout == ""
 
 
@@ -262,7 +262,7 @@ def test_a_full_disk_is_named_in_one_sentence_whenever_the_start_meets_it(tmp_pa
         pytest.param("KeyError('hunter2')", "stopped by a defect of its own: KeyError at ", id="a defect"),
     ],
 )
-def test_a_failed_task_beside_the_server_ends_it_with_one_sentence(tmp_path: Path, failure: str, said: str) -> None:
+def test_a_failed_task_beside_the_server_ends_it_with_one_sentence(tmp_path: Path, failure: str, reported: str) -> None:
     program = (
         "import asyncio, pathlib, sys\n"
         "from eso_cli import folder, up\n"
@@ -278,7 +278,7 @@ def test_a_failed_task_beside_the_server_ends_it_with_one_sentence(tmp_path: Pat
     )
 
     assert ended.returncode == 1
-    assert ended.stderr.startswith(f"eso up: {said}")
+    assert ended.stderr.startswith(f"eso up: {reported}")
     assert len(ended.stderr.splitlines()) == 1
     assert "hunter2" not in ended.stderr
 

@@ -19,7 +19,7 @@ from eso_api.externalsecret import EXTERNAL_SECRET, ExternalSecretSpec, External
 from eso_api.kinds import KINDS, installed_kinds
 from eso_cli import completion
 from eso_cli.main import commands
-from eso_cli.why import HEALTHY, UNUSABLE, UNWELL, Options, as_json, lines, run
+from eso_cli.why import HEALTHY, UNUSABLE, UNWELL, WhyOptions, as_json, lines, run
 from eso_operator.targets.metadata import HASH_ANNOTATION, MANAGED_LABEL
 from eso_testkit.operator.operators import install_crds
 from eso_tools.objects import AnyKind, ObjectSummary, ReadState, RecordedEvent, kinds_named, named_among
@@ -66,11 +66,11 @@ class Scene:
         assert done.status == 200, done.body
 
     async def why(self, name: str = "db", *, as_json: bool = False) -> int:
-        options = Options("es", name, self.namespace, self.kubeconfig, as_json=as_json)
+        options = WhyOptions("es", name, self.namespace, self.kubeconfig, as_json=as_json)
         return await run(options, VirtualClock())
 
     async def why_secret(self, name: str, *, as_json: bool = False) -> int:
-        options = Options(f"secret/{name}", "", self.namespace, self.kubeconfig, as_json=as_json)
+        options = WhyOptions(f"secret/{name}", "", self.namespace, self.kubeconfig, as_json=as_json)
         return await run(options, VirtualClock())
 
     async def label(self, path: str, **labels: str) -> None:
@@ -149,7 +149,7 @@ async def test_a_problem_is_shown_at_its_step_with_the_next_attempt(scene: Scene
 
 @pytest.mark.live
 async def test_a_namespace_that_does_not_exist_is_an_error(kubeconfig: Path, capsys: Printed) -> None:
-    code = await run(Options("es", "db", "nosuchns", kubeconfig), VirtualClock())
+    code = await run(WhyOptions("es", "db", "nosuchns", kubeconfig), VirtualClock())
 
     assert code == UNUSABLE
     assert capsys.readouterr().err == 'eso why: namespace "nosuchns" does not exist; choose another with -n\n'
@@ -169,7 +169,7 @@ async def test_an_object_of_the_same_name_in_another_group_is_pointed_out(scene:
     v2 = "/apis/secretstore.external-secrets.io/v2alpha1/namespaces/NS/secretstores"
     await scene.create(v2, "vault", spec=inline)
 
-    await run(Options("ss/vault", namespace=scene.namespace, kubeconfig=scene.kubeconfig))
+    await run(WhyOptions("ss/vault", namespace=scene.namespace, kubeconfig=scene.kubeconfig))
 
     told = capsys.readouterr().out
     assert "    there is another: eso why secretstores.secretstore.external-secrets.io/vault\n" in told
@@ -179,7 +179,7 @@ async def test_an_object_of_the_same_name_in_another_group_is_pointed_out(scene:
 async def test_a_name_with_a_typing_error_is_corrected(scene: Scene, capsys: Printed) -> None:
     await scene.status("externalsecrets", "db", conditions=[_ready("True", "SecretSynced")])
 
-    code = await run(Options("ss/valt", namespace=scene.namespace, kubeconfig=scene.kubeconfig))
+    code = await run(WhyOptions("ss/valt", namespace=scene.namespace, kubeconfig=scene.kubeconfig))
 
     assert code == UNWELL
     assert capsys.readouterr().out.splitlines()[1:] == ["    did you mean vault?"]
@@ -351,14 +351,14 @@ def test_the_guide_shows_what_is_printed() -> None:
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        pytest.param(Options("pod", "x"), "the kinds are acraccesstoken, ", id="another kind"),
-        pytest.param(Options("pushsecrt", "x"), "did you mean pushsecret or", id="a kind with a typing error"),
-        pytest.param(Options("es"), "KIND NAME or KIND/NAME", id="no name"),
-        pytest.param(Options("es/x", "y"), "KIND NAME or KIND/NAME", id="two names"),
-        pytest.param(Options("es", "x", kubeconfig=Path("/none")), "/none", id="no such kubeconfig"),
+        pytest.param(WhyOptions("pod", "x"), "the kinds are acraccesstoken, ", id="another kind"),
+        pytest.param(WhyOptions("pushsecrt", "x"), "did you mean pushsecret or", id="a kind with a typing error"),
+        pytest.param(WhyOptions("es"), "KIND NAME or KIND/NAME", id="no name"),
+        pytest.param(WhyOptions("es/x", "y"), "KIND NAME or KIND/NAME", id="two names"),
+        pytest.param(WhyOptions("es", "x", kubeconfig=Path("/none")), "/none", id="no such kubeconfig"),
     ],
 )
-async def test_an_unknown_state_is_reported_in_one_line(options: Options, problem: str, capsys: Printed) -> None:
+async def test_an_unknown_state_is_reported_in_one_line(options: WhyOptions, problem: str, capsys: Printed) -> None:
     code = await run(options)
 
     printed = capsys.readouterr()

@@ -31,7 +31,7 @@ from eso_testkit.tools.migrations import (
 from eso_tools.migrate.bridges import Bridges
 from eso_tools.migrate.convert import LABEL, MADE_BY, ORIGIN
 from eso_tools.migrate.inventory import USERS, Inventory, id_of
-from eso_tools.migrate.plan import Plan, plan_forth
+from eso_tools.migrate.plan import MigrationPlan, plan_forth
 from eso_tools.migrate.references import generates, sites
 from eso_tools.migrate.rollback import plan_back, still_needed
 from kubebase.meta import JsonObject
@@ -281,7 +281,7 @@ def test_new_values_are_generated_only_on_request(user: JsonObject, new_values: 
 # --- the way back -----------------------------------------------------------------------------------------------------
 
 
-def carried_out(inventory: Inventory, plan: Plan) -> Inventory:
+def carried_out(inventory: Inventory, plan: MigrationPlan) -> Inventory:
     return Inventory([*inventory, *plan.made, *(each.changed for each in plan.switches)])
 
 

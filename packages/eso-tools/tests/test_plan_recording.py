@@ -13,9 +13,9 @@ from eso_testkit.operator.boundstores import bound_store, endpoint, wanted
 from eso_testkit.operator.gateways import LoopbackGateway
 from eso_testkit.operator.scriptedprovider import LoopbackTransport, ScriptedProvider
 from eso_tools.plan import recording
-from eso_tools.plan.answers import Recorder, RecordingTransport, Replay, ReplayingTransport
 from eso_tools.plan.objects import masked
 from eso_tools.plan.recording import Recording, RecordingError
+from eso_tools.plan.replay import Recorder, RecordingTransport, Replay, ReplayingTransport
 from eso_tools.plan.standins import StandIns
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import FindQuery, GenerateRequest, GetItem, RemoteRef, Shape, ValidationState
@@ -160,7 +160,7 @@ def test_a_recording_has_a_largest_size(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(RecordingError, match="so it is not a recording"):
         recording.read(file)
     with pytest.raises(RecordingError, match="plan fewer manifests"):
-        recording.write(Recording(asked=["x" * 2048]), file)
+        recording.write(Recording(reads=["x" * 2048]), file)
 
 
 def test_a_recorded_secret_keeps_names_and_hides_values() -> None:

@@ -10,7 +10,7 @@ import pytest
 from eso_operator.certificates.secrets import PART_LABEL
 from eso_tools.plan.live import ReadOnlyTransport, RecordedObjects
 from eso_tools.plan.recording import Recording
-from eso_tools.plan.seeding import Seeder, copied, kept_status, updated
+from eso_tools.plan.seeding import Seeder, copied, copied_status, updated
 from eso_tools.plan.simulation import ReadThrough
 from kubebase.meta import JsonObject, ObjectKey, raw
 from kuberun import config
@@ -49,13 +49,13 @@ def made(kind: str = "ExternalSecret", **spec: Any) -> JsonObject:
     ],
 )
 def test_the_status_keeps_what_the_next_refresh_depends_on(spec: JsonObject, expected: JsonObject) -> None:
-    assert kept_status(made(**spec), STATUS) == expected
+    assert copied_status(made(**spec), STATUS) == expected
 
 
 def test_an_object_that_never_synced_is_due_under_every_policy() -> None:
     failed = {**STATUS, "conditions": [{"type": "Ready", "status": "False"}]}
 
-    assert kept_status(made(refreshPolicy="CreatedOnce"), failed) == {"binding": {"name": "target"}}
+    assert copied_status(made(refreshPolicy="CreatedOnce"), failed) == {"binding": {"name": "target"}}
 
 
 @pytest.mark.parametrize(
@@ -144,9 +144,9 @@ async def test_the_operator_finds_live_credentials_but_no_keys_of_another_operat
             for name in ("issuer", "absent"):
                 with pytest.raises(NotFound):
                     await client.get(raw(SECRETS), ObjectKey("team", name))
-            answer = await transport.request(Request("POST", TOKEN))
+            response = await transport.request(Request("POST", TOKEN))
         finally:
             await client.close()
 
     assert found["data"] == {"token": "YQ=="}
-    assert answer == b"POST"  # by the cluster's own transport
+    assert response == b"POST"  # by the cluster's own transport

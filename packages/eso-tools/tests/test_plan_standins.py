@@ -8,8 +8,7 @@ import re
 
 import pytest
 
-from eso_tools.plan.digests import Digests
-from eso_tools.plan.standins import StandIns
+from eso_tools.plan.standins import Digests, StandIns
 
 CANARY = "CANARY-abc-123"
 

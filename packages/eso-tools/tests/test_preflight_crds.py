@@ -8,8 +8,8 @@ import pytest
 
 from eso_api.kinds import KINDS, provider_kinds
 from eso_tools.preflight.crdcheck import chart_crds, conversions, stored_versions, unknown_kinds, unowned_crds
-from eso_tools.preflight.findings import Detail, Finding, Level
-from eso_tools.preflight.snapshot import Definition, Owner, Release, Role, Running, Snapshot, Stored, Workload
+from eso_tools.preflight.findings import CheckResult, Detail, Level
+from eso_tools.preflight.snapshot import Definition, Owner, Release, Running, Snapshot, Stored, Workload, WorkloadRole
 from eso_tools.providers import Want
 from kubebase.meta import ObjectKey
 
@@ -21,10 +21,10 @@ OF_VAULT = {"vault": provider_kinds()["vault"]}
 CORE = len(KINDS)
 LABELS = {"app.kubernetes.io/name": "external-secrets", "app.kubernetes.io/instance": "external-secrets"}
 KEY = ObjectKey("external-secrets", "external-secrets")
-GO = Workload(KEY, Role.GO_OPERATOR, selector={"matchLabels": LABELS}, owner=RELEASE)
-RENDERED = Workload(KEY, Role.GO_OPERATOR, selector={"matchLabels": LABELS})
-GO_WEBHOOK = Workload(ObjectKey("external-secrets", "external-secrets-webhook"), Role.GO_WEBHOOK)
-OURS = Workload(KEY, Role.OURS)
+GO = Workload(KEY, WorkloadRole.GO_OPERATOR, selector={"matchLabels": LABELS}, owner=RELEASE)
+RENDERED = Workload(KEY, WorkloadRole.GO_OPERATOR, selector={"matchLabels": LABELS})
+GO_WEBHOOK = Workload(ObjectKey("external-secrets", "external-secrets-webhook"), WorkloadRole.GO_WEBHOOK)
+OURS = Workload(KEY, WorkloadRole.OURS)
 STORE = Stored(
     next(kind for kind in KINDS if kind.name == "SecretStore"),
     {
@@ -41,14 +41,14 @@ def release(*crds: str, values: Any = None, converted: frozenset[str] = frozense
 
 
 def told(findings: Any) -> list[tuple[Level, str]]:
-    return [(finding.level, finding.says) for finding in findings]
+    return [(finding.level, finding.text) for finding in findings]
 
 
 # --- what the chart brings --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("fields", "says"),
+    ("fields", "text"),
     [
         pytest.param(
             {}, f"{CORE} CRDs of the core and 0 of no provider: it replaces 1 and creates {CORE - 1}", id="none"
@@ -75,12 +75,12 @@ def told(findings: Any) -> list[tuple[Level, str]]:
         ),
     ],
 )
-def test_crds_that_the_chart_brings_itself_are_a_fact(fields: Any, says: str) -> None:
+def test_crds_that_the_chart_brings_itself_are_a_fact(fields: Any, text: str) -> None:
     snapshot = Snapshot("v1.36.0", definitions=(Definition(CRD, owner=RELEASE),), provider_kinds=OF_VAULT, **fields)
 
     (finding,) = chart_crds(snapshot)
 
-    assert (finding.level, finding.says, finding.next) == (F, f"our chart has {says}", "")
+    assert (finding.level, finding.text, finding.next) == (F, f"our chart has {text}", "")
 
 
 def test_crds_that_no_chart_installs_must_be_installed_first() -> None:
@@ -89,7 +89,7 @@ def test_crds_that_no_chart_installs_must_be_installed_first() -> None:
     (finding,) = chart_crds(snapshot)
 
     assert finding.level is W
-    assert f"has installCRDs=false, and {CORE - 1} of {CORE} CRDs of the core" in finding.says
+    assert f"has installCRDs=false, and {CORE - 1} of {CORE} CRDs of the core" in finding.text
     assert len(finding.details) == CORE - 1
     assert "eso crds" in finding.next
 
@@ -129,9 +129,9 @@ def test_a_crd_that_belongs_to_another_owner_stops_helm(
 
     assert [each.level for each in findings] == expected
     for finding in findings:
-        assert "Helm refuses to install our chart, because 1 object of it exists outside this release" in finding.says
+        assert "Helm refuses to install our chart, because 1 object of it exists outside this release" in finding.text
         whose = f"Helm release {definition.owner}" if definition.owner else "no Helm release"
-        assert finding.details == (Detail(f"CRD {CRD}", says=f"belongs to {whose}"),)
+        assert finding.details == (Detail(f"CRD {CRD}", text=f"belongs to {whose}"),)
         assert "--take-ownership" in finding.next
 
 
@@ -151,8 +151,8 @@ def test_crds_of_providers_stay_with_their_owner() -> None:
 
     (left,), (brought,) = unowned_crds(snapshot), chart_crds(snapshot)
 
-    assert (left.level, left.details) == (W, (Detail(f"CRD {VAULTS}", says="belongs to Helm release platform/crds"),))
-    assert brought.says.endswith(f"it replaces 0 and creates {CORE + 4}")
+    assert (left.level, left.details) == (W, (Detail(f"CRD {VAULTS}", text="belongs to Helm release platform/crds"),))
+    assert brought.text.endswith(f"it replaces 0 and creates {CORE + 4}")
 
 
 # --- versions and conversion ------------------------------------------------------------------------------------------
@@ -210,12 +210,12 @@ WITHOUT_CRDS = release(CRD, values={"installCRDs": False}, converted=frozenset({
 def test_conversion_webhooks_that_would_be_left_behind(
     workloads: tuple[Workload, ...], records: tuple[Release, ...], level: Level, advice: str
 ) -> None:
-    findings: list[Finding] = list(
+    findings: list[CheckResult] = list(
         conversions(Snapshot("v1.36.0", definitions=(CONVERTED,), workloads=workloads, releases=records))
     )
 
     assert [each.level for each in findings] == [level]
-    assert findings[0].details == (Detail(f"CRD {CRD}", says="served by external-secrets/webhook"),)
+    assert findings[0].details == (Detail(f"CRD {CRD}", text="served by external-secrets/webhook"),)
     assert advice in findings[0].next
 
 
@@ -252,4 +252,4 @@ def test_objects_of_kinds_that_nothing_serves(group: str, objects: int, running:
 
     found = told(unknown_kinds(snapshot))
 
-    assert [(level, says[: len(begin)]) for (level, says), (_, begin) in zip(found, expected, strict=True)] == expected
+    assert [(level, text[: len(begin)]) for (level, text), (_, begin) in zip(found, expected, strict=True)] == expected

@@ -13,7 +13,7 @@ from eso_operator.flags import Verdict, examine
 from eso_tools.preflight.chartvalues import VALUES, chart_values, judge_values
 from eso_tools.preflight.findings import Level
 from eso_tools.preflight.helmrecords import TYPE, RecordError, release_of
-from eso_tools.preflight.snapshot import Owner, Release, Role, Snapshot, Workload
+from eso_tools.preflight.snapshot import Owner, Release, Snapshot, Workload, WorkloadRole
 from kubebase.meta import ObjectKey
 
 CANARY = "CANARY-8f3a"
@@ -128,7 +128,7 @@ def test_a_record_that_unpacks_to_far_too_much_is_refused(monkeypatch: pytest.Mo
 def test_a_value_that_needs_attention_is_named(values: Any, part: str, subject: str) -> None:
     (finding,) = (each for each in judge_values(values, "--values") if each.level is Level.WARNING)
 
-    assert part in finding.says
+    assert part in finding.text
     assert finding.details[0].subject == subject
 
 
@@ -154,7 +154,7 @@ def test_a_value_that_needs_attention_is_named(values: Any, part: str, subject: 
 def test_values_with_the_same_meaning_are_counted(values: Any, count: int) -> None:
     (finding,) = judge_values(values, "--values")
 
-    assert (finding.level, finding.says) == (
+    assert (finding.level, finding.text) == (
         Level.FACT,
         f"--values: {count} chart value{'' if count == 1 else 's'} with the same meaning",
     )
@@ -173,13 +173,13 @@ def test_no_value_is_ever_printed() -> None:
 
 
 def test_values_of_a_file_replace_those_of_the_release() -> None:
-    go = Workload(ObjectKey("external-secrets", "d"), Role.GO_OPERATOR, owner=OWNER)
+    go = Workload(ObjectKey("external-secrets", "d"), WorkloadRole.GO_OPERATOR, owner=OWNER)
     release = Release(OWNER, values={"webhook": {"port": 1}})
     other = Release(Owner("x", "y"), values={"webhook": {"port": 1}})
     snapshot = Snapshot(workloads=(go,), releases=(release, other))
 
-    from_release = [each.says for each in chart_values(snapshot)]
-    from_file = [each.says for each in chart_values(Snapshot(workloads=(go,), releases=(release,), values={}))]
+    from_release = [each.text for each in chart_values(snapshot)]
+    from_file = [each.text for each in chart_values(Snapshot(workloads=(go,), releases=(release,), values={}))]
 
     assert from_release[0].startswith("Helm release external-secrets/eso: 1 chart value")
     assert len(from_release) == 2
@@ -190,4 +190,4 @@ def test_every_flag_of_the_table_is_one_of_the_operator() -> None:
     named = {row.flag for row in VALUES.values() if row.flag}
 
     assert {flag for flag in named if examine(flag, None).verdict is Verdict.UNKNOWN} == set()
-    assert all(row.says for row in VALUES.values() if row.effect.name != "SAME")
+    assert all(row.text for row in VALUES.values() if row.effect.name != "SAME")

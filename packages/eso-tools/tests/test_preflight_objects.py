@@ -9,7 +9,7 @@ import pytest
 from eso_api.kinds import KINDS
 from eso_tools.preflight.findings import Level
 from eso_tools.preflight.objectcheck import dropped_fields, problems_of, refused_objects
-from eso_tools.preflight.snapshot import Role, Snapshot, Stored, Workload
+from eso_tools.preflight.snapshot import Snapshot, Stored, Workload, WorkloadRole
 from kubebase.meta import ObjectKey
 
 CANARY = "CANARY-8f3a"
@@ -36,7 +36,7 @@ def templated(text: str, **fields: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("kind", "spec", "field", "says"),
+    ("kind", "spec", "field", "text"),
     [
         pytest.param("ExternalSecret", {**GOOD, "refreshInterval": CANARY}, "spec.refreshInterval", "", id="a pattern"),
         pytest.param(
@@ -157,11 +157,11 @@ def templated(text: str, **fields: Any) -> Any:
         ),
     ],
 )
-def test_a_refused_object_is_named_with_field_and_reason(kind: str, spec: Any, field: str, says: str) -> None:
+def test_a_refused_object_is_named_with_field_and_reason(kind: str, spec: Any, field: str, text: str) -> None:
     problems = problems_of(stored(kind, spec))
 
     assert field in {problem.path for problem in problems}
-    assert any(says in problem.message for problem in problems)
+    assert any(text in problem.message for problem in problems)
     assert CANARY not in str(problems)
 
 
@@ -209,7 +209,7 @@ def test_only_an_object_that_works_today_blocks(status: Any, level: Level) -> No
 
 def test_templates_are_parsed_with_the_delimiters_of_the_running_operator() -> None:
     arguments = ("--template-left-delimiter=[[", "--template-right-delimiter", "]]")
-    go = Workload(ObjectKey("n", "d"), Role.GO_OPERATOR, arguments=arguments)
+    go = Workload(ObjectKey("n", "d"), WorkloadRole.GO_OPERATOR, arguments=arguments)
     objects = (stored("ExternalSecret", templated("[[ nope ]] {{ nope }}")),)
 
     (finding,) = refused_objects(Snapshot(objects=objects, workloads=(go,)))

@@ -8,7 +8,7 @@ import pytest
 
 from eso_api.kinds import KINDS
 from eso_tools.preflight.checks import judge
-from eso_tools.preflight.findings import Finding, Level
+from eso_tools.preflight.findings import CheckResult, Level
 from eso_tools.preflight.objectcheck import chosen_namespaces
 from eso_tools.preflight.snapshot import Snapshot, Stored
 
@@ -31,7 +31,7 @@ def push(reference: Any = BY_NAME, **spec: Any) -> Stored:
     return stored("PushSecret", "db", {"secretStoreRefs": [reference], "data": [ENTRY], **spec})
 
 
-def found(*objects: Stored) -> list[Finding]:
+def found(*objects: Stored) -> list[CheckResult]:
     return list(chosen_namespaces(Snapshot(objects=objects)))
 
 

@@ -9,36 +9,21 @@ from __future__ import annotations
 import asyncio
 import re
 import signal
-from dataclasses import dataclass
 from pathlib import Path
 
 from eso_cli.connecting import load
-from eso_cli.providers import keep_certificates
+from eso_cli.providers import keep_certificates, service_of
 from eso_cli.terminal import echo
-from eso_operator.stores.resolved import ServiceKey
-from eso_tools.providers import CORE_NAMESPACE
 from kubebase.clock import SystemClock
 from kuberun.client import Client
 from kuberun.errors import KubeError
 from kuberun.transport import AiohttpTransport
 
 
-@dataclass(frozen=True, slots=True)
-class Elsewhere:
-    """A provider that another supervisor starts, with the folder for its certificates."""
-
-    name: str
-    tls_folder: Path
-
-    @property
-    def service(self) -> ServiceKey:
-        return ServiceKey(CORE_NAMESPACE, f"provider-{self.name}")
-
-
-async def keep(provider: Elsewhere, kubeconfig: Path | None) -> int:
+async def keep(name: str, folder: Path, kubeconfig: Path | None) -> int:
     """Write the certificates, now and whenever they change, until a signal arrives; return the exit code."""
-    if re.fullmatch(r"[a-z][a-z0-9-]*", provider.name) is None:
-        return _refuse(f'"{provider.name}" is not a name of a provider; write lower-case letters, digits and dashes')
+    if re.fullmatch(r"[a-z][a-z0-9-]*", name) is None:
+        return _refuse(f'"{name}" is not a name of a provider; write lower-case letters, digits and dashes')
     try:
         client = Client(AiohttpTransport(load(kubeconfig, command="provider certificates")))
     except KubeError as problem:
@@ -46,10 +31,10 @@ async def keep(provider: Elsewhere, kubeconfig: Path | None) -> int:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    _tell(f"keeping the certificates of Service {provider.service} in {provider.tls_folder}")
+    _print(f"keeping the certificates of Service {service_of(name)} in {folder}")
     try:
         async with asyncio.TaskGroup() as tasks:
-            keeping = tasks.create_task(keep_certificates(provider, client, SystemClock(), warn=_tell))
+            keeping = tasks.create_task(keep_certificates(name, folder, client, SystemClock(), warn=_print))
             await stop.wait()
             keeping.cancel()
     finally:
@@ -58,9 +43,9 @@ async def keep(provider: Elsewhere, kubeconfig: Path | None) -> int:
 
 
 def _refuse(why: str) -> int:
-    _tell(why)
+    _print(why)
     return 1
 
 
-def _tell(text: str) -> None:
+def _print(text: str) -> None:
     echo(f"eso provider certificates: {text}", err=True)

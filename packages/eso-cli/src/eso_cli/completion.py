@@ -23,7 +23,7 @@ SECONDS: Final = 2.0
 
 def kinds(incomplete: str) -> list[str]:
     """Return the kinds that begin with the text."""
-    return [word for word in sorted((*known_names(), "secret")) if word.startswith(incomplete.lower())]
+    return [kind for kind in sorted((*known_names(), "secret")) if kind.startswith(incomplete.lower())]
 
 
 def providers(incomplete: str) -> list[str]:
@@ -31,9 +31,9 @@ def providers(incomplete: str) -> list[str]:
     return [name for name in installed() if name.startswith(incomplete)]
 
 
-def names(word: str, incomplete: str, *, namespace: str, kubeconfig: Path | None, context: str) -> list[str]:
+def names(kind: str, incomplete: str, *, namespace: str, kubeconfig: Path | None, context: str) -> list[str]:
     """Return the names of the objects of a kind that begin with the text."""
-    resources = [kind.resource() for kind in kinds_named(word)]
+    resources = [kind.resource() for kind in kinds_named(kind)]
     return _beginning_with(incomplete, resources, namespace, kubeconfig, context)
 
 

@@ -15,7 +15,7 @@ _MARKS = {Verdict.PASSED: "pass", Verdict.FAILED: "FAIL", Verdict.NOT_APPLICABLE
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ConformanceOptions:
     target: str
     profiles: tuple[Profile, ...]
     tls_dir: Path
@@ -24,7 +24,7 @@ class Options:
     token_file: Path | None = None
 
 
-async def conform(options: Options) -> int:
+async def conform(options: ConformanceOptions) -> int:
     """Return 0 if every applicable case passed, 1 if one failed, 2 if none could be run."""
     try:
         fixture = load(options.fixture) if options.fixture else None
@@ -54,7 +54,7 @@ async def _printed(target: Target, profiles: tuple[Profile, ...], fixture: Fixtu
         progress.clear()
 
 
-def _target(options: Options) -> Target:
+def _target(options: ConformanceOptions) -> Target:
     folder = options.tls_dir
     try:
         identity: Identity = read_identity(folder)

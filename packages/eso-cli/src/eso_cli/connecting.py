@@ -58,12 +58,12 @@ async def connected(
     try:
         yield client, connection
     except Unreachable as problem:
-        raise unanswered(problem, connection) from None
+        raise with_origin(problem, connection) from None
     finally:
         await client.close()
 
 
-def unanswered(problem: Unreachable, connection: Connection) -> Unreachable:
+def with_origin(problem: Unreachable, connection: Connection) -> Unreachable:
     """Add where the address came from, and what to do if it came from `eso up`."""
     ours = connection.origin.startswith(str(LOCAL))
     advice = "; start `eso up` in this folder, or choose another with --kubeconfig" if ours else ""

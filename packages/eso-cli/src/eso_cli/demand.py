@@ -63,7 +63,7 @@ class Demand:
         self._offers: dict[Want, str] | None = None
         self._unserved: set[Want] = set()
         self._needed: dict[str, str] = {}
-        self._news = asyncio.Event()
+        self._changed_event = asyncio.Event()
 
     @property
     def is_met(self) -> bool:
@@ -73,7 +73,7 @@ class Demand:
     @contextmanager
     def following(self) -> Iterator[None]:
         """Listen to changes of objects inside the block."""
-        end = self._cluster.store.listen(self._hear)
+        end = self._cluster.store.listen(self._note_change)
         try:
             yield
         finally:
@@ -81,11 +81,11 @@ class Demand:
 
     async def changed(self) -> None:
         """Wait until `look` may find something."""
-        await self._news.wait()
+        await self._changed_event.wait()
 
-    async def look(self) -> dict[str, str]:
+    async def take_needed(self) -> dict[str, str]:
         """Return providers that are newly needed, each with an object that needs it."""
-        self._news.clear()
+        self._changed_event.clear()
         if self._offers is None:
             if self._resources.isdisjoint(self._cluster.store.resources()):
                 return {}
@@ -111,11 +111,11 @@ class Demand:
                 for obj in (await self._cluster.list(kind, ListQuery())).items:
                     self._note(obj)
 
-    def _hear(self, change: Change) -> None:
+    def _note_change(self, change: Change) -> None:
         if not self._waiting or change.key.resource not in self._resources or change.type == "DELETED":
             return
         if self._offers is None:  # `look` reads all existing objects
-            self._news.set()
+            self._changed_event.set()
         else:
             self._note(change.object)
 
@@ -125,13 +125,13 @@ class Demand:
             return
         name = self._offers.get(want)
         if name is None:
-            self._tell_unserved(want, obj)
+            self._warn_unserved(want, obj)
         elif name in self._waiting:
             del self._waiting[name]
             self._needed[name] = _shown(obj)
-            self._news.set()
+            self._changed_event.set()
 
-    def _tell_unserved(self, want: Want, obj: JsonObject) -> None:
+    def _warn_unserved(self, want: Want, obj: JsonObject) -> None:
         """Warn once about a kind or key that no installed provider serves."""
         if want not in self._unserved and len(self._unserved) < _MAX_UNSERVED:
             self._unserved.add(want)

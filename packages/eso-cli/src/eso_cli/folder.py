@@ -43,11 +43,11 @@ async def _nothing(_: Sequence[JsonObject]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Voice:
+class FolderLog:
     """Reports problems and their resolution to the user."""
 
     warn: Callable[[str], None]
-    tell: Callable[[str], None]
+    info: Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +61,13 @@ class Refused:
 class Folder:
     """The files and directories of manifests, and their last seen state."""
 
-    def __init__(self, places: Sequence[Path], cluster: Cluster, voice: Voice, before: Before = _nothing) -> None:
+    def __init__(self, places: Sequence[Path], cluster: Cluster, log: FolderLog, before: Before = _nothing) -> None:
         self._places = places
         self._cluster = cluster
-        self._voice = voice
+        self._log = log
         self._before = before
         self._seen: Stamp = ()
-        self._unseen: set[str] = set()
+        self._unreadable: set[str] = set()
         """The reported messages about places that cannot be read."""
         self._refused: list[Refused] = []
 
@@ -125,25 +125,25 @@ class Folder:
             except ManifestError as problem:
                 why = f"{one.document.at(path_of(problem.field))}: {problem}"
                 if why != one.why:
-                    self._voice.warn(f"{why}; it is tried again until it works or a file changes")
+                    self._log.warn(f"{why}; it is tried again until it works or a file changes")
                 refused.append(Refused(one.document, why))
             else:
                 if one.why:
-                    self._voice.tell(f"{one.document.at(())}: {_named(one.document)} is applied now")
+                    self._log.info(f"{one.document.at(())}: {_named(one.document)} is applied now")
         return refused
 
     def _files(self) -> list[Path]:
         """Return the named files, and the YAML and JSON files in and below the named folders."""
         files: list[Path] = []
-        unseen: set[str] = set()
+        unreadable: set[str] = set()
         for place in self._places:
             try:
                 files += listed(place)
             except OSError as problem:  # removed or unreadable, perhaps for a moment
-                unseen.add(f"{place}: {problem.strerror}; it is looked at again until that works")
-        for news in sorted(unseen - self._unseen):
-            self._voice.warn(news)
-        self._unseen = unseen
+                unreadable.add(f"{place}: {problem.strerror}; it is looked at again until that works")
+        for reason in sorted(unreadable - self._unreadable):
+            self._log.warn(reason)
+        self._unreadable = unreadable
         return files
 
     def _check_fields(self, document: Document) -> None:
@@ -154,7 +154,7 @@ class Folder:
 
     def _unusable(self, problem: InputError) -> None:
         for line in str(problem).splitlines():
-            self._voice.warn(f"{line}; it is tried again when a file changes")
+            self._log.warn(f"{line}; it is tried again when a file changes")
 
 
 def empty(places: Sequence[Path]) -> Path | None:

@@ -22,7 +22,7 @@ from eso_cli.terminal import escaped
 from kubebase.clock import Clock, log_time
 
 _ERRORS: Final = ("error", "critical", "fatal")
-_KEPT_BYTES: Final = 16 * 1024 * 1024
+_MAX_FILE_BYTES: Final = 16 * 1024 * 1024
 """A log file of this size is renamed to end in `.1`, which replaces the one before."""
 _COLOURS: Final = {"warning": "\x1b[33m", "error": "\x1b[31m", "critical": "\x1b[31m", "debug": "\x1b[2m"}
 _PLAIN: Final = "\x1b[0m"
@@ -53,7 +53,7 @@ class Shown(Enum):
 class LogFile:
     """A file with all lines as JSON, readable for its owner only; bounded."""
 
-    def __init__(self, path: Path, limit: int = _KEPT_BYTES) -> None:
+    def __init__(self, path: Path, limit: int = _MAX_FILE_BYTES) -> None:
         self._path = path
         self._limit = limit
         self._descriptor: int | None = None

@@ -55,8 +55,8 @@ def app() -> None:
         sys.exit(1)
 
 
-def _show_version(asked: bool) -> None:
-    if asked:
+def _show_version(given: bool) -> None:
+    if given:
         from eso_operator.build import this_build
 
         echo(f"eso {this_build()}")
@@ -210,14 +210,16 @@ def conformance(
     ] = None,
 ) -> None:
     """Test a running provider against the provider contract. Exits with 1 if it fails."""
-    from eso_cli.conformance import Options, conform
+    from eso_cli.conformance import ConformanceOptions, conform
     from eso_conformance import Profile
 
     try:
         profiles = tuple(Profile(name) for name in profile or ["read"])
     except ValueError:
         raise typer.BadParameter(f"choose from {', '.join(Profile)}", param_hint="--profile") from None
-    raise typer.Exit(asyncio.run(conform(Options(target, profiles, tls_dir, server_name, fixture, token_file))))
+    raise typer.Exit(
+        asyncio.run(conform(ConformanceOptions(target, profiles, tls_dir, server_name, fixture, token_file)))
+    )
 
 
 @commands.command()
@@ -242,10 +244,10 @@ def render(
 
     Exits with 1 if a template fails and with 2 if a file cannot be used; problems are printed as file:line: message.
     """
-    from eso_cli.render import Options, run
+    from eso_cli.render import RenderOptions, run
 
     delimiters = (template_left_delimiter, template_right_delimiter)
-    raise typer.Exit(run(Options(file, values, resources, show_values=show_values, delimiters=delimiters)))
+    raise typer.Exit(run(RenderOptions(file, values, resources, show_values=show_values, delimiters=delimiters)))
 
 
 def _complete_object(context: typer.Context, incomplete: str) -> list[str]:
@@ -288,10 +290,10 @@ def why(
     The first ✗ is the cause. Exits with 0 if no step is bad, with 1 if one is, and with 2 if the object cannot be read.
     Never reads a value.
     """
-    from eso_cli.why import Options, run
+    from eso_cli.why import WhyOptions, run
 
     as_json = output is Output.JSON
-    raise typer.Exit(asyncio.run(run(Options(kind, name, namespace, kubeconfig, context, as_json))))
+    raise typer.Exit(asyncio.run(run(WhyOptions(kind, name, namespace, kubeconfig, context, as_json))))
 
 
 @commands.command()
@@ -346,9 +348,9 @@ def plan(
     checked, and with 2 if the input cannot be used. Arguments after -- are passed to the operator.
     """
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # read when gRPC is imported; its log lines do not help users
-    from eso_cli.plan import Options, run, silence
+    from eso_cli.plan import PlanOptions, run, silence
 
-    options = Options(
+    options = PlanOptions(
         tuple(file),
         namespace=namespace,
         kubeconfig=kubeconfig,
@@ -398,9 +400,9 @@ def migrate(
     Without --apply, nothing is written to the cluster. v1 objects are never changed or deleted. Exits with 0 if
     everything is done, with 1 if something is left, and with 2 if nothing could be done.
     """
-    from eso_cli.migrate import Options, run
+    from eso_cli.migrate import MigrateOptions, run
 
-    options = Options(
+    options = MigrateOptions(
         files=tuple(file or ()),
         kubeconfig=kubeconfig,
         context=context,
@@ -434,10 +436,10 @@ def preflight(
     Blockers (✗) come first, then warnings (!), then facts (✓), each with what to do next. Exits with 0 if there is no
     blocker, with 1 if there is one, and with 2 if an option, a file or the API server cannot be used.
     """
-    from eso_cli.preflight import Options, run
+    from eso_cli.preflight import PreflightOptions, run
 
     as_json = output is Output.JSON
-    raise typer.Exit(asyncio.run(run(Options(kubeconfig, context, as_json, values, tuple(file or ())))))
+    raise typer.Exit(asyncio.run(run(PreflightOptions(kubeconfig, context, as_json, values, tuple(file or ())))))
 
 
 @provider_app.command("list")
@@ -459,9 +461,9 @@ def list_providers(
     With --needed, exits with 0 if every needed provider is installed here, with 1 if one is not, and with 2 if a file
     or the API server cannot be used.
     """
-    from eso_cli.providerlist import Options, list_installed, list_needed
+    from eso_cli.providerlist import ListOptions, list_installed, list_needed
 
-    options = Options(kubeconfig, context, output is Output.JSON, tuple(file or ()))
+    options = ListOptions(kubeconfig, context, output is Output.JSON, tuple(file or ()))
     if not needed and (file or kubeconfig or context):
         raise typer.BadParameter("give --needed too: only then objects are read", param_hint="--file, --kubeconfig")
     raise typer.Exit(asyncio.run(list_needed(options)) if needed else list_installed(options))
@@ -504,9 +506,9 @@ def keep_certificates(
 
     For a provider on a machine without a cluster that `eso up` does not start; give it the folder as --tls-dir.
     """
-    from eso_cli.certificates import Elsewhere, keep
+    from eso_cli.certificates import keep
 
-    raise typer.Exit(asyncio.run(keep(Elsewhere(name, folder), kubeconfig)))
+    raise typer.Exit(asyncio.run(keep(name, folder, kubeconfig)))
 
 
 @provider_app.command("new")

@@ -17,7 +17,7 @@ from eso_tools.migrate.bridges import Bridges, installed_bridges
 from eso_tools.migrate.cluster import Cluster, without_broken
 from eso_tools.migrate.convert import MADE_BY, Converted
 from eso_tools.migrate.inventory import Inventory, id_of, read_files
-from eso_tools.migrate.plan import Left, Plan, Switch, plan_forth
+from eso_tools.migrate.plan import Left, MigrationPlan, Switch, plan_forth
 from eso_tools.migrate.rollback import plan_back
 from kubebase.clock import Clock, SystemClock
 from kubebase.meta import JsonObject
@@ -38,7 +38,7 @@ _APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class MigrateOptions:
     files: tuple[str, ...] = ()
     kubeconfig: Path | None = None
     context: str = ""
@@ -68,7 +68,7 @@ class Options:
         return ""
 
 
-async def run(options: Options, clock: Clock | None = None) -> int:
+async def run(options: MigrateOptions, clock: Clock | None = None) -> int:
     """Migrate, or go back; return the exit code."""
     if problem := options.problem():
         return _refuse(problem)
@@ -100,7 +100,7 @@ async def run(options: Options, clock: Clock | None = None) -> int:
         return _refuse(str(problem))
 
 
-def _planned(options: Options, inventory: Inventory, bridges: Bridges) -> Plan:
+def _planned(options: MigrateOptions, inventory: Inventory, bridges: Bridges) -> MigrationPlan:
     if options.rollback:
         return plan_back(inventory, regenerate=options.regenerate)
     return plan_forth(inventory, bridges, regenerate=options.regenerate)
@@ -109,7 +109,7 @@ def _planned(options: Options, inventory: Inventory, bridges: Bridges) -> Plan:
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
-def _written(plan: Plan, options: Options) -> int:
+def _written(plan: MigrationPlan, options: MigrateOptions) -> int:
     """Print the objects or write them to files, and report on standard error."""
     objects = [_bare(obj) for obj in plan.made]
     objects += [_bare(each.changed) for each in plan.switches if not options.keep_references]
@@ -150,12 +150,12 @@ def _bare(obj: JsonObject) -> JsonObject:
 class _Applied:
     """A plan that is carried out, step by step; each step can be repeated."""
 
-    def __init__(self, cluster: Cluster, inventory: Inventory, options: Options) -> None:
+    def __init__(self, cluster: Cluster, inventory: Inventory, options: MigrateOptions) -> None:
         self._cluster = cluster
         self._inventory = inventory
         self._options = options
 
-    async def carry_out(self, plan: Plan) -> int:
+    async def carry_out(self, plan: MigrationPlan) -> int:
         """Create v2 objects, wait for the operator, verify, switch; for the way back, switch and remove."""
         switches, left, converted = plan.switches, list(plan.left), plan.converted
         if plan.converted:
@@ -178,7 +178,7 @@ class _Applied:
         _report(replace(plan, converted=converted, switches=done, left=left), echo)
         return LEFT if left else DONE
 
-    async def _created(self, plan: Plan) -> list[tuple[Converted, str]]:
+    async def _created(self, plan: MigrationPlan) -> list[tuple[Converted, str]]:
         refused = await self._cluster.create(plan.converted)
         gone = {each.origin for each, _ in refused}
         return [*refused, *await self._cluster.unready([each for each in plan.converted if each.origin not in gone])]
@@ -187,14 +187,14 @@ class _Applied:
         """Return the switches whose values are the same both ways, and say what was compared."""
         bad: dict[int, Left] = {}
         for switch, verdict in await probes.verify(self._cluster, self._inventory, switches):
-            _say_verdict(verdict)
+            _print_verdict(verdict)
             if not verdict.good:
                 why = verdict.problem or "its values are not the same both ways"
                 bad.setdefault(id(switch), Left(switch.id, f"its references stay, because {verdict.user}: {why}"))
         return [switch for switch in switches if id(switch) not in bad], list(bad.values())
 
 
-def _say_verdict(verdict: probes.Verdict) -> None:
+def _print_verdict(verdict: probes.Verdict) -> None:
     echo(f"{sign('✓' if verdict.good else '✗')} {printable(str(verdict.user))} read both ways")
     if verdict.problem:
         echo(f"    {printable(verdict.problem)}")
@@ -205,17 +205,17 @@ def _say_verdict(verdict: probes.Verdict) -> None:
 # --- report ----------------------------------------------------------------------------------------------------------
 
 
-def _report(plan: Plan, say: Callable[[str], None]) -> None:
+def _report(plan: MigrationPlan, write: Callable[[str], None]) -> None:
     for each in plan.converted:
         made = ", ".join(f"{id_of(obj)} of {id_of(obj).group}" for obj in each.objects)
-        say(f"{sign('✓')} {printable(f'{each.origin} -> {made}')}")
+        write(f"{sign('✓')} {printable(f'{each.origin} -> {made}')}")
     for switch in plan.switches:
         named = ", ".join(f"{site} -> {ref['kind']} {ref.get('name') or 'by label'}" for site, ref in switch.changes)
-        say(f"{sign('✓')} {printable(f'{switch.id}: {named}')}")
+        write(f"{sign('✓')} {printable(f'{switch.id}: {named}')}")
     for left in plan.left:
-        say(f"{sign('✗')} {printable(str(left))}")
+        write(f"{sign('✗')} {printable(str(left))}")
     counted = f"{len(plan.converted)} stores and generators, references of {len(plan.switches)} objects"
-    say(f"{counted}; {len(plan.left)} left")
+    write(f"{counted}; {len(plan.left)} left")
 
 
 def _warn(text: str) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Final, get_args, get_origin
 
 from typer.core import TyperArgument, TyperGroup, TyperOption
 
-_WORDS: Final = {bool: "", str: "TEXT", int: "NUMBER", float: "NUMBER", Path: "PATH"}
+_PLACEHOLDERS: Final = {bool: "", str: "TEXT", int: "NUMBER", float: "NUMBER", Path: "PATH"}
 
 
 class NotPlainError(ValueError):
@@ -85,25 +85,25 @@ class _PlainValues:
             return self._typers().coerce(value, param=param, ctx=ctx)
 
 
-def word_of(annotation: Any) -> str:
+def placeholder_of(annotation: Any) -> str:
     """Return what stands for a value in the help: `PATH`, `a|b`, or nothing for a switch."""
     if get_origin(annotation) is list:
         (annotation,) = get_args(annotation)
     if isinstance(annotation, type) and issubclass(annotation, Enum):
         return "|".join(str(choice.value) for choice in annotation)
-    return _WORDS.get(annotation, "VALUE")
+    return _PLACEHOLDERS.get(annotation, "VALUE")
 
 
 def _with_plain_values(params: Any) -> Any:
     for param in params:
         if isinstance(param, (TyperOption, TyperArgument)) and not isinstance(param.get_runtime_param, _PlainValues):
             annotation = param.type_descriptor.annotation
-            shown = param.metavar if isinstance(param, TyperOption) and param.metavar else word_of(annotation)
+            shown = param.metavar if isinstance(param, TyperOption) and param.metavar else placeholder_of(annotation)
             vars(param)["get_runtime_param"] = _PlainValues(annotation, param.get_runtime_param)
             vars(param)["display_type_rich"] = partial(_shown, shown)
     return params
 
 
-def _shown(word: str, ctx: Any) -> str | None:
+def _shown(placeholder: str, ctx: Any) -> str | None:
     del ctx
-    return word or None
+    return placeholder or None

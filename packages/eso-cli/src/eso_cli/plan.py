@@ -9,17 +9,17 @@ import os
 import signal
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Self
 
 import structlog
 import typer
 
-from eso_cli.connecting import load, unanswered
+from eso_cli.connecting import load, with_origin
 from eso_cli.demand import Demand
 from eso_cli.providers import Supervised, keep_certificates, plan_others
 from eso_cli.supervisor import supervised
@@ -30,7 +30,6 @@ from eso_operator.providers.channels import Transport as ProviderTransport
 from eso_operator.settings import SettingsError
 from eso_operator.stores.resolved import Endpoint, ServiceKey
 from eso_tools.manifests import Document, InputError, missing, read_places
-from eso_tools.plan.answers import Recorder, RecordingTransport, Replay
 from eso_tools.plan.backends import Backend, Needed, Replayed
 from eso_tools.plan.differences import Change
 from eso_tools.plan.live import (
@@ -45,6 +44,7 @@ from eso_tools.plan.live import (
 from eso_tools.plan.objects import masked
 from eso_tools.plan.plan import Plan, PushPlan, Recorded, TargetPlan, plan_of, recorded_outcome
 from eso_tools.plan.recording import Recording, RecordingError, read, write
+from eso_tools.plan.replay import Recorder, RecordingTransport, Replay
 from eso_tools.plan.seeding import namespace_problem
 from eso_tools.plan.simulation import Order, Simulation, simulate
 from eso_tools.plan.standins import StandIns
@@ -102,8 +102,10 @@ class Processes:
             async def begin(provider: Supervised) -> None:
                 await install(cluster, provider.objects())
                 start(provider_component(provider))
-                kept = keep_certificates(provider, client, self._clock, warn=lambda text: lines.warning("up", text))
-                keepers.append(tasks.create_task(kept))
+                copied = keep_certificates(
+                    provider.name, provider.tls_folder, client, self._clock, warn=lambda text: lines.warning("up", text)
+                )
+                keepers.append(tasks.create_task(copied))
 
             with demand.following():
                 yield _NeededProcesses(demand, self._providers, begin, self._clock, lines)
@@ -115,13 +117,14 @@ class Processes:
             provider.reserved.release()
 
 
-class _Begin(Protocol):
-    async def __call__(self, provider: Supervised) -> None: ...
-
-
 class _NeededProcesses:
     def __init__(
-        self, demand: Demand, providers: dict[str, Supervised], begin: _Begin, clock: Clock, lines: _Lines
+        self,
+        demand: Demand,
+        providers: dict[str, Supervised],
+        begin: Callable[[Supervised], Awaitable[None]],
+        clock: Clock,
+        lines: _Lines,
     ) -> None:
         self._demand = demand
         self._providers = providers
@@ -131,7 +134,7 @@ class _NeededProcesses:
         self._running: list[Supervised] = []
 
     async def started(self) -> int:
-        for name in await self._demand.look():
+        for name in await self._demand.take_needed():
             provider = self._providers[name]
             self._running.append(provider)
             await self._begin(provider)
@@ -299,7 +302,7 @@ _SILENT_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class PlanOptions:
     files: tuple[Path, ...]
     namespace: str = ""
     kubeconfig: Path | None = None
@@ -319,7 +322,7 @@ def silence() -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
 
-def run(options: Options) -> int:
+def run(options: PlanOptions) -> int:
     """Print the plan; return the exit code."""
     try:
         plan = asyncio.run(_until_terminated(options))
@@ -334,14 +337,14 @@ def run(options: Options) -> int:
     return code
 
 
-async def _until_terminated(options: Options) -> Plan:
+async def _until_terminated(options: PlanOptions) -> Plan:
     task = asyncio.current_task()
     if task is not None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     return await planned(options)
 
 
-async def planned(options: Options) -> Plan:
+async def planned(options: PlanOptions) -> Plan:
     """Return the plan. Raises an error for input that cannot be used."""
     _check(options)
     documents, problems = read_places(options.files)
@@ -349,9 +352,9 @@ async def planned(options: Options) -> Plan:
         raise InputError("\n".join(problems))
     recording = read(options.recorded) if options.recorded is not None else None
     clock = SystemClock()
-    with Progress(clock) as progress:
+    with DelayedProgress(clock) as progress:
         async with _Cluster.of(options) as cluster:
-            planner = _Planner(options, (documents, problems), cluster, clock, progress.tell)
+            planner = _Planner(options, (documents, problems), cluster, clock, progress.report)
             return await (planner.plan() if recording is None else planner.replay(recording))
 
 
@@ -363,7 +366,7 @@ def code_of(plan: Plan) -> int:
     return CHANGES if plan.changes else NOTHING_CHANGES
 
 
-def _check(options: Options) -> None:
+def _check(options: PlanOptions) -> None:
     """Raise an InputError for options that cannot be used."""
     if options.record is not None and options.recorded is not None:
         raise InputError("--record needs a cluster and providers; leave out --recorded")
@@ -378,17 +381,17 @@ def _check(options: Options) -> None:
 class _Planner:
     def __init__(
         self,
-        options: Options,
+        options: PlanOptions,
         inputs: tuple[list[Document], list[str]],
         cluster: _Cluster,
         clock: Clock,
-        tell: Callable[[str], None],
+        report: Callable[[str], None],
     ) -> None:
         self._options = options
         self._documents, self._problems = inputs
         self._cluster = cluster
         self._clock = clock
-        self._tell = tell
+        self._report = report
 
     async def plan(self) -> Plan:
         """Plan with providers; with `--record`, write the recording."""
@@ -404,8 +407,8 @@ class _Planner:
             return self._noted(replace(plan, notes=(*plan.notes, note)))
         recording = recorder.finish()
         recording.objects = [masked(obj, recorder.standins) for _, obj in sorted(seen.found.items())]
-        recording.asked = sorted(seen.asked)
-        self._tell("checking the recording")
+        recording.reads = sorted(seen.reads)
+        self._report("checking the recording")
         recorded_outcome(recording, plan, await self._replayed(recording, RecordedObjects(recording)))
         try:
             write(recording, self._options.record)
@@ -433,7 +436,7 @@ class _Planner:
             None if isinstance(live, RecordedObjects) else self._cluster.tokens,
             self._problems,
         )
-        return await simulate(order, backend, self._clock, self._tell)
+        return await simulate(order, backend, self._clock, self._report)
 
     def _is_recorded(self, live: RecordedObjects) -> Callable[[str], bool]:
         """Return a check whether the plan takes an object from the recording, not from the manifests."""
@@ -461,7 +464,7 @@ class _Cluster:
 
     @classmethod
     @asynccontextmanager
-    async def of(cls, options: Options) -> AsyncIterator[_Cluster]:
+    async def of(cls, options: PlanOptions) -> AsyncIterator[_Cluster]:
         """Connect to the cluster of the options. Without any kubeconfig, every object is new."""
         if options.offline or options.recorded is not None:
             yield cls(Nothing())
@@ -478,12 +481,12 @@ class _Cluster:
         try:
             yield cls(LiveCluster(client), connection.namespace or "default", transport)
         except Unreachable as problem:
-            raise unanswered(problem, connection) from None
+            raise with_origin(problem, connection) from None
         finally:
             await client.close()
 
 
-class Progress:
+class DelayedProgress:
     """Says on a terminal what happens, if that takes longer than a second."""
 
     def __init__(self, clock: Clock) -> None:
@@ -495,7 +498,7 @@ class Progress:
     def __enter__(self) -> Self:
         return self
 
-    def tell(self, text: str) -> None:
+    def report(self, text: str) -> None:
         if self._terminal:
             asyncio.get_running_loop().call_later(self._left(), self._show, text)
 

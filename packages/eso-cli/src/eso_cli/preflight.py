@@ -16,7 +16,7 @@ from eso_cli.terminal import echo, printable, sign
 from eso_sdk.installed import installed, load
 from eso_tools.manifests import STDIN, InputError, read_documents, read_manifests, without_manifests
 from eso_tools.preflight.checks import judge
-from eso_tools.preflight.findings import Finding, Level, Report, counted
+from eso_tools.preflight.findings import CheckResult, Level, Report, counted
 from eso_tools.preflight.gathering import Gatherer
 from eso_tools.preflight.snapshot import Snapshot, Stored
 from eso_tools.providers import offers
@@ -37,7 +37,7 @@ _COLOURS: Final = {
 def lines(report: Report) -> Iterator[str]:
     """Yield the page; the verdict is the last line. `echo` strips the colours if the output is not a terminal."""
     for _, finding in report.findings:
-        yield f"{_styled(finding.level)} {printable(finding.says)}"
+        yield f"{_styled(finding.level)} {printable(finding.text)}"
         yield from _details(finding)
         if finding.next:
             yield f"    next: {printable(finding.next)}"
@@ -60,19 +60,19 @@ def as_json(report: Report) -> dict[str, Any]:
     }
 
 
-def _details(finding: Finding) -> Iterator[str]:
+def _details(finding: CheckResult) -> Iterator[str]:
     for detail in finding.details[:MAX_DETAILS]:
         yield f"    {printable(str(detail))}"
     if (more := len(finding.details) - MAX_DETAILS) > 0:
         yield f"    and {more} more; `eso preflight -o json` lists them"
 
 
-def _fields(finding: Finding) -> dict[str, Any]:
+def _fields(finding: CheckResult) -> dict[str, Any]:
     return {
         "level": finding.level.value,
-        "says": printable(finding.says),
+        "says": printable(finding.text),
         "details": [
-            {"subject": printable(each.subject), "field": printable(each.field), "says": printable(each.says)}
+            {"subject": printable(each.subject), "field": printable(each.field), "says": printable(each.text)}
             for each in finding.details[:MAX_JSON_DETAILS]
         ],
         "detailsCount": len(finding.details),
@@ -91,7 +91,7 @@ _SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class PreflightOptions:
     kubeconfig: Path | None = None
     context: str = ""
     as_json: bool = False
@@ -99,12 +99,12 @@ class Options:
     files: tuple[Path, ...] = ()
 
     @property
-    def asks_cluster(self) -> bool:
+    def reads_cluster(self) -> bool:
         """Manifests alone are judged without a cluster, unless the user names one."""
         return not self.files or self.kubeconfig is not None or bool(self.context)
 
 
-async def run(options: Options) -> int:
+async def run(options: PreflightOptions) -> int:
     """Print the report; return the exit code."""
     try:
         values = _values(options.values) if options.values is not None else None
@@ -112,7 +112,7 @@ async def run(options: Options) -> int:
         written = tuple(stored_in(options.files, unread))
         of_providers = provider_kinds(lambda name, problem: _warn(f"the kinds of provider {name}: {problem}"))
         kinds = (*KINDS, *(kind for of_one in of_providers.values() for kind in of_one))
-        gathered = await _cluster(options, kinds) if options.asks_cluster else Snapshot()
+        gathered = await _cluster(options, kinds) if options.reads_cluster else Snapshot()
     except (InputError, KubeError) as problem:
         _warn(str(problem))
         return UNUSABLE
@@ -135,7 +135,7 @@ def _warn(text: str) -> None:
     echo(f"eso preflight: {printable(text)}", err=True)
 
 
-async def _cluster(options: Options, kinds: Sequence[AnyKind]) -> Snapshot:
+async def _cluster(options: PreflightOptions, kinds: Sequence[AnyKind]) -> Snapshot:
     async with connected(options.kubeconfig, options.context, command="preflight") as (client, _):
         return await Gatherer(client).gather(kinds)
 

@@ -22,7 +22,7 @@ from eso_sdk.installed import ProviderNameError, installed, load
 from eso_tools.manifests import InputError
 from eso_tools.objects import role_of
 from eso_tools.preflight.gathering import Gatherer
-from eso_tools.preflight.providercheck import SOURCES, Need, needs_of, project_name
+from eso_tools.preflight.providercheck import SOURCES, ProviderNeed, needs_of, project_name
 from eso_tools.preflight.snapshot import Snapshot
 from eso_tools.providers import offers
 from kuberun.errors import KubeError
@@ -32,7 +32,7 @@ ALL_INSTALLED, MISSING, UNUSABLE = 0, 1, 2
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ListOptions:
     kubeconfig: Path | None = None
     context: str = ""
     as_json: bool = False
@@ -57,7 +57,7 @@ class Needed:
 
     name: str
     known: Known | None
-    needs: list[Need] = field(default_factory=list)
+    needs: list[ProviderNeed] = field(default_factory=list)
 
     @property
     def cells(self) -> tuple[str, ...]:
@@ -72,7 +72,7 @@ class Needed:
         return {**known, "name": self.name, "installed": self.known is not None, "needs": needs}
 
 
-def list_installed(options: Options) -> int:
+def list_installed(options: ListOptions) -> int:
     """Print the installed providers; return 0."""
     rows = _known()
     if options.as_json:
@@ -82,7 +82,7 @@ def list_installed(options: Options) -> int:
     return ALL_INSTALLED
 
 
-async def list_needed(options: Options) -> int:
+async def list_needed(options: ListOptions) -> int:
     """Print the providers that the objects need; return the exit code."""
     try:
         snapshot = await _snapshot(options)
@@ -106,7 +106,7 @@ async def list_needed(options: Options) -> int:
     return MISSING if any(row.known is None for row in rows) else ALL_INSTALLED
 
 
-def rows_of(needs: Iterable[Need], known: dict[str, Known]) -> list[Needed]:
+def rows_of(needs: Iterable[ProviderNeed], known: dict[str, Known]) -> list[Needed]:
     """Group the needs by provider: by name, and those without a provider at the end."""
     packages = offers(known, lambda _problem: None)  # `_known` has warned about it
     rows: dict[str, Needed] = {}
@@ -141,7 +141,7 @@ def _known() -> list[Known]:
     return found
 
 
-async def _snapshot(options: Options) -> Snapshot:
+async def _snapshot(options: ListOptions) -> Snapshot:
     """Read the objects: of the files if there are any, otherwise of the cluster."""
     if options.files:
         unread: list[str] = []

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from eso_api.values import SecretBytes
 from eso_operator.certificates.local import replace_set
@@ -76,7 +76,7 @@ class Supervised:
 
     @property
     def service(self) -> ServiceKey:
-        return ServiceKey(CORE_NAMESPACE, f"provider-{self.name}")
+        return service_of(self.name)
 
     @property
     def address(self) -> str:
@@ -156,23 +156,17 @@ def plan_others(pinned: Sequence[Supervised], folder: Path) -> tuple[Supervised,
     return tuple(Supervised(name, ReservedPort(), folder / name, on_demand=True) for name in names)
 
 
-class Certified(Protocol):
-    """A provider whose certificates are kept in a folder."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def service(self) -> ServiceKey: ...
-
-    @property
-    def tls_folder(self) -> Path: ...
+def service_of(name: str) -> ServiceKey:
+    """Return the Service of a provider of this machine."""
+    return ServiceKey(CORE_NAMESPACE, f"provider-{name}")
 
 
-async def keep_certificates(provider: Certified, client: Client, clock: Clock, *, warn: Callable[[str], None]) -> None:
-    """Write the certificates that the operator issued into the provider's folder, now and whenever they change."""
-    key = keys_of(provider.service, CORE_NAMESPACE).server
-    known = said = ""
+async def keep_certificates(
+    name: str, folder: Path, client: Client, clock: Clock, *, warn: Callable[[str], None]
+) -> None:
+    """Write the certificates that the operator issued for a provider into the folder, now and whenever they change."""
+    key = keys_of(service_of(name), CORE_NAMESPACE).server
+    known = reported = ""
     while True:
         try:
             data = (await client.get(TYPED_SECRETS, key)).data
@@ -183,12 +177,12 @@ async def keep_certificates(provider: Certified, client: Client, clock: Clock, *
             await clock.sleep(_SOON)
             continue
         if material.fingerprint != known:
-            problem = _written(provider.tls_folder, data)
+            problem = _written(folder, data)
             if not problem:
                 known = material.fingerprint
-            elif problem != said:
-                warn(f"certificates of provider {provider.name}: {problem}; they are written again until it works")
-            said = problem
+            elif problem != reported:
+                warn(f"certificates of provider {name}: {problem}; they are written again until it works")
+            reported = problem
         await clock.sleep(_LATER)
 
 

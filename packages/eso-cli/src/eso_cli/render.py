@@ -21,7 +21,7 @@ from eso_api.references import CORE_GROUP
 from eso_api.template import Template, TemplateMetadata
 from eso_cli.failures import failures
 from eso_cli.printing import Clear, Masked, View, as_yaml, manifest_fields, secret_fields
-from eso_cli.standins import Kept, Values, kept, template_objects, values_of
+from eso_cli.standins import TemplateHolder, Values, template_holder, template_objects, values_of
 from eso_cli.terminal import echo
 from eso_render.engine import render_text
 from eso_render.errors import TargetError, TemplatePath
@@ -48,7 +48,7 @@ _NO_VALUES: Final = "eso render: there are no values; name a file that stands in
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class RenderOptions:
     file: str
     values: str | None = None
     resources: str | None = None
@@ -56,7 +56,7 @@ class Options:
     delimiters: tuple[str, str] = ("{{", "}}")
 
 
-def run(options: Options) -> int:
+def run(options: RenderOptions) -> int:
     """Print the output of every template; return the exit code."""
     try:
         inputs = _read(options)
@@ -97,10 +97,10 @@ class Subject:
 class Inputs:
     subjects: list[Subject]
     values: Values
-    holders: list[Kept]
+    holders: list[TemplateHolder]
 
 
-def _read(options: Options) -> Inputs:
+def _read(options: RenderOptions) -> Inputs:
     if [options.file, options.values, options.resources].count("-") > 1:
         raise InputError("eso render: only one file can come from standard input")
     manifests = read_manifests(options.file)
@@ -113,7 +113,11 @@ def _read(options: Options) -> Inputs:
     return Inputs(
         subjects=[SUBJECTS[_kind(document)](document) for document in ours],
         values=values_of(read_documents(options.values)) if options.values else {},
-        holders=[kept(document) for document in [*manifests, *others] if _kind(document) in {"ConfigMap", "Secret"}],
+        holders=[
+            template_holder(document)
+            for document in [*manifests, *others]
+            if _kind(document) in {"ConfigMap", "Secret"}
+        ],
     )
 
 
@@ -168,7 +172,7 @@ def _child(name: str, metadata: ChildMetadata | None) -> ObjectMeta:
     return ObjectMeta(name=name, labels=given.labels, annotations=given.annotations)
 
 
-def _rendered(subject: Subject, inputs: Inputs, options: Options) -> dict[str, Any]:
+def _rendered(subject: Subject, inputs: Inputs, options: RenderOptions) -> dict[str, Any]:
     left, right = options.delimiters
     render: RenderText = partial(render_text, left=left, right=right)
     objects = template_objects(inputs.holders, subject.owner.namespace)
@@ -183,7 +187,7 @@ def _rendered(subject: Subject, inputs: Inputs, options: Options) -> dict[str, A
     return secret_fields(desired, target.name or owner.name, owner.namespace, view)
 
 
-def _all_errors(subject: Subject, inputs: Inputs, options: Options) -> list[TargetError]:
+def _all_errors(subject: Subject, inputs: Inputs, options: RenderOptions) -> list[TargetError]:
     def attempt(part: Template) -> None:
         target = subject.target and structs.replace(subject.target, template=part)
         _rendered(dataclasses.replace(subject, template=part, target=target), inputs, options)
@@ -198,7 +202,7 @@ def _spelled_out(subject: Subject) -> set[str]:
     return {value for entries in sources for value in entries.values()}
 
 
-def _located(subject: Subject, error: TargetError, holders: list[Kept]) -> str:
+def _located(subject: Subject, error: TargetError, holders: list[TemplateHolder]) -> str:
     """Return `file:line` of the template, in the object that holds it if given, else where the manifest names it."""
     path: TemplatePath = error.path
     for holder in holders:

@@ -49,7 +49,7 @@ def _decoded(document: Document, path: Field, encoded: str) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class TemplateHolder:
     """A ConfigMap or Secret from a file."""
 
     document: Document
@@ -80,17 +80,17 @@ class _Holder(msgspec.Struct, rename="camel"):
     string_data: dict[str, str] | None = None
 
 
-def kept(document: Document) -> Kept:
+def template_holder(document: Document) -> TemplateHolder:
     holder = typed(document, _Holder)
     entries = {key: text.encode() for key, text in (holder.data or {}).items()}
     if holder.kind == "Secret":
         entries = {key: _decoded(document, ("data", key), text.decode()) for key, text in entries.items()}
         entries |= {key: text.encode() for key, text in (holder.string_data or {}).items()}
     secrets = {key: SecretBytes(value) for key, value in entries.items()}
-    return Kept(document, holder.kind, holder.metadata.namespace, holder.metadata.name, secrets)
+    return TemplateHolder(document, holder.kind, holder.metadata.namespace, holder.metadata.name, secrets)
 
 
-def template_objects(holders: list[Kept], namespace: str) -> TemplateObjects:
+def template_objects(holders: list[TemplateHolder], namespace: str) -> TemplateObjects:
     """Return the ConfigMaps and Secrets that an object of that namespace can refer to."""
     serving = [holder for holder in holders if holder.serves(namespace)]
     return TemplateObjects(

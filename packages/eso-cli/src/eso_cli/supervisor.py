@@ -24,7 +24,7 @@ from kubebase.clock import Clock
 LINE_BYTES: Final = 64 * 1024
 GRACE_SECONDS: Final = 15.0
 """The time for a component to stop by itself; longer than a provider's drain."""
-_SETTLED_SECONDS: Final = 60.0
+_STABLE_SECONDS: Final = 60.0
 """After this time a component no longer counts as failing repeatedly."""
 
 
@@ -80,8 +80,8 @@ class _Keeper:
         while True:
             started = self._clock.monotonic()
             ended = await self._run_once()
-            settled = self._clock.monotonic() - started > _SETTLED_SECONDS
-            failures = 1 if settled else failures + 1
+            is_stable = self._clock.monotonic() - started > _STABLE_SECONDS
+            failures = 1 if is_stable else failures + 1
             delay = self._backoff.delay(failures, system_random)
             self._log.warning(self._component.name, f"{ended}; starting again in {delay:.1f} s")
             await self._clock.sleep(delay)

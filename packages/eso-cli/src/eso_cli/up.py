@@ -25,7 +25,7 @@ from typing import Final
 from eso_api.crd import crds
 from eso_api.kinds import installed_kinds
 from eso_cli.demand import Demand
-from eso_cli.folder import Folder, Voice, empty
+from eso_cli.folder import Folder, FolderLog, empty
 from eso_cli.loglines import LogFile, LogFormat, LogLines, Shown
 from eso_cli.progress import Progress
 from eso_cli.providers import ReservedPort, Supervised, keep_certificates, plan, plan_others, shared_command
@@ -101,16 +101,16 @@ async def serve(options: UpOptions) -> int:
         held.enter_context(log_lines_to(lambda line: site.log.passed_on(_API_SERVER, line), SystemClock()))
         progress.show("starting the API server, the operator and the providers")
         await run(kube, site.objects(), options.files, announce=site.announce, company=site.company, stop=stop)
-        site.tell("stopped")
+        site.info("stopped")
     except (StartError, ProviderNameError, SettingsError, OSError, ExceptionGroup) as problem:
-        progress.echo(f"eso up: {_said(problem, options)}", err=True)
+        progress.echo(f"eso up: {_problem_text(problem, options)}", err=True)
         return 1
     finally:
         held.close()
     return 0
 
 
-def _log_lines(options: UpOptions, progress: Progress, kept: LogFile) -> LogLines:
+def _log_lines(options: UpOptions, progress: Progress, log_file: LogFile) -> LogLines:
     """Write to standard error: for people on a terminal, as JSON into a file or pipe."""
     terminal = sys.stderr.isatty()
     text = terminal if options.log_format is LogFormat.AUTO else options.log_format is LogFormat.TEXT
@@ -119,13 +119,13 @@ def _log_lines(options: UpOptions, progress: Progress, kept: LogFile) -> LogLine
     def write(line: str) -> None:
         progress.echo(line, err=True)
 
-    return LogLines(write, SystemClock(), text=text, colour=colour, shown=options.shown, keep=kept.write)
+    return LogLines(write, SystemClock(), text=text, colour=colour, shown=options.shown, keep=log_file.write)
 
 
-def _said(problem: Exception, options: UpOptions) -> str:
+def _problem_text(problem: Exception, options: UpOptions) -> str:
     """Describe the problem and the option that solves it."""
     if isinstance(problem, ExceptionGroup):  # of the tasks that run beside the server
-        return _said(problem.exceptions[0], options)
+        return _problem_text(problem.exceptions[0], options)
     cause = problem.__cause__ or problem
     if isinstance(cause, OSError):
         if cause.errno == errno.EADDRINUSE:
@@ -172,7 +172,7 @@ class Site:
         self._progress = progress or Progress()
         self._log_file = LogFile(options.log_file)
         self.log = _log_lines(options, self._progress, self._log_file)
-        self._announced = self._said_loopback = False
+        self._announced = self._loopback_noted = False
 
     def end(self) -> None:
         """Release the ports and the log file."""
@@ -247,7 +247,7 @@ class Site:
                 await running.demand.expect(objects)
                 await self._start_needed(running)
 
-        return Folder(self._options.manifests, self._kube.cluster, Voice(self._warn, self.tell), before)
+        return Folder(self._options.manifests, self._kube.cluster, FolderLog(self._warn, self.info), before)
 
     def _demand(self) -> Demand:
         pinned = [provider.name for provider in self._started]
@@ -257,7 +257,9 @@ class Site:
     async def _begin(self, running: _Running, folder: Folder) -> JsonObject:
         """Start the providers needed now, follow later needs, and return the ready file's entry on providers."""
         for provider in self._started:
-            running.own(keep_certificates(provider, running.client, self._clock, warn=self._warn))
+            running.own(
+                keep_certificates(provider.name, provider.tls_folder, running.client, self._clock, warn=self._warn)
+            )
         await folder.apply_changes()
         running.own(folder.follow(self._clock))
         if self._options.operator:
@@ -276,8 +278,8 @@ class Site:
             await self._start_needed(running)
 
     async def _start_needed(self, running: _Running) -> None:
-        for name, who in (await running.demand.look()).items():
-            self.tell(f"starting provider {name}: {who} needs it")
+        for name, who in (await running.demand.take_needed()).items():
+            self.info(f"starting provider {name}: {who} needs it")
             provider = self._providers[name]
             self._started.append(provider)
             if not self._options.shared_providers:
@@ -285,7 +287,7 @@ class Site:
             problem = await self._install_service(provider, "")
             running.own(self._attend(provider, running.client, problem), self._announce_again(provider))
 
-    async def _install_service(self, provider: Supervised, said: str) -> str:
+    async def _install_service(self, provider: Supervised, reported: str) -> str:
         """Install the provider's Service, so that the operator finds it; return the problem, empty if there is none.
 
         `said` is the problem that was reported before.
@@ -293,7 +295,7 @@ class Site:
         try:
             await install(self._kube.cluster, provider.objects())
         except ManifestError as problem:  # for example, the namespace was deleted
-            if str(problem) != said:
+            if str(problem) != reported:
                 self._warn(f"provider {provider.name}: {problem}; it is tried again until it works")
             return str(problem)
         return ""
@@ -303,7 +305,7 @@ class Site:
         while problem:
             await self._clock.sleep(_AGAIN_SECONDS)
             problem = await self._install_service(provider, problem)
-        await keep_certificates(provider, client, self._clock, warn=self._warn)
+        await keep_certificates(provider.name, provider.tls_folder, client, self._clock, warn=self._warn)
 
     async def _announce_again(self, provider: Supervised) -> None:
         """Add a provider to the ready file as soon as it serves."""
@@ -323,8 +325,8 @@ class Site:
     async def _remove_leftovers(self) -> None:
         """Remove the Services of an earlier run whose providers are not needed now."""
         (label,) = STARTED_HERE.items()
-        kept = ",".join(f"metadata.name!={provider.service.name}" for provider in self._started)
-        query = ListQuery(CORE_NAMESPACE, label_selector="=".join(label), field_selector=kept)
+        log_file = ",".join(f"metadata.name!={provider.service.name}" for provider in self._started)
+        query = ListQuery(CORE_NAMESPACE, label_selector="=".join(label), field_selector=log_file)
         await remove(self._kube.cluster, "v1", "Service", query)
 
     # --- processes ----------------------------------------------------------------------------------------------------
@@ -347,17 +349,17 @@ class Site:
             return [self._component(provider) for provider in self._started]
         if not self._providers:
             return []
-        self._tell_loopback()
+        self._note_loopback()
         return [shared_component(self._providers.values())]
 
     def _component(self, provider: Supervised) -> Component:
-        self._tell_loopback()
+        self._note_loopback()
         return provider_component(provider)
 
-    def _tell_loopback(self) -> None:
-        if not self._said_loopback and _ALLOW_ADDRESS not in os.environ:
-            self._said_loopback = True
-            self.tell(f"providers may call loopback addresses of this machine; set {_ALLOW_ADDRESS} to change that")
+    def _note_loopback(self) -> None:
+        if not self._loopback_noted and _ALLOW_ADDRESS not in os.environ:
+            self._loopback_noted = True
+            self.info(f"providers may call loopback addresses of this machine; set {_ALLOW_ADDRESS} to change that")
 
     def _operator_flags(self, kubeconfig: Path) -> list[str]:
         flags = ["--kubeconfig", str(kubeconfig), "--core-namespace", CORE_NAMESPACE]
@@ -420,7 +422,7 @@ class Site:
                 return False
         return True
 
-    def tell(self, text: str) -> None:
+    def info(self, text: str) -> None:
         self.log.info(_COMPONENT, text)
 
     def _warn(self, text: str) -> None:

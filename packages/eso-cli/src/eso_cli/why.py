@@ -39,7 +39,7 @@ _OK: Final = {Mark.GOOD: True, Mark.BAD: False, Mark.OPEN: None}
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class WhyOptions:
     """`kind` may be KIND/NAME; then `name` is empty."""
 
     kind: str
@@ -50,7 +50,7 @@ class Options:
     as_json: bool = False
 
 
-async def run(options: Options, clock: Clock | None = None) -> int:
+async def run(options: WhyOptions, clock: Clock | None = None) -> int:
     """Print the explanation; return the exit code."""
     now = (clock or SystemClock()).now()
     kind_name, slash, after = options.kind.partition("/")
@@ -82,7 +82,7 @@ async def run(options: Options, clock: Clock | None = None) -> int:
     return HEALTHY if explanation.healthy and explanation.head.mark is not Mark.OPEN else UNWELL
 
 
-async def _explain_secret(client: Client, key: ObjectKey, options: Options, now: datetime) -> int:
+async def _explain_secret(client: Client, key: ObjectKey, options: WhyOptions, now: datetime) -> int:
     """Print the objects that write or read a Secret, each with its explanation; return the exit code."""
     owners = await owners_of(client, key)
     shown = owners.subjects[:_MAX_SUBJECTS]

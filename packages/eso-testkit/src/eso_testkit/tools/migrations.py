@@ -7,7 +7,7 @@ from typing import Any
 
 from eso_tools.migrate.bridges import Bridges, installed_bridges
 from eso_tools.migrate.inventory import Inventory
-from eso_tools.migrate.plan import Plan, plan_forth
+from eso_tools.migrate.plan import MigrationPlan, plan_forth
 from kubebase.meta import JsonObject
 
 V1, V2 = "external-secrets.io/v1", "secretstore.external-secrets.io/v2alpha1"
@@ -62,15 +62,15 @@ def from_generator(name: str = "g", kind: str = "Password", **spec: Any) -> Json
     return obj(V1, "ExternalSecret", f"from-{kind.lower()}", "a", spec={"dataFrom": [entry], **spec})
 
 
-def forth(*objects: JsonObject, regenerate: bool = False) -> Plan:
+def forth(*objects: JsonObject, regenerate: bool = False) -> MigrationPlan:
     return plan_forth(Inventory(objects), bridges(), regenerate=regenerate)
 
 
-def why(plan: Plan) -> str:
+def why(plan: MigrationPlan) -> str:
     return "\n".join(map(str, plan.left))
 
 
-def refs(plan: Plan) -> dict[str, Any]:
+def refs(plan: MigrationPlan) -> dict[str, Any]:
     return {str(site): ref for switch in plan.switches for site, ref in switch.changes}
 
 

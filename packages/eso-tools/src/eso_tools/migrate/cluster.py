@@ -83,7 +83,7 @@ class Cluster:
         """Wait until the operator has validated the v2 objects; return those that are not usable, with the reason."""
         waiting = {id_of(each.store): (each, "the operator has not validated it") for each in converted}
 
-        async def settled() -> bool:
+        async def is_reconciled() -> bool:
             for one, (each, _) in list(waiting.items()):
                 obj = await self.client.get(raw(self.resource(one)), _key(one))
                 ready = ready_condition(obj)
@@ -93,7 +93,7 @@ class Cluster:
                     waiting[one] = (each, ready.message)
             return not waiting
 
-        await self.until(settled)
+        await self.until(is_reconciled)
         return list(waiting.values())
 
     async def switch(self, switch: Switch) -> Left | None:

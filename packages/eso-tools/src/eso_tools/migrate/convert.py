@@ -41,7 +41,7 @@ MADE_BY: Final = "eso-migrate"
 ORIGIN: Final = "external-secrets.io/migrated-from"
 """The annotation with the v1 object, as GROUP/KIND/NAME."""
 
-_KEPT: Final = ("controller", "refreshInterval", "refreshTrigger", "retrySettings")
+_COPIED: Final = ("controller", "refreshInterval", "refreshTrigger", "retrySettings")
 """Fields of a v1 store that mean the same in a v2 store."""
 
 
@@ -88,20 +88,20 @@ def convert_store(store: JsonObject, bridges: Bridges, labels: frozenset[str] = 
     ((key, block),) = blocks.items()
     if not isinstance(block, dict):
         raise RefusedError(f"spec.provider.{key} must be an object; correct the store first")
-    kept: JsonObject = {name: spec[name] for name in _KEPT if name in spec}
+    copied: JsonObject = {name: spec[name] for name in _COPIED if name in spec}
     made = _Maker(origin, {name: text for name, text in _labels(store).items() if name in labels})
     cluster = origin.kind == CLUSTER_SECRET_STORE.name
     if cluster:
-        kept |= {"conditions": spec["conditions"]} if spec.get("conditions") else {}
-        kept["authenticationScope"] = MANIFEST_NAMESPACE
+        copied |= {"conditions": spec["conditions"]} if spec.get("conditions") else {}
+        copied["authenticationScope"] = MANIFEST_NAMESPACE
     kind = CLUSTER_SECRET_STORE_V2 if cluster else SECRET_STORE_V2
     if key == PLUGIN_KEY:
-        return Converted(origin, (made.object(kind, {**kept, "providerConfig": copy.deepcopy(block)}),))
+        return Converted(origin, (made.object(kind, {**copied, "providerConfig": copy.deepcopy(block)}),))
     bridge = bridges.store(key, block)
     if bridge is None:
         raise RefusedError(_not_installed(f"spec.provider.{key}"))
     own = bridge.served.own_spec(copy.deepcopy(block))
-    return _with_config(made, bridge, own, (kind, kept), STORE_CONFIG_API_VERSION)
+    return _with_config(made, bridge, own, (kind, copied), STORE_CONFIG_API_VERSION)
 
 
 # --- generators ------------------------------------------------------------------------------------------------------
@@ -116,13 +116,13 @@ def convert_generator(generator: JsonObject, bridges: Bridges, name: str = "") -
     if bridge is None:
         raise RefusedError(_not_installed(f"generator {kind}"))
     own = _without_namespaces(own, bridge, origin)
-    kept: JsonObject = {name: own[name] for name in ("controller", "retrySettings") if own.get(name)}
-    kept["gatingPolicy"] = DISABLED  # a v1alpha1 generator is called in every state
+    copied: JsonObject = {name: own[name] for name in ("controller", "retrySettings") if own.get(name)}
+    copied["gatingPolicy"] = DISABLED  # a v1alpha1 generator is called in every state
     if cluster:
-        kept["authenticationScope"] = MANIFEST_NAMESPACE
+        copied["authenticationScope"] = MANIFEST_NAMESPACE
     made = _Maker(origin, {}, name)
     target = CLUSTER_GENERATOR_V2 if cluster else GENERATOR
-    return _with_config(made, bridge, own, (target, kept), GENERATOR_CONFIG_API_VERSION)
+    return _with_config(made, bridge, own, (target, copied), GENERATOR_CONFIG_API_VERSION)
 
 
 def _embedded(spec: JsonObject) -> tuple[str, JsonObject]:
@@ -181,7 +181,7 @@ def _with_config(
     made: _Maker, bridge: Bridge, own: JsonObject, target: tuple[AnyKind, JsonObject], assumed: str
 ) -> Converted:
     """Return store or generator with its configuration: an object if it is namespaced, else inline."""
-    kind, kept = target
+    kind, copied = target
     api_version = bridge.kind.resource().api_version
     named: JsonObject = {} if api_version == assumed else {"apiVersion": api_version}
     config = made.object(bridge.kind, own)
@@ -189,9 +189,9 @@ def _with_config(
         raise RefusedError(f"{bridge.kind.name} has no field {', '.join(unknown)}; remove it from the v1 object first")
     if not kind.namespaced:
         inline = {**named, "kind": bridge.kind.name, "spec": own}
-        return Converted(made.origin, (made.object(kind, {**kept, "providerConfig": {"inline": inline}}),))
+        return Converted(made.origin, (made.object(kind, {**copied, "providerConfig": {"inline": inline}}),))
     ref = {**named, "kind": bridge.kind.name, "name": config["metadata"]["name"]}
-    store = made.object(kind, {**kept, "providerConfig": {"providerRef": ref}})
+    store = made.object(kind, {**copied, "providerConfig": {"providerRef": ref}})
     return Converted(made.origin, (config, store))
 
 

@@ -79,7 +79,7 @@ class Left:
 
 
 @dataclass(slots=True)
-class Plan:
+class MigrationPlan:
     """What a migration would do."""
 
     converted: list[Converted] = field(default_factory=list)
@@ -93,9 +93,9 @@ class Plan:
         return [obj for each in self.converted for obj in each.made]
 
 
-def plan_forth(inventory: Inventory, bridges: Bridges, *, regenerate: bool) -> Plan:
+def plan_forth(inventory: Inventory, bridges: Bridges, *, regenerate: bool) -> MigrationPlan:
     """Plan the migration of everything in the inventory."""
-    plan = Plan()
+    plan = MigrationPlan()
     outcomes = _Outcomes(inventory, (*V2_STORES, *V2_GENERATORS, *bridges.kinds))
     labels = frozenset(_selected_labels(inventory))
     for store in inventory.of(*V1_STORES):
@@ -109,7 +109,7 @@ def plan_forth(inventory: Inventory, bridges: Bridges, *, regenerate: bool) -> P
     return plan
 
 
-def _convert(plan: Plan, outcomes: _Outcomes, obj: JsonObject, convert: Callable[[], Converted]) -> None:
+def _convert(plan: MigrationPlan, outcomes: _Outcomes, obj: JsonObject, convert: Callable[[], Converted]) -> None:
     origin = id_of(obj)
     try:
         made = convert()
@@ -150,7 +150,7 @@ def is_made(obj: JsonObject) -> bool:
     return (metadata.get("labels") or {}).get(LABEL) == MADE_BY and origin.count("/") == _ORIGIN_STEPS
 
 
-def _switch(plan: Plan, outcomes: _Outcomes, user: JsonObject, *, regenerate: bool) -> None:
+def _switch(plan: MigrationPlan, outcomes: _Outcomes, user: JsonObject, *, regenerate: bool) -> None:
     if owned_by(user, CLUSTER_EXTERNAL_SECRET, CLUSTER_PUSH_SECRET):
         return  # it follows its parent
     identity = id_of(user)
@@ -168,7 +168,9 @@ def _switch(plan: Plan, outcomes: _Outcomes, user: JsonObject, *, regenerate: bo
         add_switch(plan, user, changes, regenerate=regenerate)
 
 
-def add_switch(plan: Plan, user: JsonObject, changes: Sequence[tuple[Site, JsonObject]], *, regenerate: bool) -> None:
+def add_switch(
+    plan: MigrationPlan, user: JsonObject, changes: Sequence[tuple[Site, JsonObject]], *, regenerate: bool
+) -> None:
     """Plan the switch of one object, unless that would generate new values."""
     if not changes:
         return

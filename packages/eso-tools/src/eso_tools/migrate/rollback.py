@@ -21,16 +21,16 @@ from eso_tools.migrate.inventory import (
     owned_by,
     spec_of,
 )
-from eso_tools.migrate.plan import Left, Plan, add_switch, is_made, origin_of, selected
+from eso_tools.migrate.plan import Left, MigrationPlan, add_switch, is_made, origin_of, selected
 from eso_tools.migrate.references import Site, namespace_of, pushes, sites
 from kubebase.meta import JsonObject
 
 _V2_KINDS = frozenset((kind.group, kind.name) for kind in (*V2_STORES, *V2_GENERATORS))
 
 
-def plan_back(inventory: Inventory, *, regenerate: bool) -> Plan:
+def plan_back(inventory: Inventory, *, regenerate: bool) -> MigrationPlan:
     """Plan the way back for every reference to an object that a migration created."""
-    plan = Plan(obsolete=[obj for obj in inventory if is_made(obj)])
+    plan = MigrationPlan(obsolete=[obj for obj in inventory if is_made(obj)])
     for user in inventory.of(*USERS):
         if owned_by(user, CLUSTER_EXTERNAL_SECRET, CLUSTER_PUSH_SECRET):
             continue

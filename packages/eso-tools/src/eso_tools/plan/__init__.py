@@ -7,7 +7,7 @@ needs.py        the objects that an object refers to
 live.py         live objects: from a cluster, from a recording, or none
 backends.py     providers: processes that the caller starts, or a recording
 withholding.py  calls with effects, which no provider gets
-answers.py      responses of providers, recorded and replayed
-recording.py    the file of a recording; standins.py replaces its values, digests.py compares them
+replay.py       responses of providers, recorded and replayed
+recording.py    the file of a recording; standins.py replaces its values
 differences.py  what changes in a target
 """

@@ -14,8 +14,8 @@ from google.protobuf import json_format
 
 from eso_operator.providers.channels import Transport
 from eso_operator.stores.resolved import Endpoint, ServiceKey
-from eso_tools.plan.answers import Replay, ReplayingTransport
 from eso_tools.plan.recording import RecordingError
+from eso_tools.plan.replay import Replay, ReplayingTransport
 from eso_tools.plan.withholding import Withheld, WithholdingTransport
 from eso_tools.providers import CORE_NAMESPACE, service_object
 from eso_wire import codec

@@ -95,12 +95,12 @@ class RecordedObjects:
 
     def __init__(self, recording: Recording) -> None:
         self._objects = recording.objects
-        self._asked = frozenset(recording.asked)
+        self._reads = frozenset(recording.reads)
         self.unknown: dict[Need, None] = {}
         self.names = frozenset(name for obj in self._objects for name in object_names(obj, ""))
 
     async def find(self, need: Need) -> Sequence[JsonObject]:
-        if str(need) not in self._asked:
+        if str(need) not in self._reads:
             self.unknown[need] = None
         if not need.name:
             selector = parse_label_selector(need.labels)
@@ -117,10 +117,10 @@ class Remembering:
 
     live: Live
     found: dict[tuple[tuple[str, str], str, str], JsonObject] = field(default_factory=dict)
-    asked: dict[str, None] = field(default_factory=dict)
+    reads: dict[str, None] = field(default_factory=dict)
 
     async def find(self, need: Need) -> Sequence[JsonObject]:
-        self.asked[str(need)] = None
+        self.reads[str(need)] = None
         objects = await self.live.find(need)
         self.found |= {place_of(obj): obj for obj in objects}
         return objects

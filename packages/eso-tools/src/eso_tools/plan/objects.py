@@ -49,5 +49,5 @@ def _status(obj: JsonObject) -> JsonObject:
     status: JsonObject = obj.get("status") or {}
     conditions: list[Any] = status.get("conditions") or []
     short = [{name: each[name] for name in _CONDITION if name in each} for each in conditions]
-    kept = {name: part for name, part in status.items() if name != "outcomes"}
-    return {**kept, "conditions": short}
+    copied = {name: part for name, part in status.items() if name != "outcomes"}
+    return {**copied, "conditions": short}

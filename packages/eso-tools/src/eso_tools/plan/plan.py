@@ -20,11 +20,11 @@ from eso_operator.sources.entries import Generate, entries_of
 from eso_operator.stores.resolved import Reason
 from eso_operator.targets.metadata import target_name
 from eso_tools.plan.differences import Change, KeyChange, Parts, differences, parts
-from eso_tools.plan.digests import Digests
 from eso_tools.plan.needs import Need
 from eso_tools.plan.recording import UNRECORDED, RecordedKey, Recording
 from eso_tools.plan.seeding import Place
 from eso_tools.plan.simulation import Simulation
+from eso_tools.plan.standins import Digests
 from eso_tools.plan.withholding import NOT_CALLED, Unread, WouldDelete, WouldPush, bytes_of
 from eso_tools.status.causes import Cause, causes_of
 from eso_tools.status.overview import Health, Overview, Row
@@ -207,7 +207,7 @@ def _as_recorded(target: TargetPlan, made: Parts, recording: Recording) -> Targe
             continue
         change = Change(recorded.change)
         keys.append(replace(key, change=change, before=key.after if change is Change.UNCHANGED else key.before))
-    unknown = str(target.need) not in recording.asked
+    unknown = str(target.need) not in recording.reads
     notes = (*target.notes, UNKNOWN_TARGET) if unknown else target.notes
     return replace(target, keys=tuple(keys), notes=notes)
 

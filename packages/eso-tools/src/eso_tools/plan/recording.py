@@ -45,12 +45,12 @@ class RecordedKey(msgspec.Struct, frozen=True):
     change: str
 
 
-class Answer(msgspec.Struct, frozen=True):
+class RecordedResponse(msgspec.Struct, frozen=True):
     """One answer of a provider, for one question to one store."""
 
     store: str
-    question: JsonObject
-    answer: JsonObject
+    recorded_call: JsonObject = msgspec.field(name="question")
+    response: JsonObject = msgspec.field(name="answer")
 
 
 class Recording(msgspec.Struct):
@@ -59,9 +59,9 @@ class Recording(msgspec.Struct):
     salt: str = msgspec.field(default_factory=lambda: secrets.token_hex(_SALT_BYTES))
     providers: dict[str, JsonObject] = {}
     stores: dict[str, str] = {}
-    answers: list[Answer] = []
+    responses: list[RecordedResponse] = msgspec.field(default_factory=list, name="answers")
     objects: list[JsonObject] = []
-    asked: list[str] = []
+    reads: list[str] = msgspec.field(default_factory=list, name="asked")
     targets: dict[str, dict[str, RecordedKey]] = {}
     pushes: dict[str, RecordedKey] = {}
     failed: list[str] = []
@@ -73,9 +73,9 @@ class Recording(msgspec.Struct):
         return hashlib.scrypt(text, salt=bytes.fromhex(self.salt), **_SCRYPT).hex()
 
 
-def canonical(question: Mapping[str, Any]) -> str:
+def canonical(recorded_call: Mapping[str, Any]) -> str:
     """Return one spelling of a question, to look it up."""
-    return json.dumps(question, sort_keys=True, separators=(",", ":"))
+    return json.dumps(recorded_call, sort_keys=True, separators=(",", ":"))
 
 
 def write(recording: Recording, path: Path) -> None:

@@ -29,7 +29,7 @@ from localkube.model import ServedKind, User, WriteOptions
 from localkube.schema.metadata import dns_label
 
 _OURS: Final = "external-secrets.io"
-_KEPT: Final = {
+_COPIED: Final = {
     "ExternalSecret": ("binding", "manifests"),
     "PushSecret": ("syncedPushSecrets", "syncedVersions"),
 }
@@ -55,7 +55,7 @@ class Seeder:
         self._live = live
         self._namespace = namespace
         self._given: set[Place] = set()
-        self._asked: set[Need] = set()
+        self._reads: set[Need] = set()
         self._problems: list[str] = []
         self.before: dict[Place, JsonObject] = {}
         """The live objects."""
@@ -81,7 +81,7 @@ class Seeder:
         if self._problems:
             raise InputError("\n".join(self._problems))
         for document in wanted:
-            await self.fetch_needs(document.content, self._home(document.content))
+            await self.fetch_needs(document.content, self._namespace_of(document.content))
         return [await self._planned_object(document, obj) for document, obj in accepted if obj is not None]
 
     async def put(self, planned: Planned) -> None:
@@ -90,7 +90,7 @@ class Seeder:
 
     async def _accepted(self, document: Document) -> JsonObject | None:
         """Return the object as the API server would store it; None if it is refused."""
-        content, namespace = copy.deepcopy(document.content), self._home(document.content)
+        content, namespace = copy.deepcopy(document.content), self._namespace_of(document.content)
         kind = self._kind(content)
         try:
             await self._make_namespace(namespace)
@@ -105,7 +105,7 @@ class Seeder:
     async def _planned_object(self, document: Document, made: JsonObject) -> Planned:
         """Return the object to store: an update of the live one if there is one."""
         (group, name), metadata = identity(document.content), document.content["metadata"]
-        found = await self._live.find(Need(group, name, self._home(document.content), str(metadata["name"])))
+        found = await self._live.find(Need(group, name, self._namespace_of(document.content), str(metadata["name"])))
         return Planned(self._kind(document.content), updated(made, found[0]) if found else made)
 
     async def fetch_needs(self, obj: JsonObject, namespace: str) -> None:
@@ -116,9 +116,9 @@ class Seeder:
 
     async def fetch(self, need: Need) -> list[JsonObject]:
         """Copy live objects that the manifests do not contain; return the new ones."""
-        if need in self._asked:
+        if need in self._reads:
             return []
-        self._asked.add(need)
+        self._reads.add(need)
         new = []
         for obj in await self._live.find(need):
             place = place_of(obj)
@@ -158,7 +158,7 @@ class Seeder:
 
     async def _apply(self, document: Document) -> None:
         try:
-            await self._make_namespace(self._home(document.content))
+            await self._make_namespace(self._namespace_of(document.content))
             await self._install(document.content)
         except ManifestError as problem:
             if _is_strict(document):
@@ -178,7 +178,7 @@ class Seeder:
     async def _install(self, obj: JsonObject) -> None:
         metadata = {name: obj["metadata"].get(name) for name in ("name", "labels", "annotations", "namespace")}
         if self._kind(obj).resource.namespaced:
-            metadata["namespace"] = self._home(obj)
+            metadata["namespace"] = self._namespace_of(obj)
         given = {name: part for name, part in metadata.items() if part}
         content = {name: part for name, part in obj.items() if name not in ("metadata", "status")}
         await install(self._cluster, [{**content, "metadata": given}])
@@ -206,13 +206,13 @@ class Seeder:
             raise InputError(f"{obj['apiVersion']} {obj['kind']} is not known")
         return kind
 
-    def _home(self, obj: JsonObject) -> str:
+    def _namespace_of(self, obj: JsonObject) -> str:
         if not self._kind(obj).resource.namespaced:
             return ""
         return str(obj["metadata"].get("namespace") or self._namespace)
 
     def _place(self, obj: JsonObject) -> Place:
-        return identity(obj), self._home(obj), str(obj["metadata"]["name"])
+        return identity(obj), self._namespace_of(obj), str(obj["metadata"]["name"])
 
 
 def copied(obj: JsonObject) -> JsonObject:
@@ -238,21 +238,21 @@ def updated(made: JsonObject, live: JsonObject) -> JsonObject:
             metadata[name] = both
     metadata |= {name: old[name] for name in ("uid", "creationTimestamp") if name in old}
     metadata["generation"] = int(old.get("generation") or 1) + (0 if same else 1)
-    if status := kept_status(made, live.get("status") or {}):
+    if status := copied_status(made, live.get("status") or {}):
         made["status"] = status
     return made
 
 
-def kept_status(made: JsonObject, status: JsonObject) -> JsonObject:
+def copied_status(made: JsonObject, status: JsonObject) -> JsonObject:
     """Return the part of a status that the next refresh depends on."""
     spec = made.get("spec") or {}
-    kept = {name: status[name] for name in _KEPT.get(str(made["kind"]), ()) if name in status}
+    copied = {name: status[name] for name in _COPIED.get(str(made["kind"]), ()) if name in status}
     if _refreshes(spec):
-        return kept
+        return copied
     conditions = status.get("conditions") or []
     if any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions):
-        kept |= {name: status[name] for name in _REFRESH if name in status}
-    return kept
+        copied |= {name: status[name] for name in _REFRESH if name in status}
+    return copied
 
 
 def _refreshes(spec: JsonObject) -> bool:

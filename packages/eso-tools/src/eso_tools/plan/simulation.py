@@ -54,15 +54,15 @@ from localkube.server import LocalKube
 from localkube.storage import Change
 
 _POLL_SECONDS: Final = 0.05
-_QUIET_LOOKS: Final = 6
+_QUIET_CHECKS: Final = 6
 """After this many looks without any change or work, the operator has settled. A pause of the machine does not count."""
-_PATIENT_LOOKS: Final = 40
+_PATIENT_CHECKS: Final = 40
 """The same, if the operator has not reported on every object: it does not manage some of them."""
 _READABLE: Final = re.compile(r"/api/v1/namespaces/([^/]+)/(secrets|configmaps|serviceaccounts)/([^/]+)$")
 _KINDS: Final = {"secrets": "Secret", "configmaps": "ConfigMap", "serviceaccounts": "ServiceAccount"}
 _CHILDREN: Final = re.compile(r"/apis/external-secrets\.io/[^/]+/namespaces/([^/]+)/(externalsecrets|pushsecrets)\b")
 
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +95,13 @@ class Simulation:
     """Why the time was not enough; empty if everything has settled."""
 
 
-async def simulate(order: Order, backend_in: Callable[[Path], Backend], clock: Clock, tell: Tell) -> Simulation:
+async def simulate(order: Order, backend_in: Callable[[Path], Backend], clock: Clock, report: Report) -> Simulation:
     """Run the operator until every object has settled, or until the time is over."""
     with TemporaryDirectory(prefix="eso-plan-") as name:
         backend = backend_in(Path(name))
         try:
             async with LocalKube(clock=clock) as kube:
-                return await _Run(order, backend, kube, folder=Path(name), clock=clock, tell=tell).run()
+                return await _Run(order, backend, kube, folder=Path(name), clock=clock, report=report).run()
         except ExceptionGroup as group:  # of the tasks beside the simulation
             raise _first(group) from None
         finally:
@@ -114,21 +114,21 @@ def _first(error: Exception) -> Exception:
 
 class _Run:
     def __init__(
-        self, order: Order, backend: Backend, kube: LocalKube, *, folder: Path, clock: Clock, tell: Tell
+        self, order: Order, backend: Backend, kube: LocalKube, *, folder: Path, clock: Clock, report: Report
     ) -> None:
         self._order = order
         self._backend = backend
         self._cluster = kube.cluster
         self._clock = clock
-        self._tell = tell
+        self._report = report
         self._kubeconfig = folder / "kubeconfig"
         write_private(self._kubeconfig, kube.kubeconfig_text.encode())
         self._seeder = Seeder(kube.cluster, order.live, order.namespace)
-        self._quiet_looks = 0
+        self._quiet_checks = 0
         self._nudged = False
 
     async def run(self) -> Simulation:
-        self._tell("reading live objects")
+        self._report("reading live objects")
         await install(self._cluster, crds(installed_kinds(lambda _name, _problem: None)))
         await install(self._cluster, [namespace_object(CORE_NAMESPACE)])
         planned = await self._seeder.prepare(self._order.documents, self._order.problems)
@@ -138,7 +138,7 @@ class _Run:
         )
         client = Client(ReadThrough(plain, self._seeder, self._order.tokens, own), field_manager=FIELD_MANAGER)
         operator = wire(self._settings(), client, self._clock, hooks=CallHooks(dial=self._backend.dial))
-        stop_hearing = self._cluster.store.listen(self._hear)
+        stop_listening = self._cluster.store.listen(self._note_change)
         try:
             async with self._backend.running(self._cluster, client) as needed, asyncio.TaskGroup() as group:
                 group.create_task(operator.manager.run())
@@ -148,7 +148,7 @@ class _Run:
                 finally:
                     operator.manager.stop()
         finally:
-            stop_hearing()
+            stop_listening()
             await client.close()
 
     async def _operate(self, operator: Operator, needed: Needed, planned: Sequence[Planned]) -> str:
@@ -156,7 +156,7 @@ class _Run:
         try:
             async with asyncio.timeout(self._order.seconds):
                 await self._connect(operator, needed)
-                self._tell("planning")
+                self._report("planning")
                 for one in planned:
                     await self._seeder.put(one)
                 await self._settle(operator)
@@ -166,7 +166,7 @@ class _Run:
         return ""
 
     async def _connect(self, operator: Operator, needed: Needed) -> None:
-        self._tell("starting providers")
+        self._report("starting providers")
         count = await needed.started()
         while sum(isinstance(each, Handshake) for each in operator.directory.handshakes.values()) < count:
             await self._clock.sleep(_POLL_SECONDS)
@@ -175,19 +175,19 @@ class _Run:
         while True:
             await self._clock.sleep(_POLL_SECONDS)
             if _is_busy(operator) or not self._cluster.is_idle:
-                self._quiet_looks = 0
-            self._quiet_looks += 1
-            if self._quiet_looks < _QUIET_LOOKS:
+                self._quiet_checks = 0
+            self._quiet_checks += 1
+            if self._quiet_checks < _QUIET_CHECKS:
                 continue
             objects = await self._synced()
             states = [_ready(obj) for obj in objects]
-            if not all(states) and self._quiet_looks < _PATIENT_LOOKS:
+            if not all(states) and self._quiet_checks < _PATIENT_CHECKS:
                 continue
             if self._nudged or not self._backend.withheld.pushes:
                 return
             # An object may have read a remote key before its push was planned.
             self._nudged = True
-            self._quiet_looks = 0
+            self._quiet_checks = 0
             for obj in objects:
                 self._read_again(operator, obj)
 
@@ -241,9 +241,9 @@ class _Run:
         tempo = replace(settings.providers.tempo, directory=directory)
         return replace(settings, providers=replace(settings.providers, tempo=tempo))
 
-    def _hear(self, change: Change) -> None:
+    def _note_change(self, change: Change) -> None:
         del change
-        self._quiet_looks = 0
+        self._quiet_checks = 0
 
 
 class ReadThrough:

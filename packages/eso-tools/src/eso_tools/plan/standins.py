@@ -6,6 +6,8 @@
     everything else           -> standin-...
 
 The key of the stand-ins is random and is discarded with this object, so that values cannot be found by guessing.
+Digests, which are safe to print, have a random key of one run too: a plain hash of a short value can be reversed by
+guessing. Digests of different runs cannot be compared.
 """
 
 from __future__ import annotations
@@ -26,6 +28,17 @@ _SMALLEST: Final = 100_000_000_000_000
 _HEX_DIGITS: Final = 32
 _SHORTEST_BASE64: Final = 8
 _DEEPEST: Final = 40
+SHOWN_DIGITS: Final = 6
+
+
+class Digests:
+    """The digests of one run."""
+
+    def __init__(self) -> None:
+        self._key = secrets.token_bytes(_KEY_BYTES)
+
+    def of(self, value: bytes) -> str:
+        return hmac.new(self._key, value, hashlib.sha256).hexdigest()[:SHOWN_DIGITS]
 
 
 class StandIns:

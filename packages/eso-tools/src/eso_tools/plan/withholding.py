@@ -144,17 +144,17 @@ class WithholdingTransport:
 
     async def _read(self, context: Context, items: tuple[GetItem, ...], options: CallOptions) -> tuple[GetResult, ...]:
         request = codec.to_get_request(context, items).SerializeToString()
-        answer = await self._inner.unary(paths.GET, request, options)
-        return codec.from_get_response(pb.GetSecretsResponse.FromString(answer))
+        response = await self._inner.unary(paths.GET, request, options)
+        return codec.from_get_response(pb.GetSecretsResponse.FromString(response))
 
     async def _check(self, request: bytes, options: CallOptions) -> bytes:
         context, items = codec.from_check_request(pb.CheckSecretsRequest.FromString(request))
         rest = tuple(item for item in items if self._pushed(context, item) is None)
         results = [CheckResult(item.item_id, exists=True) for item in items if item not in rest]
         if rest:
-            asked = codec.to_check_request(context, rest).SerializeToString()
-            answer = await self._inner.unary(paths.CHECK, asked, options)
-            results += codec.from_check_response(pb.CheckSecretsResponse.FromString(answer))
+            reads = codec.to_check_request(context, rest).SerializeToString()
+            response = await self._inner.unary(paths.CHECK, reads, options)
+            results += codec.from_check_response(pb.CheckSecretsResponse.FromString(response))
         return codec.to_check_response(results).SerializeToString()
 
     def _pushed(self, context: Context, item: GetItem) -> Value | None:
@@ -250,9 +250,9 @@ def _place(context: Context, ref: RemoteRef) -> Place:
     return Place(store_name(context.store), ref.key, ref.property)
 
 
-def _without_streams(answer: bytes) -> bytes:
+def _without_streams(response: bytes) -> bytes:
     """Remove Subscribe from a handshake: a stream can leave something behind in a backend."""
-    handshake = codec.from_handshake(pb.HandshakeResponse.FromString(answer))
+    handshake = codec.from_handshake(pb.HandshakeResponse.FromString(response))
     kinds = tuple(replace(info, operations=info.operations - {Operation.SUBSCRIBE}) for info in handshake.kinds)
     return codec.to_handshake(replace(handshake, kinds=kinds)).SerializeToString()
 

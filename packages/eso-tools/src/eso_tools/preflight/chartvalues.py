@@ -13,8 +13,8 @@ from enum import Enum
 from typing import Any, Final
 
 from eso_operator.flags import FlagVerdict, Verdict, contradiction, examine, flags_in
-from eso_tools.preflight.findings import Detail, Finding, Findings, Level, counted
-from eso_tools.preflight.snapshot import Release, Role, Snapshot, Workload
+from eso_tools.preflight.findings import CheckResult, Detail, Findings, Level, counted
+from eso_tools.preflight.snapshot import Release, Snapshot, Workload, WorkloadRole
 from kubebase.meta import JsonObject
 
 
@@ -25,31 +25,31 @@ class Effect(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ValueRow:
     """`flag`: the value becomes this flag, and the operator's own knowledge of flags decides."""
 
     effect: Effect = Effect.SAME
-    says: str = ""
+    text: str = ""
     flag: str = ""
     quiet: bool | None = None
     """The switch position that needs no attention, if there is one."""
 
 
-def _same(*paths: str) -> dict[str, Row]:
-    return dict.fromkeys(paths, Row())
+def _same(*paths: str) -> dict[str, ValueRow]:
+    return dict.fromkeys(paths, ValueRow())
 
 
-def _different(says: str, *, quiet: bool | None = None) -> Row:
-    return Row(Effect.DIFFERENT, says, quiet=quiet)
+def _different(text: str, *, quiet: bool | None = None) -> ValueRow:
+    return ValueRow(Effect.DIFFERENT, text, quiet=quiet)
 
 
-def _idle(says: str, *, quiet: bool | None = None) -> Row:
-    return Row(Effect.WITHOUT_FUNCTION, says, quiet=quiet)
+def _idle(text: str, *, quiet: bool | None = None) -> ValueRow:
+    return ValueRow(Effect.WITHOUT_FUNCTION, text, quiet=quiet)
 
 
 _IMAGE: Final = "this operator has its own image, and each provider has one of its own"
 
-VALUES: Final[Mapping[str, Row]] = {
+VALUES: Final[Mapping[str, ValueRow]] = {
     # names, image, placement
     **_same("nameOverride", "fullnameOverride", "namespaceOverride", "commonLabels", "image.tag", "image.pullPolicy"),
     **_same("imagePullSecrets", "global", "replicaCount", "revisionHistoryLimit", "createOperator", "enabled"),
@@ -70,29 +70,29 @@ VALUES: Final[Mapping[str, Row]] = {
     "leaderElect": _different(
         "leader election is on by default here, and needed with more than one replica", quiet=True
     ),
-    "leaderElectionID": Row(flag="leader-election-id"),
-    "leaderElectionLeaseDuration": Row(flag="leader-election-lease-duration"),
-    "leaderElectionRenewDeadline": Row(flag="leader-election-renew-deadline"),
-    "leaderElectionRetryPeriod": Row(flag="leader-election-retry-period"),
-    "controllerClass": Row(flag="controller-class"),
-    "extendedMetricLabels": Row(flag="enable-extended-metric-labels"),
-    "scopedNamespace": Row(flag="namespace"),
+    "leaderElectionID": ValueRow(flag="leader-election-id"),
+    "leaderElectionLeaseDuration": ValueRow(flag="leader-election-lease-duration"),
+    "leaderElectionRenewDeadline": ValueRow(flag="leader-election-renew-deadline"),
+    "leaderElectionRetryPeriod": ValueRow(flag="leader-election-retry-period"),
+    "controllerClass": ValueRow(flag="controller-class"),
+    "extendedMetricLabels": ValueRow(flag="enable-extended-metric-labels"),
+    "scopedNamespace": ValueRow(flag="namespace"),
     **_same("scopedRBAC"),
-    "processClusterStore": Row(flag="enable-cluster-store-reconciler"),
-    "processClusterExternalSecret": Row(flag="enable-cluster-external-secret-reconciler"),
-    "processClusterPushSecret": Row(flag="enable-cluster-push-secret-reconciler"),
-    "processPushSecret": Row(flag="enable-push-secret-reconciler"),
-    "processSecretStore": Row(flag="enable-secret-store-reconciler"),
+    "processClusterStore": ValueRow(flag="enable-cluster-store-reconciler"),
+    "processClusterExternalSecret": ValueRow(flag="enable-cluster-external-secret-reconciler"),
+    "processClusterPushSecret": ValueRow(flag="enable-cluster-push-secret-reconciler"),
+    "processPushSecret": ValueRow(flag="enable-push-secret-reconciler"),
+    "processSecretStore": ValueRow(flag="enable-secret-store-reconciler"),
     **_same("processClusterGenerator"),
-    "storeRequeueInterval": Row(flag="store-requeue-interval"),
-    "concurrent": Row(flag="concurrent"),
-    "genericTargets.enabled": Row(flag="unsafe-allow-generic-targets"),
+    "storeRequeueInterval": ValueRow(flag="store-requeue-interval"),
+    "concurrent": ValueRow(flag="concurrent"),
+    "genericTargets.enabled": ValueRow(flag="unsafe-allow-generic-targets"),
     **_same("genericTargets.resources"),
-    "enableHTTP2": Row(flag="enable-http2", quiet=False),
-    "vault.enableTokenCache": Row(flag="enable-vault-token-cache", quiet=False),
-    "vault.tokenCacheSize": Row(flag="vault-token-cache-size"),
-    "log.level": Row(flag="loglevel"),
-    "log.timeEncoding": Row(flag="zap-time-encoding"),
+    "enableHTTP2": ValueRow(flag="enable-http2", quiet=False),
+    "vault.enableTokenCache": ValueRow(flag="enable-vault-token-cache", quiet=False),
+    "vault.tokenCacheSize": ValueRow(flag="vault-token-cache-size"),
+    "log.level": ValueRow(flag="loglevel"),
+    "log.timeEncoding": ValueRow(flag="zap-time-encoding"),
     # service account and rights
     **_same("serviceAccount", "rbac", "openshiftFinalizers", "systemAuthDelegator"),
     "serviceAccount.annotations": _different(
@@ -116,7 +116,7 @@ VALUES: Final[Mapping[str, Row]] = {
     ),
     # metrics and the rest
     **_same("metrics", "serviceMonitor", "extraObjects"),
-    "metrics.listen.secure.certDir": Row(flag="metrics-cert-dir"),
+    "metrics.listen.secure.certDir": ValueRow(flag="metrics-cert-dir"),
     "grafanaDashboard": _different("the dashboard is another one; panels of the webhook have no data"),
     "webhook": _idle("this operator has no webhook: its rules are in the CRDs"),
     "certController": _idle("this operator has no certificate controller"),
@@ -179,17 +179,17 @@ def flags(snapshot: Snapshot) -> Findings:
 
     `chart_values` reports those that chart values set.
     """
-    for workload in (each for each in snapshot.workloads if each.role is Role.GO_OPERATOR):
+    for workload in (each for each in snapshot.workloads if each.role is WorkloadRole.GO_OPERATOR):
         set_by_values = flags_set_by(_values(workload, snapshot))
         given = [(name, value) for name, value in flags_in(workload.arguments) if name not in set_by_values]
         judged = [examine(name, value) for name, value in given]
         yield from findings_for(judged, str(workload))
         if not any(each.verdict in _STOPPING for each in judged) and (problem := contradiction(workload.arguments)):
-            says = f"{workload}: flags that this operator refuses together: {problem}"
-            yield Finding(Level.WARNING, says, next="change one of these flags")
+            text = f"{workload}: flags that this operator refuses together: {problem}"
+            yield CheckResult(Level.WARNING, text, next="change one of these flags")
         same = sum(each.verdict is Verdict.ACCEPTED for each in judged)
         if same:
-            yield Finding(Level.FACT, f"{workload}: {counted(same, 'flag')} with the same meaning here")
+            yield CheckResult(Level.FACT, f"{workload}: {counted(same, 'flag')} with the same meaning here")
 
 
 def _values(workload: Workload, snapshot: Snapshot) -> JsonObject:
@@ -205,10 +205,10 @@ def findings_for(judged: Iterable[FlagVerdict], origin: str) -> Findings:
     by_verdict: dict[Verdict, list[FlagVerdict]] = {}
     for each in judged:
         by_verdict.setdefault(each.verdict, []).append(each)
-    for verdict, says, advice in SENTENCES:
+    for verdict, text, advice in SENTENCES:
         if chosen := by_verdict.get(verdict):
-            details = tuple(Detail(each.flag, says=each.reason) for each in chosen)
-            yield Finding(Level.WARNING, f"{origin}: {counted(len(chosen), 'flag')} {says}", details, advice)
+            details = tuple(Detail(each.flag, text=each.reason) for each in chosen)
+            yield CheckResult(Level.WARNING, f"{origin}: {counted(len(chosen), 'flag')} {text}", details, advice)
 
 
 _ADVICE: Final = {
@@ -222,7 +222,7 @@ def chart_values(snapshot: Snapshot) -> Findings:
     if snapshot.values is not None:
         yield from judge_values(snapshot.values, "--values")
         return
-    owners = {each.owner for each in snapshot.workloads if each.role is Role.GO_OPERATOR}
+    owners = {each.owner for each in snapshot.workloads if each.role is WorkloadRole.GO_OPERATOR}
     for release in snapshot.releases:
         if isinstance(release, Release) and release.owner in owners:
             yield from judge_values(release.values, f"Helm release {release.owner}")
@@ -248,19 +248,19 @@ def judge_values(values: JsonObject, origin: str) -> Findings:
     for effect in (Effect.DIFFERENT, Effect.WITHOUT_FUNCTION):
         if rows := by_effect.get(effect):
             details = tuple(
-                Detail(_shown(paths, covering), says=VALUES[covering].says) for covering, paths in rows.items()
+                Detail(_shown(paths, covering), text=VALUES[covering].text) for covering, paths in rows.items()
             )
             count = counted(sum(map(len, rows.values())), "chart value")
-            yield Finding(Level.WARNING, f"{origin}: {count} {effect.value}", details, _ADVICE[effect])
+            yield CheckResult(Level.WARNING, f"{origin}: {count} {effect.value}", details, _ADVICE[effect])
     yield from findings_for(flags, origin)
     if unknown:
         details = tuple(Detail(path) for path in sorted(unknown))
-        says = f"{origin}: {counted(len(unknown), 'chart value')} that neither chart knows"
-        yield Finding(Level.WARNING, says, details, "check the spelling, or leave them out")
+        text = f"{origin}: {counted(len(unknown), 'chart value')} that neither chart knows"
+        yield CheckResult(Level.WARNING, text, details, "check the spelling, or leave them out")
     same = sum(map(len, by_effect.get(Effect.SAME, {}).values())) + sum(
         each.verdict is Verdict.ACCEPTED for each in flags
     )
-    yield Finding(Level.FACT, f"{origin}: {counted(same, 'chart value')} {Effect.SAME.value}")
+    yield CheckResult(Level.FACT, f"{origin}: {counted(same, 'chart value')} {Effect.SAME.value}")
 
 
 def _extra_flags(extra: Any) -> Iterator[FlagVerdict]:

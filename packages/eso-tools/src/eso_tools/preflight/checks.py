@@ -9,12 +9,12 @@ from typing import Final
 from eso_api.kinds import KINDS
 from eso_tools.preflight.chartvalues import chart_values, flags
 from eso_tools.preflight.crdcheck import chart_crds, conversions, stored_versions, unknown_kinds, unowned_crds
-from eso_tools.preflight.findings import Detail, Finding, Findings, Level, Report, counted, named
+from eso_tools.preflight.findings import CheckResult, Detail, Findings, Level, Report, counted, named
 from eso_tools.preflight.helmcheck import helm_ownership, operators, selectors, webhooks
 from eso_tools.preflight.identitycheck import process_identities
 from eso_tools.preflight.objectcheck import chosen_namespaces, dropped_fields, refused_objects
 from eso_tools.preflight.providercheck import providers
-from eso_tools.preflight.snapshot import DEFINITIONS, DEPLOYMENTS, Gap, Snapshot
+from eso_tools.preflight.snapshot import DEFINITIONS, DEPLOYMENTS, Snapshot, SnapshotGap
 
 _RULES_SINCE: Final = (1, 25)
 _RATCHETING_SINCE: Final = (1, 30)
@@ -26,29 +26,31 @@ def api_server(snapshot: Snapshot) -> Findings:
     found = _VERSION.match(snapshot.version)
     if found is None:
         return
-    version, says = (int(found[1]), int(found[2])), f"the API server is {snapshot.version}"
+    version, text = (int(found[1]), int(found[2])), f"the API server is {snapshot.version}"
     if version < _RULES_SINCE:
-        says += ", which does not check the rules (CEL) of our CRDs"
-        yield Finding(Level.BLOCKER, says, next="upgrade it to 1.30 or newer")
+        text += ", which does not check the rules (CEL) of our CRDs"
+        yield CheckResult(Level.BLOCKER, text, next="upgrade it to 1.30 or newer")
     elif version < _RATCHETING_SINCE:
-        says += ", which refuses every update of a stored object that breaks a newer rule, also of its status"
-        yield Finding(Level.WARNING, says, next="change the objects named here first, or upgrade it to 1.30 or newer")
+        text += ", which refuses every update of a stored object that breaks a newer rule, also of its status"
+        yield CheckResult(
+            Level.WARNING, text, next="change the objects named here first, or upgrade it to 1.30 or newer"
+        )
     else:
-        yield Finding(Level.FACT, says)
+        yield CheckResult(Level.FACT, text)
 
 
 def permissions(snapshot: Snapshot) -> Findings:
     """Report what could not be looked at. Without the essential resources, "ready" would be a guess."""
-    for level, says in (
+    for level, text in (
         (Level.BLOCKER, "that must be looked at to call the cluster ready, and could not be"),
         (Level.WARNING, "that could not be looked at, or not completely"),
     ):
         chosen = [gap for gap in snapshot.gaps if _is_essential(gap) is (level is Level.BLOCKER)]
         if chosen:
-            details = tuple(Detail(gap.what, says=gap.why) for gap in chosen)
-            yield Finding(
+            details = tuple(Detail(gap.what, text=gap.why) for gap in chosen)
+            yield CheckResult(
                 level,
-                f"{counted(len(chosen), 'resource')} {says}",
+                f"{counted(len(chosen), 'resource')} {text}",
                 details,
                 "run this command as a user who may list them",
             )
@@ -57,13 +59,13 @@ def permissions(snapshot: Snapshot) -> Findings:
 def unread_files(snapshot: Snapshot) -> Findings:
     """Report files of a folder that could not be read."""
     if names := snapshot.unread_files:
-        says = f"{counted(len(names), 'file')} that could not be read as YAML"
-        yield Finding(
-            Level.WARNING, says, named(names), "if these are templates of a chart, render them and judge those"
+        text = f"{counted(len(names), 'file')} that could not be read as YAML"
+        yield CheckResult(
+            Level.WARNING, text, named(names), "if these are templates of a chart, render them and judge those"
         )
 
 
-def _is_essential(gap: Gap) -> bool:
+def _is_essential(gap: SnapshotGap) -> bool:
     return gap.what in _ESSENTIAL and not gap.partly
 
 

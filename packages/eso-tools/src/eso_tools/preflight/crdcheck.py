@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from eso_api.kinds import KINDS, AnyKind
-from eso_tools.preflight.findings import Detail, Finding, Findings, Level, counted
+from eso_tools.preflight.findings import CheckResult, Detail, Findings, Level, counted
 from eso_tools.preflight.ourchart import Installation, installations
-from eso_tools.preflight.snapshot import DEFINITIONS, DEPLOYMENTS, Definition, Role, Snapshot
+from eso_tools.preflight.snapshot import DEFINITIONS, DEPLOYMENTS, Definition, Snapshot, WorkloadRole
 from eso_tools.providers import Want
 
 
@@ -35,7 +35,7 @@ def stored_versions(snapshot: Snapshot) -> Findings:
     )
     if not details:
         return
-    says = (
+    text = (
         f"{counted(len(details), 'CRD')} with a stored version that our CRD does not have: the API server refuses to"
         " replace such a CRD"
     )
@@ -52,16 +52,16 @@ def stored_versions(snapshot: Snapshot) -> Findings:
             f" {first.name}"
             f' --subresource=status --type=merge -p \'{{"status":{{"storedVersions":["{first.storage}"]}}}}\''
         )
-    yield Finding(Level.BLOCKER, says, details, advice)
+    yield CheckResult(Level.BLOCKER, text, details, advice)
 
 
 def unowned_crds(snapshot: Snapshot) -> Findings:
     """Report objects that belong to others: Helm refuses those of the core, and our chart leaves those of providers."""
     for installation in installations(snapshot):
-        if installation.record is None and snapshot.of(Role.OURS):
+        if installation.record is None and snapshot.of(WorkloadRole.OURS):
             continue
         if details := tuple(_refused(installation, snapshot)):
-            says = (
+            text = (
                 f"{installation}: Helm refuses to install our chart, because {counted(len(details), 'object')} of it"
                 f" {'exists' if len(details) == 1 else 'exist'} outside this release"
             )
@@ -70,12 +70,12 @@ def unowned_crds(snapshot: Snapshot) -> Findings:
                 f" owner: set installCRDs=false, and replace them yourself: {_by_hand(installation)}"
             )
             # Without a release it is not known whether Helm will install the chart at all.
-            alone = Level.WARNING if snapshot.of(Role.GO_OPERATOR) else Level.FACT
-            yield Finding(Level.BLOCKER if installation.record else alone, says, details, advice)
+            alone = Level.WARNING if snapshot.of(WorkloadRole.GO_OPERATOR) else Level.FACT
+            yield CheckResult(Level.BLOCKER if installation.record else alone, text, details, advice)
         if installation.installs_crds and (left := _left_to_owners(installation, snapshot)):
-            says = f"{counted(len(left), 'CRD')} of providers outside {installation}: our chart leaves them as they are"
+            text = f"{counted(len(left), 'CRD')} of providers outside {installation}: our chart leaves them as they are"
             advice = f"upgrade those of another release there; replace the others yourself: {_by_hand(installation)}"
-            yield Finding(Level.WARNING, says, tuple(_owner_of(each) for each in left), advice)
+            yield CheckResult(Level.WARNING, text, tuple(_owner_of(each) for each in left), advice)
 
 
 def _refused(installation: Installation, snapshot: Snapshot) -> Iterable[Detail]:
@@ -84,8 +84,12 @@ def _refused(installation: Installation, snapshot: Snapshot) -> Iterable[Detail]
         if each.name in core and not installation.owns(each):
             yield _owner_of(each)
     for workload in snapshot.workloads:
-        if workload.role is Role.GO_OPERATOR and workload.owner is None and workload.key == installation.deployment:
-            yield Detail(str(workload), says="belongs to no Helm release")
+        if (
+            workload.role is WorkloadRole.GO_OPERATOR
+            and workload.owner is None
+            and workload.key == installation.deployment
+        ):
+            yield Detail(str(workload), text="belongs to no Helm release")
 
 
 def _left_to_owners(installation: Installation, snapshot: Snapshot) -> list[Definition]:
@@ -95,7 +99,7 @@ def _left_to_owners(installation: Installation, snapshot: Snapshot) -> list[Defi
 
 def _owner_of(definition: Definition) -> Detail:
     whose = f"Helm release {definition.owner}" if definition.owner else "no Helm release"
-    return Detail(f"CRD {definition.name}", says=f"belongs to {whose}")
+    return Detail(f"CRD {definition.name}", text=f"belongs to {whose}")
 
 
 def chart_crds(snapshot: Snapshot) -> Findings:
@@ -110,14 +114,16 @@ def chart_crds(snapshot: Snapshot) -> Findings:
         if installation.installs_crds:
             left = {each.name for each in _left_to_owners(installation, snapshot)}
             there = len((core | its) & here - left)
-            says = f"our chart has {which}: it replaces {there} and creates {len(missing)}"
-            yield Finding(Level.FACT, says)
+            text = f"our chart has {which}: it replaces {there} and creates {len(missing)}"
+            yield CheckResult(Level.FACT, text)
         elif missing:
-            says = f"{installation} has installCRDs=false, and {len(missing)} of {which} do not exist"
+            text = f"{installation} has installCRDs=false, and {len(missing)} of {which} do not exist"
             details = tuple(Detail(f"CRD {name}") for name in missing)
-            yield Finding(Level.WARNING, says, details, f"install them before the upgrade: {_by_hand(installation)}")
+            yield CheckResult(
+                Level.WARNING, text, details, f"install them before the upgrade: {_by_hand(installation)}"
+            )
         else:
-            yield Finding(Level.FACT, f"{which} exist; installCRDs=false leaves them as they are")
+            yield CheckResult(Level.FACT, f"{which} exist; installCRDs=false leaves them as they are")
 
 
 def _by_hand(installation: Installation) -> str:
@@ -142,18 +148,18 @@ def unknown_kinds(snapshot: Snapshot) -> Findings:
     used = [each for each in unserved if snapshot.unknown.get(each.name)]
     if used:
         count = sum(snapshot.unknown[each.name] for each in used)
-        says = f"{counted(count, 'object')} of {counted(len(used), 'kind')} that this operator does not handle"
+        text = f"{counted(count, 'object')} of {counted(len(used), 'kind')} that this operator does not handle"
         details = tuple(
-            Detail(f"CRD {each.name}", says=counted(snapshot.unknown[each.name], "object")) for each in used
+            Detail(f"CRD {each.name}", text=counted(snapshot.unknown[each.name], "object")) for each in used
         )
         advice = (
             "find another way for what they do, or keep the operator in Go for them; the objects and CRDs stay as long"
             " as you do not delete the CRDs"
         )
-        yield Finding(Level.WARNING, says, details, advice)
+        yield CheckResult(Level.WARNING, text, details, advice)
     if idle := [each for each in unserved if each not in used and not _is_of_provider(each)]:
-        says = f"{counted(len(idle), 'CRD')} without objects that this operator does not handle"
-        yield Finding(Level.FACT, says, tuple(Detail(f"CRD {each.name}") for each in idle))
+        text = f"{counted(len(idle), 'CRD')} without objects that this operator does not handle"
+        yield CheckResult(Level.FACT, text, tuple(Detail(f"CRD {each.name}") for each in idle))
 
 
 def _is_of_provider(definition: Definition) -> bool:
@@ -166,29 +172,29 @@ def conversions(snapshot: Snapshot) -> Findings:
     converted = [each for each in snapshot.definitions if each.conversion]
     if not converted:
         return
-    details = tuple(Detail(f"CRD {each.name}", says=f"served by {each.conversion}") for each in converted)
+    details = tuple(Detail(f"CRD {each.name}", text=f"served by {each.conversion}") for each in converted)
     left = [each.name for each in converted if not any(_replaces(one, each) for one in installations(snapshot))]
     remove = "; ".join(
         f'kubectl patch crd {name} --type=json -p \'[{{"op": "remove", "path": "/spec/conversion"}}]\'' for name in left
     )
-    serves = bool(snapshot.of(Role.GO_WEBHOOK)) or not snapshot.sees(DEPLOYMENTS)
+    serves = bool(snapshot.of(WorkloadRole.GO_WEBHOOK)) or not snapshot.sees(DEPLOYMENTS)
     if not serves:
-        says = (
+        text = (
             f"{counted(len(converted), 'CRD')} with a conversion webhook whose server does not run: other versions"
             " cannot be read"
         )
         advice = f"remove the webhooks now: {remove}" if remove else "start its server again, or upgrade the release"
-        yield Finding(Level.BLOCKER, says, details, advice)
+        yield CheckResult(Level.BLOCKER, text, details, advice)
     elif left:
         chosen = tuple(detail for detail, each in zip(details, converted, strict=True) if each.name in left)
-        says = (
+        text = (
             f"{counted(len(left), 'CRD')} with a conversion webhook that an upgrade would leave behind without its"
             " server: other versions could not be read"
         )
-        yield Finding(Level.WARNING, says, chosen, f"right after the upgrade, remove the webhooks: {remove}")
+        yield CheckResult(Level.WARNING, text, chosen, f"right after the upgrade, remove the webhooks: {remove}")
     else:
-        says = f"{counted(len(converted), 'CRD')} with a conversion webhook, which the upgrade removes"
-        yield Finding(Level.FACT, says, details)
+        text = f"{counted(len(converted), 'CRD')} with a conversion webhook, which the upgrade removes"
+        yield CheckResult(Level.FACT, text, details)
 
 
 def _replaces(installation: Installation, definition: Definition) -> bool:

@@ -21,16 +21,16 @@ class Detail:
 
     subject: str
     field: str = ""
-    says: str = ""
+    text: str = ""
 
     def __str__(self) -> str:
-        return ": ".join(part for part in (self.subject, self.field, self.says) if part)
+        return ": ".join(part for part in (self.subject, self.field, self.text) if part)
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     level: Level
-    says: str
+    text: str
     details: tuple[Detail, ...] = ()
     next: str = ""
 
@@ -39,7 +39,7 @@ class Finding:
 class Report:
     """All findings by level, each with the name of its check."""
 
-    findings: tuple[tuple[str, Finding], ...]
+    findings: tuple[tuple[str, CheckResult], ...]
 
     def count(self, level: Level) -> int:
         return sum(finding.level is level for _, finding in self.findings)
@@ -49,7 +49,7 @@ class Report:
         return self.count(Level.BLOCKER) == 0
 
 
-Findings = Iterator[Finding]
+Findings = Iterator[CheckResult]
 
 
 def named(names: Sequence[str]) -> tuple[Detail, ...]:

@@ -25,16 +25,16 @@ from eso_tools.preflight.snapshot import (
     DEPLOYMENTS,
     WEBHOOKS,
     Definition,
-    Gap,
     Owner,
     Release,
-    Role,
     Running,
     Snapshot,
+    SnapshotGap,
     Stored,
-    Unread,
+    UnreadObject,
     Webhook,
     Workload,
+    WorkloadRole,
     is_ours,
 )
 from eso_tools.providers import Want
@@ -63,7 +63,7 @@ class Gatherer:
     def __init__(self, client: Client, *, max_objects: int = MAX_OBJECTS) -> None:
         self._client = client
         self._max = max_objects
-        self._gaps: list[Gap] = []
+        self._gaps: list[SnapshotGap] = []
 
     async def gather(self, kinds: Sequence[AnyKind] = KINDS) -> Snapshot:
         """Return everything that could be read. Raises `ApiError` if the API server cannot be reached at all.
@@ -71,15 +71,15 @@ class Gatherer:
         `kinds` are those of the core and of the installed providers.
         """
         version = await self._client.read("/version", _Version)
-        definitions = await self._kept(raw(DEFINITIONS), definition_of, size=_DEFINITIONS_PAGE)
-        workloads = await self._kept(raw(DEPLOYMENTS), workload_of)
-        roles = await self._kept(metadata_of(ROLES), owner_of_role, Selection(label_selector=_CHART_LABELS))
+        definitions = await self._selected(raw(DEFINITIONS), definition_of, size=_DEFINITIONS_PAGE)
+        workloads = await self._selected(raw(DEPLOYMENTS), workload_of)
+        roles = await self._selected(metadata_of(ROLES), owner_of_role, Selection(label_selector=_CHART_LABELS))
         owners = dict.fromkeys([*(each.owner for each in definitions), *(each.owner for each in workloads), *roles])
         return Snapshot(
             version=version.git_version,
             definitions=tuple(definitions),
             workloads=tuple(workloads),
-            webhooks=tuple(await self._kept(raw(WEBHOOKS), webhook_of)),
+            webhooks=tuple(await self._selected(raw(WEBHOOKS), webhook_of)),
             releases=tuple(await self._releases(list(filter(None, owners)))),
             running=tuple(await self._running()),
             objects=tuple(await self._objects(definitions, kinds)),
@@ -98,7 +98,7 @@ class Gatherer:
             served = known.get(custom.crd_name, ())
             version = next((each for each in custom.versions if each in served), "")
             if version:
-                documents = await self._kept(raw(custom.resource(version)), _itself)
+                documents = await self._selected(raw(custom.resource(version)), _itself)
                 found += [Stored(custom, document) for document in documents]
         return found
 
@@ -110,7 +110,7 @@ class Gatherer:
             if each.name not in known and each.served:
                 plural, _, group = each.name.partition(".")
                 resource = Resource(group, each.served[0], plural, each.kind, namespaced=each.namespaced)
-                counts[each.name] = len(await self._kept(metadata_of(resource), lambda found: found.metadata.name))
+                counts[each.name] = len(await self._selected(metadata_of(resource), lambda found: found.metadata.name))
         return counts
 
     async def _discovered(self, kinds: Sequence[AnyKind]) -> dict[str, tuple[str, ...]]:
@@ -126,17 +126,19 @@ class Gatherer:
 
     async def _running(self) -> list[Running]:
         labelled = Selection(label_selector=f"{PROVIDER_LABEL}=true")
-        found = await self._kept(metadata_of(SERVICES), provider_of_service, labelled)
+        found = await self._selected(metadata_of(SERVICES), provider_of_service, labelled)
         classes: tuple[AnyKind, ...] = (PROVIDER_CLASS, CLUSTER_PROVIDER_CLASS)
         for custom in classes:
-            found += await self._kept(custom.kind(), provider_of_class)
+            found += await self._selected(custom.kind(), provider_of_class)
         return found
 
-    async def _releases(self, owners: Sequence[Owner]) -> list[Release | Unread]:
-        read: list[Release | Unread] = [await self._release(owner) for owner in owners[:_MAX_RELEASES]]
-        return read + [Unread(owner, f"only {_MAX_RELEASES} releases were read") for owner in owners[_MAX_RELEASES:]]
+    async def _releases(self, owners: Sequence[Owner]) -> list[Release | UnreadObject]:
+        read: list[Release | UnreadObject] = [await self._release(owner) for owner in owners[:_MAX_RELEASES]]
+        return read + [
+            UnreadObject(owner, f"only {_MAX_RELEASES} releases were read") for owner in owners[_MAX_RELEASES:]
+        ]
 
-    async def _release(self, owner: Owner) -> Release | Unread:
+    async def _release(self, owner: Owner) -> Release | UnreadObject:
         """Read the newest record of a release: what `helm uninstall` and `helm upgrade` compare with."""
         labels = f"owner=helm,name={owner.name}"
         selection = Selection(owner.namespace, label_selector=labels, field_selector=f"type={TYPE}")
@@ -144,23 +146,25 @@ class Gatherer:
             page = await self._client.list(metadata_of(SECRETS), selection)
             records = [each for each in page.items if isinstance(each, Object)]
             if not records:
-                return Unread(owner, "no record of it was found in Secrets of its namespace")
+                return UnreadObject(owner, "no record of it was found in Secrets of its namespace")
             newest = max(records, key=_revision)
             return release_of(owner, await self._client.get(raw(SECRETS), newest.key))
         except RecordError as problem:
-            return Unread(owner, f"its record cannot be used: {problem}")
+            return UnreadObject(owner, f"its record cannot be used: {problem}")
         except Forbidden:
-            return Unread(owner, f"you may not read Secrets of namespace {owner.namespace}")
+            return UnreadObject(owner, f"you may not read Secrets of namespace {owner.namespace}")
         except (Unreachable, Unauthorized):
             raise
         except ApiError as problem:
-            return Unread(owner, f"its record cannot be read: {problem.message}")
+            return UnreadObject(owner, f"its record cannot be read: {problem.message}")
 
-    async def _kept(
+    async def _selected(
         self, kind: Kind[T], keep: Callable[[T], F | None], selection: Selection = ALL, *, size: int = _PAGE
     ) -> list[F]:
         """List a resource and return what `keep` returns for its objects, without None."""
-        return [kept async for item in self._each(kind, selection, size) if (kept := keep(item)) is not None]
+        return [
+            is_retained async for item in self._each(kind, selection, size) if (is_retained := keep(item)) is not None
+        ]
 
     async def _each(self, kind: Kind[T], selection: Selection, size: int) -> AsyncIterator[T]:
         seen, what = 0, str(kind.resource)
@@ -168,7 +172,7 @@ class Gatherer:
             async for page in self._client.pages(kind, selection, size=size):
                 for item in page.items:
                     if seen == self._max:
-                        self._gaps.append(Gap(what, f"only the first {self._max} were looked at", partly=True))
+                        self._gaps.append(SnapshotGap(what, f"only the first {self._max} were looked at", partly=True))
                         return
                     seen += 1
                     if not isinstance(item, Malformed):
@@ -176,11 +180,11 @@ class Gatherer:
         except NotFound:  # of a list: the resource itself
             return
         except Forbidden:
-            self._gaps.append(Gap(what, "you may not list them"))
+            self._gaps.append(SnapshotGap(what, "you may not list them"))
         except (Unreachable, Unauthorized):
             raise
         except ApiError as problem:
-            self._gaps.append(Gap(what, f"they cannot be listed: {problem.message}"))
+            self._gaps.append(SnapshotGap(what, f"they cannot be listed: {problem.message}"))
 
 
 class _Version(msgspec.Struct, rename="camel"):
@@ -222,7 +226,7 @@ def definition_of(crd: JsonObject) -> Definition | None:
         conversion=_conversion(spec.get("conversion") or {}),
         owner=owner_of(metadata.annotations),
         managed_by_helm=is_managed(metadata.labels),
-        kept=metadata.annotations.get(POLICY) == KEEP,
+        is_retained=metadata.annotations.get(POLICY) == KEEP,
         kind=str((spec.get("names") or {}).get("kind", "")),
         namespaced=spec.get("scope") != "Cluster",
     )
@@ -280,12 +284,12 @@ _OUR_FLAGS: Final = frozenset({"core-namespace", "provider-namespace", "trust-do
 """Flags that only this operator has."""
 _NAME_LABEL: Final = "app.kubernetes.io/name"
 _NAMES: Final = {
-    "external-secrets": Role.GO_OPERATOR,
-    "external-secrets-webhook": Role.GO_WEBHOOK,
-    "external-secrets-cert-controller": Role.GO_CERTIFICATES,
+    "external-secrets": WorkloadRole.GO_OPERATOR,
+    "external-secrets-webhook": WorkloadRole.GO_WEBHOOK,
+    "external-secrets-cert-controller": WorkloadRole.GO_CERTIFICATES,
 }
 """Values of the name label in Go's chart."""
-_SUBCOMMANDS: Final = {"webhook": Role.GO_WEBHOOK, "certcontroller": Role.GO_CERTIFICATES}
+_SUBCOMMANDS: Final = {"webhook": WorkloadRole.GO_WEBHOOK, "certcontroller": WorkloadRole.GO_CERTIFICATES}
 """The first argument selects what the image in Go runs."""
 
 
@@ -306,19 +310,19 @@ def workload_of(deployment: JsonObject) -> Workload | None:
     return None
 
 
-def _role(container: JsonObject, labels: dict[str, str]) -> Role | None:
+def _role(container: JsonObject, labels: dict[str, str]) -> WorkloadRole | None:
     repository = str(container.get("image", "")).partition("@")[0]
     name = repository.rpartition("/")[2].partition(":")[0]
     words = _arguments(container)
     flags = {flag for flag, _ in flags_in(words)}
     is_named = labels.get(_NAME_LABEL) in _NAMES or container.get("name") == "external-secrets"
     if name == _OUR_IMAGE or (is_named and flags & _OUR_FLAGS):
-        return Role.OURS
+        return WorkloadRole.OURS
     is_go = _path(repository).endswith(_GO_IMAGE)
     if not is_go and not is_named:
         return None
     subcommand = next((_SUBCOMMANDS[word] for word in words if word in _SUBCOMMANDS), None)
-    return subcommand or _NAMES.get(labels.get(_NAME_LABEL, ""), Role.GO_OPERATOR)
+    return subcommand or _NAMES.get(labels.get(_NAME_LABEL, ""), WorkloadRole.GO_OPERATOR)
 
 
 def _path(repository: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from eso_tools.preflight.findings import Detail, Finding, Findings, Level, counted, named
+from eso_tools.preflight.findings import CheckResult, Detail, Findings, Level, counted, named
 from eso_tools.preflight.helmrecords import CHART, POLICY
 from eso_tools.preflight.ourchart import Installation, Selector, installations
 from eso_tools.preflight.snapshot import (
@@ -17,57 +17,59 @@ from eso_tools.preflight.snapshot import (
     Definition,
     Owner,
     Release,
-    Role,
     Snapshot,
-    Unread,
+    UnreadObject,
     Workload,
+    WorkloadRole,
 )
 
-_GO: tuple[Role, ...] = (Role.GO_OPERATOR, Role.GO_WEBHOOK, Role.GO_CERTIFICATES)
+_GO: tuple[WorkloadRole, ...] = (WorkloadRole.GO_OPERATOR, WorkloadRole.GO_WEBHOOK, WorkloadRole.GO_CERTIFICATES)
 
 
 def helm_ownership(snapshot: Snapshot) -> Findings:
     """Report releases that would delete CRDs. Only the stored manifest protects a CRD from `helm uninstall`."""
     for release in snapshot.releases:
         match release:
-            case Unread():
+            case UnreadObject():
                 yield from _unverified(release, snapshot)
             case Release():
                 yield from _judged(release, snapshot)
-    claimed = any(isinstance(each, Unread) or each.definitions for each in snapshot.releases)
+    claimed = any(isinstance(each, UnreadObject) or each.definitions for each in snapshot.releases)
     if snapshot.definitions and not claimed and not any(each.owner for each in snapshot.definitions):
         count = counted(len(snapshot.definitions), "CRD")
-        yield Finding(Level.FACT, f"{count}, none of which belongs to a Helm release")
+        yield CheckResult(Level.FACT, f"{count}, none of which belongs to a Helm release")
 
 
 def _judged(release: Release, snapshot: Snapshot) -> Findings:
-    loose = sorted(name for name, kept in release.definitions.items() if not kept)
+    loose = sorted(name for name, is_retained in release.definitions.items() if not is_retained)
     if not loose:
         if release.definitions:
             count = counted(len(release.definitions), "CRD")
-            yield Finding(Level.FACT, f"Helm release {release.owner} ({release.chart}) keeps its {count} when it goes")
+            yield CheckResult(
+                Level.FACT, f"Helm release {release.owner} ({release.chart}) keeps its {count} when it goes"
+            )
         return
-    says = (
+    text = (
         f"Helm release {release.owner} ({release.chart}) would delete {counted(len(loose), 'CRD')}, and with them all"
         " their objects and Secrets: at `helm uninstall`, and at an upgrade to a chart without these CRDs"
     )
-    if any(each.kept for each in _owned(release.owner, snapshot)):
-        says += f"; the annotation {POLICY} of the live CRDs does not help, because Helm reads its stored manifest"
+    if any(each.is_retained for each in _owned(release.owner, snapshot)):
+        text += f"; the annotation {POLICY} of the live CRDs does not help, because Helm reads its stored manifest"
     advice = f"let the release keep them, with the chart and version that are installed: {_keep(release)}"
-    yield Finding(Level.BLOCKER, says, named(loose), advice)
+    yield CheckResult(Level.BLOCKER, text, named(loose), advice)
 
 
-def _unverified(release: Unread, snapshot: Snapshot) -> Findings:
+def _unverified(release: UnreadObject, snapshot: Snapshot) -> Findings:
     owned = _owned(release.owner, snapshot)
     which = f"owns {counted(len(owned), 'CRD')}" if owned else "may own the CRDs"
-    says = (
+    text = (
         f"Helm release {release.owner} {which}, and it could not be checked whether Helm would delete them with all"
         f" their objects and Secrets: {release.why}"
     )
     look = f"`helm get manifest {release.owner.name} -n {release.owner.namespace}` must show {POLICY}: keep for each"
     advice = f"run this command as a user who may read that Secret, or look yourself: {look}"
     level = Level.BLOCKER if owned else Level.WARNING
-    yield Finding(level, says, named([each.name for each in owned]), advice)
+    yield CheckResult(level, text, named([each.name for each in owned]), advice)
 
 
 def _owned(owner: Owner, snapshot: Snapshot) -> list[Definition]:
@@ -86,26 +88,26 @@ def _keep(release: Release) -> str:
 
 def operators(snapshot: Snapshot) -> Findings:
     """Report operators that run: never both on the same objects."""
-    go, ours = snapshot.of(Role.GO_OPERATOR), snapshot.of(Role.OURS)
+    go, ours = snapshot.of(WorkloadRole.GO_OPERATOR), snapshot.of(WorkloadRole.OURS)
     if go and ours:
-        yield Finding(
+        yield CheckResult(
             Level.BLOCKER,
             "both operators run, and would overwrite each other's Secrets and statuses",
             _listed([*go, *ours]),
             _stop(go),
         )
     elif go:
-        says = "the operator in Go runs: it must stop before this one starts"
+        text = "the operator in Go runs: it must stop before this one starts"
         advice = f"before you start this operator: {_stop(snapshot.of(*_GO))}"
         if release := next((each.owner for each in go if each.owner), None):
             advice += (
                 f"; or upgrade Helm release {release} to our chart with --set strategy.type=Recreate, which stops it"
             )
-        yield Finding(Level.WARNING, says, _listed(snapshot.of(*_GO)), advice)
+        yield CheckResult(Level.WARNING, text, _listed(snapshot.of(*_GO)), advice)
     elif ours:
-        yield Finding(Level.FACT, "this operator runs, and the one in Go does not", _listed(ours))
+        yield CheckResult(Level.FACT, "this operator runs, and the one in Go does not", _listed(ours))
     elif snapshot.sees(DEPLOYMENTS):
-        yield Finding(Level.FACT, "no operator runs")
+        yield CheckResult(Level.FACT, "no operator runs")
 
 
 def selectors(snapshot: Snapshot) -> Findings:
@@ -115,7 +117,7 @@ def selectors(snapshot: Snapshot) -> Findings:
     """
     for installation in installations(snapshot):
         for each in snapshot.workloads:
-            if each.role is not Role.GO_OPERATOR:
+            if each.role is not WorkloadRole.GO_OPERATOR:
                 continue
             if installation.values is None:
                 if each.owner == installation.release:
@@ -124,10 +126,10 @@ def selectors(snapshot: Snapshot) -> Findings:
                 yield _compared(each, installation)
 
 
-def _compared(workload: Workload, installation: Installation) -> Finding:
+def _compared(workload: Workload, installation: Installation) -> CheckResult:
     if workload.selector == installation.selector:
-        return Finding(Level.FACT, f"{workload} has the selector of our chart: Helm can upgrade it in place")
-    says = (
+        return CheckResult(Level.FACT, f"{workload} has the selector of our chart: Helm can upgrade it in place")
+    text = (
         f"{workload}: Helm cannot upgrade it in place, because our chart has another selector for {installation}, and a"
         " selector cannot be changed"
     )
@@ -135,7 +137,7 @@ def _compared(workload: Workload, installation: Installation) -> Finding:
         "delete this Deployment right before the upgrade (the operator in Go stops, its Secrets stay):"
         f" kubectl -n {workload.key.namespace} delete deployment {workload.key.name}"
     )
-    return Finding(Level.BLOCKER, says, tuple(_differences(workload.selector, installation.selector)), advice)
+    return CheckResult(Level.BLOCKER, text, tuple(_differences(workload.selector, installation.selector)), advice)
 
 
 def _differences(today: Selector, ours: Selector) -> Iterator[Detail]:
@@ -143,20 +145,20 @@ def _differences(today: Selector, ours: Selector) -> Iterator[Detail]:
     for label in sorted({*now, *then}):
         if now.get(label) != then.get(label):
             yield Detail(
-                label, says=f"{now.get(label) or 'not set'} today, {then.get(label) or 'not set'} in our chart"
+                label, text=f"{now.get(label) or 'not set'} today, {then.get(label) or 'not set'} in our chart"
             )
     if today.get("matchExpressions"):
-        yield Detail("matchExpressions", says="set today, not set in our chart")
+        yield Detail("matchExpressions", text="set today, not set in our chart")
 
 
-def _uncompared(workload: Workload, installation: Installation) -> Finding:
-    says = (
+def _uncompared(workload: Workload, installation: Installation) -> CheckResult:
+    text = (
         f"{workload}: its selector could not be compared with that of our chart, because the values of {installation}"
         " could not be read"
     )
     name, namespace = installation.release.name, installation.release.namespace
     advice = f"run this command with --values: helm get values {name} -n {namespace} -o yaml > values.yaml"
-    return Finding(Level.WARNING, says, next=advice)
+    return CheckResult(Level.WARNING, text, next=advice)
 
 
 def webhooks(snapshot: Snapshot) -> Findings:
@@ -166,26 +168,26 @@ def webhooks(snapshot: Snapshot) -> Findings:
     """
     if not snapshot.webhooks:
         if snapshot.sees(WEBHOOKS):
-            yield Finding(Level.FACT, "no validating webhook of the operator in Go is registered")
+            yield CheckResult(Level.FACT, "no validating webhook of the operator in Go is registered")
         return
-    serves = bool(snapshot.of(Role.GO_WEBHOOK)) or not snapshot.sees(DEPLOYMENTS)
+    serves = bool(snapshot.of(WorkloadRole.GO_WEBHOOK)) or not snapshot.sees(DEPLOYMENTS)
     names = [each.name for each in snapshot.webhooks]
-    says = f"{counted(len(names), 'validating webhook')} of the operator in Go registered"
-    says += "; without their server" if serves else ", and their server does not run:"
-    says += " the API server refuses every write of the objects that they check"
+    text = f"{counted(len(names), 'validating webhook')} of the operator in Go registered"
+    text += "; without their server" if serves else ", and their server does not run:"
+    text += " the API server refuses every write of the objects that they check"
     delete = f"kubectl delete validatingwebhookconfigurations {' '.join(names)}"
     owners = {each.owner for each in snapshot.webhooks}
     advice = f"after you stop their server: {delete}" if serves else delete
     if serves and None not in owners:
         releases = ", ".join(sorted(map(str, owners)))
         advice = f"an upgrade of Helm release {releases} to our chart removes them; otherwise, {advice}"
-    details = tuple(Detail(each.name, says=f"served by {', '.join(each.services)}") for each in snapshot.webhooks)
-    yield Finding(Level.WARNING if serves else Level.BLOCKER, says, details, advice)
+    details = tuple(Detail(each.name, text=f"served by {', '.join(each.services)}") for each in snapshot.webhooks)
+    yield CheckResult(Level.WARNING if serves else Level.BLOCKER, text, details, advice)
 
 
 def _listed(workloads: list[Workload]) -> tuple[Detail, ...]:
     return tuple(
-        Detail(str(each), says=f"{each.role.value}, {counted(each.replicas, 'replica')}") for each in workloads
+        Detail(str(each), text=f"{each.role.value}, {counted(each.replicas, 'replica')}") for each in workloads
     )
 
 

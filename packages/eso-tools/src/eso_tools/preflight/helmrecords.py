@@ -72,7 +72,7 @@ def release_of(owner: Owner, secret: JsonObject) -> Release:
                 owner,
                 f"{name}-{version}",
                 values,
-                {crd: kept for crd, kept, _ in found},
+                {crd: is_retained for crd, is_retained, _ in found},
                 frozenset(crd for crd, _, converted in found if converted),
                 part,
                 version,
@@ -133,7 +133,7 @@ def _definitions(manifest: str) -> Iterator[tuple[str, bool, bool]]:
         match head:
             case {"metadata": {"name": str(name), **metadata}} if is_ours(name.partition(".")[2]):
                 annotations = metadata.get("annotations")
-                kept = isinstance(annotations, dict) and annotations.get(POLICY) == KEEP
-                yield name, kept, _CONVERSION.search(document) is not None
+                is_retained = isinstance(annotations, dict) and annotations.get(POLICY) == KEEP
+                yield name, is_retained, _CONVERSION.search(document) is not None
             case _:
                 continue

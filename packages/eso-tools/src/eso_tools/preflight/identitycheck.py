@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from eso_tools.preflight.findings import Detail, Finding, Findings, Level, counted
+from eso_tools.preflight.findings import CheckResult, Detail, Findings, Level, counted
 from eso_tools.preflight.snapshot import Snapshot, Stored
 
 Block = Mapping[str, Any]
@@ -37,7 +37,7 @@ def process_identities(snapshot: Snapshot) -> Findings:
 def _namespaced(snapshot: Snapshot, provider: str, uses: list[tuple[Stored, Use]]) -> Findings:
     if not uses or _setting(snapshot, provider).get("usedBy") == "namespaced":
         return
-    yield Finding(
+    yield CheckResult(
         Level.BLOCKER,
         f"{counted(len(uses), 'namespaced object')} without credentials: here the identity of the pod of provider"
         f" {provider} serves cluster-scoped objects only",
@@ -53,7 +53,7 @@ def _servers(snapshot: Snapshot, provider: str, uses: list[tuple[Stored, Use]]) 
     if not unlisted:
         return
     hosts = ", ".join(sorted({_entry(use.server) for _, use in unlisted}))
-    yield Finding(
+    yield CheckResult(
         Level.BLOCKER,
         f"{counted(len(unlisted), 'object')} would send proofs of the identity of the provider {provider} to a server"
         " that is not listed",

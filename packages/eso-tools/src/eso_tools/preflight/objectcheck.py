@@ -27,8 +27,8 @@ from eso_api.template import Rewrite, Template
 from eso_api.validation import FieldError, external_secret_problems, push_secret_problems
 from eso_operator.flags import flags_in
 from eso_render.clock import wall_nanos
-from eso_tools.preflight.findings import Detail, Finding, Findings, Level, counted
-from eso_tools.preflight.snapshot import Role, Snapshot, Stored
+from eso_tools.preflight.findings import CheckResult, Detail, Findings, Level, counted
+from eso_tools.preflight.snapshot import Snapshot, Stored, WorkloadRole
 from gotmpl.expressions import Unparsable
 from gotmpl.functions import LazyFunctions
 from gotmpl.sprig.regexes import BadPatternError, compiled
@@ -47,7 +47,7 @@ def refused_objects(snapshot: Snapshot) -> Findings:
     """Report objects that would stop working. An object that does not work today either is only a warning."""
     delimiters = _delimiters(snapshot)
     problems = [(each, problem) for each in snapshot.objects for problem in problems_of(each, delimiters)]
-    for level, says in (
+    for level, text in (
         (Level.BLOCKER, "would not be accepted by this operator"),
         (Level.WARNING, "would not be accepted by this operator, and not ready today"),
     ):
@@ -55,9 +55,9 @@ def refused_objects(snapshot: Snapshot) -> Findings:
         if chosen:
             count = counted(len({str(each) for each, _ in chosen}), "object")
             details = tuple(Detail(str(each), problem.path, problem.message) for each, problem in chosen)
-            yield Finding(level, f"{count} {says}", details, "change these fields before you migrate")
+            yield CheckResult(level, f"{count} {text}", details, "change these fields before you migrate")
     if snapshot.objects and not problems:
-        yield Finding(
+        yield CheckResult(
             Level.FACT, f"{counted(len(snapshot.objects), 'object')} valid by the schemas and rules of our CRDs"
         )
 
@@ -72,7 +72,7 @@ def dropped_fields(snapshot: Snapshot) -> Findings:
     )
     if details:
         count = counted(len({detail.subject for detail in details}), "object")
-        yield Finding(
+        yield CheckResult(
             Level.WARNING, f"{count} with fields that do not exist here", details, "check that you can do without them"
         )
 
@@ -151,7 +151,7 @@ def _is_unready(stored: Stored) -> bool:
 
 def _delimiters(snapshot: Snapshot) -> Delimiters:
     """Return the delimiters of templates that the operator in Go is started with."""
-    given = {name: value for each in snapshot.of(Role.GO_OPERATOR) for name, value in flags_in(each.arguments)}
+    given = {name: value for each in snapshot.of(WorkloadRole.GO_OPERATOR) for name, value in flags_in(each.arguments)}
     return given.get(_LEFT) or "{{", given.get(_RIGHT) or "}}"
 
 
@@ -294,7 +294,7 @@ def chosen_namespaces(snapshot: Snapshot) -> Findings:
         if not refused or ANY_NAMESPACE in allowed:
             continue
         namespaces = ", ".join(sorted({choice.namespace for _, choice in refused}))
-        yield Finding(
+        yield CheckResult(
             Level.WARNING,
             f"{counted(len(refused), 'entry', 'entries')} of PushSecrets would be refused: {store} does not allow the"
             " namespaces that they write to",

@@ -20,7 +20,7 @@ from eso_api.secretstore import CLUSTER_SECRET_STORE
 from eso_api.stores.projectproviders import GENERATORS
 from eso_render.clock import wall_nanos
 from eso_tools.preflight.helmrecords import CHART
-from eso_tools.preflight.snapshot import Definition, Owner, Release, Role, Snapshot, Unread, Workload
+from eso_tools.preflight.snapshot import Definition, Owner, Release, Snapshot, UnreadObject, Workload, WorkloadRole
 from eso_tools.providers import wanted_by
 from gotmpl.builtins import FUNCTIONS as BUILTINS
 from gotmpl.functions import ANY, STRING, Func, LazyFunctions, family
@@ -108,7 +108,7 @@ class Installation:
 
 def installations(snapshot: Snapshot) -> list[Installation]:
     """Return one installation for each release of an operator; a new release if there is none."""
-    operators = [each for each in snapshot.workloads if each.role in {Role.GO_OPERATOR, Role.OURS}]
+    operators = [each for each in snapshot.workloads if each.role in {WorkloadRole.GO_OPERATOR, WorkloadRole.OURS}]
     owners = dict.fromkeys(_release_of(each) for each in operators)
     if not owners:
         owners = dict.fromkeys(each.owner for each in snapshot.releases if isinstance(each, Release) and each.part)
@@ -121,7 +121,7 @@ def _installation(owner: Owner, snapshot: Snapshot) -> Installation:
     values: JsonObject | None = record.values if record else {}
     if snapshot.values is not None:
         values = snapshot.values
-    elif isinstance(found, Unread):
+    elif isinstance(found, UnreadObject):
         values = None
     return Installation(owner, record, values, tuple(sorted({*_enabled(values or {}), *_needed(snapshot)})))
 

@@ -16,8 +16,8 @@ from eso_api.stores.projectproviders import GENERATORS, REMOVED_UPSTREAM, STORES
 from eso_operator.stores.resolved import Reason
 from eso_tools.objects import Role as KindRole
 from eso_tools.objects import role_of
-from eso_tools.preflight.findings import Detail, Finding, Findings, Level, counted
-from eso_tools.preflight.snapshot import Role, Running, Snapshot, Stored
+from eso_tools.preflight.findings import CheckResult, Detail, Findings, Level, counted
+from eso_tools.preflight.snapshot import Running, Snapshot, Stored, WorkloadRole
 from eso_tools.providers import Want, wanted_by
 from eso_tools.status.overview import ObjectId, row_of
 from kubebase.meta import meta_of
@@ -28,7 +28,7 @@ SOURCES: Final = frozenset({KindRole.STORE, KindRole.GENERATOR})
 
 
 @dataclass(slots=True)
-class Need:
+class ProviderNeed:
     """One kind or key that a provider must serve: the stores and generators, and the objects that use them."""
 
     want: Want
@@ -60,13 +60,13 @@ class Need:
 def providers(snapshot: Snapshot) -> Findings:
     """Compare the providers that are needed with those that are installed or run."""
     needs = needs_of(snapshot.objects)
-    installed: dict[str, list[Need]] = {}
+    installed: dict[str, list[ProviderNeed]] = {}
     for need in needs:
         running = [each for each in snapshot.running if _runs(each, need.want, snapshot.packages)]
         package = snapshot.packages.get(need.want, "")
         if running:
             where = ", ".join(each.what for each in running)
-            yield Finding(Level.FACT, f"{need}: {where} serves it ({need.counts})")
+            yield CheckResult(Level.FACT, f"{need}: {where} serves it ({need.counts})")
         elif package:
             installed.setdefault(package, []).append(need)
         else:
@@ -75,18 +75,18 @@ def providers(snapshot: Snapshot) -> Findings:
         yield _to_enable(installed, snapshot)
     yield from _maturity(needs, snapshot)
     if not needs and all(snapshot.sees(custom.resource()) for custom in KINDS if role_of(custom) in SOURCES):
-        yield Finding(Level.FACT, "no store or generator needs a provider yet")
+        yield CheckResult(Level.FACT, "no store or generator needs a provider yet")
 
 
-def needs_of(objects: Iterable[Stored]) -> list[Need]:
+def needs_of(objects: Iterable[Stored]) -> list[ProviderNeed]:
     """Return what the stores and generators need, by name, each with its users."""
     found = list(objects)
-    needs: dict[Want, Need] = {}
-    by_source: dict[ObjectId, Need] = {}
+    needs: dict[Want, ProviderNeed] = {}
+    by_source: dict[ObjectId, ProviderNeed] = {}
     sources = [each for each in found if role_of(each.custom) in SOURCES]
     for each in sources:
         if (want := wanted_by(each.obj)) is not None:
-            need = needs.setdefault(want, Need(want))
+            need = needs.setdefault(want, ProviderNeed(want))
             need.sources.append(each)
             by_source[_identity(each)] = need
     for user in found:
@@ -111,57 +111,57 @@ def _generator(want: Want) -> str | None:
     return GENERATORS.get(want.name) if want.group == GENERATORS_GROUP else None
 
 
-def _to_enable(needs: Mapping[str, list[Need]], snapshot: Snapshot) -> Finding:
+def _to_enable(needs: Mapping[str, list[ProviderNeed]], snapshot: Snapshot) -> CheckResult:
     """Return one finding for all providers that are needed and available."""
     names = sorted(needs)
     details = tuple(
-        Detail(f"provider {name}", says=", ".join(f"{need} ({need.counts})" for need in needs[name])) for name in names
+        Detail(f"provider {name}", text=", ".join(f"{need} ({need.counts})" for need in needs[name])) for name in names
     )
     enable = ",".join(f"providers.{name}.enabled=true" for name in names)
     advice = f"enable them in our chart: --set {enable}; without the chart, start `eso provider serve NAME` for each"
-    if snapshot.of(Role.OURS):
-        says = (
+    if snapshot.of(WorkloadRole.OURS):
+        text = (
             f"{counted(len(names), 'provider')} needed that this cluster does not run: objects that need it {_REPORT}"
         )
-        return Finding(Level.WARNING, says, details, advice)
-    return Finding(Level.FACT, f"{counted(len(names), 'provider')} needed, which this project has", details, advice)
+        return CheckResult(Level.WARNING, text, details, advice)
+    return CheckResult(Level.FACT, f"{counted(len(names), 'provider')} needed, which this project has", details, advice)
 
 
-def _maturity(needs: Iterable[Need], snapshot: Snapshot) -> Findings:
+def _maturity(needs: Iterable[ProviderNeed], snapshot: Snapshot) -> Findings:
     """Say of each needed provider that is not stable how far it was tested."""
-    by_package: dict[str, list[Need]] = {}
+    by_package: dict[str, list[ProviderNeed]] = {}
     for need in needs:
         by_package.setdefault(snapshot.packages.get(need.want, ""), []).append(need)
     for package, its in sorted(by_package.items()):
-        details = tuple(Detail(str(need), says=need.counts) for need in its)
+        details = tuple(Detail(str(need), text=need.counts) for need in its)
         match snapshot.maturities.get(package):
             case "unproven":
-                says = f"provider {package} is unproven: it has only run against a stand-in of its service"
-                yield Finding(Level.WARNING, says, details, "try it with unimportant values before you migrate")
+                text = f"provider {package} is unproven: it has only run against a stand-in of its service"
+                yield CheckResult(Level.WARNING, text, details, "try it with unimportant values before you migrate")
             case "beta":
-                says = f"provider {package} is beta: it is not tested against its service with each change"
-                yield Finding(Level.FACT, says, details)
+                text = f"provider {package} is beta: it is not tested against its service with each change"
+                yield CheckResult(Level.FACT, text, details)
             case _:
                 continue
 
 
-def _missing(need: Need) -> Finding:
+def _missing(need: ProviderNeed) -> CheckResult:
     name = project_name(need.want)
     if name is not None:
-        says = f"{need}: provider {name} is not installed beside eso ({need.counts}): its kinds could not be checked"
+        text = f"{need}: provider {name} is not installed beside eso ({need.counts}): its kinds could not be checked"
         advice = (
             f"install the package eso-provider-{name} beside eso and run this command again; in our chart, enable it:"
             f" --set providers.{name}.enabled=true"
         )
-        return Finding(Level.WARNING, says, need.details, advice)
+        return CheckResult(Level.WARNING, text, need.details, advice)
     if not need.want.group and need.want.name in REMOVED_UPSTREAM:
-        says = f"{need}: upstream removed this backend, and it is not available here ({need.counts}); {_CONSEQUENCE}"
-        return Finding(
-            Level.BLOCKER, says, need.details, "move the values to another backend, and change spec.provider"
+        text = f"{need}: upstream removed this backend, and it is not available here ({need.counts}); {_CONSEQUENCE}"
+        return CheckResult(
+            Level.BLOCKER, text, need.details, "move the values to another backend, and change spec.provider"
         )
-    says = f"{need}: this project has no provider for it yet ({need.counts}); {_CONSEQUENCE}"
+    text = f"{need}: this project has no provider for it yet ({need.counts}); {_CONSEQUENCE}"
     advice = "do not migrate before it has one: write the provider (eso provider new NAME), or use another backend"
-    return Finding(Level.BLOCKER, says, need.details, advice)
+    return CheckResult(Level.BLOCKER, text, need.details, advice)
 
 
 _REPORT: Final = f"report {Reason.NOT_INSTALLED.value}, and their Secrets stay as they are, unrefreshed"

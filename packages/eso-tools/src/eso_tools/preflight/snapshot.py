@@ -76,7 +76,7 @@ class Definition:
     """The Helm release that its annotations name."""
     managed_by_helm: bool = False
     """Whether its label says so too: Helm takes over only what has the annotations and the label."""
-    kept: bool = False
+    is_retained: bool = False
     """Whether the live object carries `helm.sh/resource-policy: keep`."""
     kind: str = ""
     namespaced: bool = True
@@ -86,7 +86,7 @@ class Definition:
         return self.name.partition(".")[2]
 
 
-class Role(Enum):
+class WorkloadRole(Enum):
     """What a Deployment runs."""
 
     GO_OPERATOR = "operator in Go"
@@ -100,7 +100,7 @@ class Workload:
     """A Deployment of one of the operators."""
 
     key: ObjectKey
-    role: Role
+    role: WorkloadRole
     replicas: int = 1
     arguments: tuple[str, ...] = field(default=(), repr=False)
     selector: Mapping[str, Any] = field(default_factory=dict)
@@ -140,7 +140,7 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
+class UnreadObject:
     """A Helm release whose record could not be read."""
 
     owner: Owner
@@ -157,7 +157,7 @@ class Running:
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
+class SnapshotGap:
     """Objects that were not looked at."""
 
     what: str
@@ -176,11 +176,11 @@ class Snapshot:
     definitions: tuple[Definition, ...] = ()
     workloads: tuple[Workload, ...] = ()
     webhooks: tuple[Webhook, ...] = ()
-    releases: tuple[Release | Unread, ...] = ()
+    releases: tuple[Release | UnreadObject, ...] = ()
     running: tuple[Running, ...] = ()
     unknown: Mapping[str, int] = field(default_factory=dict)
     """The number of objects of each CRD of External Secrets that neither the core nor an installed provider has."""
-    gaps: tuple[Gap, ...] = ()
+    gaps: tuple[SnapshotGap, ...] = ()
     unread_files: tuple[str, ...] = ()
     """Files of a folder that are not YAML, each as `file:line: problem`."""
     packages: Mapping[Want, str] = field(default_factory=dict)
@@ -197,6 +197,6 @@ class Snapshot:
         hidden = {gap.what for gap in self.gaps if not gap.partly}
         return bool(self.version) and str(resource) not in hidden
 
-    def of(self, *roles: Role) -> list[Workload]:
+    def of(self, *roles: WorkloadRole) -> list[Workload]:
         """Return the Deployments of these roles that have replicas."""
         return [each for each in self.workloads if each.role in roles and each.replicas > 0]

@@ -19,7 +19,7 @@ from eso_api.values import SecretBytes
 from eso_operator.providers.channels import CallOptions, Transport
 from eso_operator.providers.redaction import ResponseRedactor, secrets_of_config
 from eso_operator.stores.resolved import Endpoint
-from eso_tools.plan.recording import Answer, Recording, canonical, unrecorded
+from eso_tools.plan.recording import RecordedResponse, Recording, canonical, unrecorded
 from eso_tools.plan.standins import StandIns
 from eso_tools.plan.withholding import store_name
 from eso_wire import codec, paths
@@ -39,7 +39,7 @@ from eso_wire.values import (
 from kubebase.meta import JsonObject
 
 _ERROR: Final = "error"
-Ask = Mapping[str, Any]
+Description = Mapping[str, Any]
 
 
 @dataclass(slots=True)
@@ -48,18 +48,18 @@ class Recorder:
 
     recording: Recording
     standins: StandIns
-    answers: dict[tuple[str, str], Answer] = field(default_factory=dict)
+    responses: dict[tuple[str, str], RecordedResponse] = field(default_factory=dict)
     dependent: set[KindId] = field(default_factory=set)
 
-    def note(self, context: Context, ask: Ask, answer: JsonObject) -> None:
+    def note(self, context: Context, description: Description, response: JsonObject) -> None:
         store = store_name(context.store)
         if store not in self.recording.stores:
             self.recording.stores[store] = self.recording.config_digest(context.config)
-        question = {**ask, **_scope(context, self.dependent)}
-        self.answers[store, canonical(question)] = Answer(store, question, answer)
+        recorded_call = {**description, **_scope(context, self.dependent)}
+        self.responses[store, canonical(recorded_call)] = RecordedResponse(store, recorded_call, response)
 
     def finish(self) -> Recording:
-        self.recording.answers = [self.answers[key] for key in sorted(self.answers)]
+        self.recording.responses = [self.responses[key] for key in sorted(self.responses)]
         return self.recording
 
 
@@ -74,20 +74,20 @@ class RecordingTransport:
 
     async def unary(self, method: str, request: bytes, options: CallOptions) -> bytes:
         if method == paths.HANDSHAKE:
-            answer = await self._inner.unary(method, request, options)
-            message = pb.HandshakeResponse.FromString(answer)
+            response = await self._inner.unary(method, request, options)
+            message = pb.HandshakeResponse.FromString(response)
             _note_dependent(message, self._recorder.dependent)
             self._recorder.recording.providers[self._service] = _json(message)
-            return answer
+            return response
         _check_planned(method)
         context = _context(method, request)
         try:
-            answer = await self._inner.unary(method, request, options)
+            response = await self._inner.unary(method, request, options)
         except ProviderError as error:
             self._fail(method, request, context, error)
             raise
-        self._note(method, request, context, answer)
-        return answer
+        self._note(method, request, context, response)
+        return response
 
     async def stream(self, method: str, request: bytes, options: CallOptions) -> AsyncGenerator[bytes, None]:
         context, query = codec.from_find_request(pb.FindSecretsRequest.FromString(request))
@@ -101,10 +101,10 @@ class RecordingTransport:
                         ResponseRedactor(secrets_of_config(context.config)).text(page.missing) if page.missing else ""
                     )
                     whole = FindPage(tuple(found), last=True, considered=page.considered, missing=missing)
-                    self._recorder.note(context, _find_ask(query), _json(codec.to_find_page(whole)))
+                    self._recorder.note(context, _find_description(query), _json(codec.to_find_page(whole)))
                 yield raw
         except ProviderError as error:
-            self._recorder.note(context, _find_ask(query), self._error(context, error))
+            self._recorder.note(context, _find_description(query), self._error(context, error))
             raise
 
     async def duplex(self, method: str, options: CallOptions) -> NoReturn:
@@ -114,42 +114,42 @@ class RecordingTransport:
     async def close(self) -> None:
         await self._inner.close()
 
-    def _note(self, method: str, request: bytes, context: Context, answer: bytes) -> None:
+    def _note(self, method: str, request: bytes, context: Context, response: bytes) -> None:
         match method:
             case paths.GET:
                 results = {
-                    each.item_id: each for each in codec.from_get_response(_parsed(pb.GetSecretsResponse, answer))
+                    each.item_id: each for each in codec.from_get_response(_parsed(pb.GetSecretsResponse, response))
                 }
                 for item in _items(method, request):
                     if (result := results.get(item.item_id)) is not None:
                         masked = codec.to_get_response([self._masked(context, result)]).results[0]
-                        self._recorder.note(context, _item_ask(method, item), _json(masked))
+                        self._recorder.note(context, _item_description(method, item), _json(masked))
             case paths.CHECK:
-                checks = _parsed(pb.CheckSecretsResponse, answer).results
+                checks = _parsed(pb.CheckSecretsResponse, response).results
                 by_id = {each.item_id: each for each in checks}
                 for item in _items(method, request):
                     if (check := by_id.get(item.item_id)) is not None:
                         said = {"itemId": "0", "exists": check.exists} if not check.HasField("error") else None
                         error = None if said else self._error(context, codec.from_error(check.error))
-                        self._recorder.note(context, _item_ask(method, item), said or error or {})
+                        self._recorder.note(context, _item_description(method, item), said or error or {})
             case paths.GENERATE:
-                made = codec.from_generate_response(_parsed(pb.GenerateResponse, answer))
+                made = codec.from_generate_response(_parsed(pb.GenerateResponse, response))
                 data = {name: self._secret(value) for name, value in made.data.items()}
                 self._recorder.note(
                     context, {"call": short_name(method)}, _json(codec.to_generate_response(Generated(data)))
                 )
             case _:
-                validation = codec.from_validate_response(_parsed(pb.ValidateResponse, answer))
+                validation = codec.from_validate_response(_parsed(pb.ValidateResponse, response))
                 redacted = ResponseRedactor(secrets_of_config(context.config)).validation(validation)
                 self._recorder.note(context, {"call": short_name(method)}, _json(codec.to_validate_response(redacted)))
 
     def _fail(self, method: str, request: bytes, context: Context, error: ProviderError) -> None:
         said = self._error(context, error)
-        asks: Iterable[Ask] = ({"call": short_name(method)},)
+        descriptions: Iterable[Description] = ({"call": short_name(method)},)
         if method in (paths.GET, paths.CHECK):
-            asks = (_item_ask(method, item) for item in _items(method, request))
-        for ask in asks:
-            self._recorder.note(context, ask, said)
+            descriptions = (_item_description(method, item) for item in _items(method, request))
+        for description in descriptions:
+            self._recorder.note(context, description, said)
 
     def _masked(self, context: Context, result: GetResult) -> GetResult:
         match result.outcome:
@@ -177,24 +177,24 @@ class Replay:
 
     recording: Recording
     is_recorded: Callable[[str], bool]
-    answers: Mapping[tuple[str, str], JsonObject]
+    responses: Mapping[tuple[str, str], JsonObject]
     dependent: frozenset[KindId]
 
     @classmethod
     def of(cls, recording: Recording, is_recorded: Callable[[str], bool]) -> Replay:
-        answers = {(each.store, canonical(each.question)): each.answer for each in recording.answers}
+        responses = {(each.store, canonical(each.recorded_call)): each.response for each in recording.responses}
         dependent: set[KindId] = set()
         for handshake in recording.providers.values():
             _note_dependent(json_format.ParseDict(handshake, pb.HandshakeResponse()), dependent)
-        return cls(recording, is_recorded, answers, frozenset(dependent))
+        return cls(recording, is_recorded, responses, frozenset(dependent))
 
-    def find(self, context: Context, ask: Ask, what: str) -> JsonObject:
+    def find(self, context: Context, description: Description, what: str) -> JsonObject:
         """Return the recorded answer. Raises ProviderError if there is none, or if it is an error."""
         store = store_name(context.store)
         recorded = self.recording.stores.get(store)
         if recorded is not None and not self._is_configured_alike(context, recorded):
             raise unrecorded("the present configuration", store)
-        found = self.answers.get((store, canonical({**ask, **_scope(context, self.dependent)})))
+        found = self.responses.get((store, canonical({**description, **_scope(context, self.dependent)})))
         if found is None:
             raise unrecorded(what, store)
         if _ERROR in found:
@@ -240,7 +240,7 @@ class ReplayingTransport:
     async def stream(self, method: str, request: bytes, options: CallOptions) -> AsyncGenerator[bytes, None]:
         del method, options
         context, query = codec.from_find_request(pb.FindSecretsRequest.FromString(request))
-        found = self._replay.find(context, _find_ask(query), "this find")
+        found = self._replay.find(context, _find_description(query), "this find")
         yield _serialised(found, pb.FindSecretsResponse())
 
     async def duplex(self, method: str, options: CallOptions) -> NoReturn:
@@ -250,30 +250,30 @@ class ReplayingTransport:
     async def close(self) -> None:
         """Close nothing."""
 
-    def _whole(self, context: Context, method: str, answer: Message, what: str) -> bytes:
-        return _serialised(self._replay.find(context, {"call": short_name(method)}, what), answer)
+    def _whole(self, context: Context, method: str, response: Message, what: str) -> bytes:
+        return _serialised(self._replay.find(context, {"call": short_name(method)}, what), response)
 
     def _each(self, context: Context, method: str, request: bytes, result: type[Any]) -> Iterator[Any]:
         for item in _items(method, request):
             try:
-                found = self._replay.find(context, _item_ask(method, item), _named(item))
-                answer = json_format.ParseDict(found, result())
+                found = self._replay.find(context, _item_description(method, item), _named(item))
+                response = json_format.ParseDict(found, result())
             except ProviderError as error:
-                answer = result(error=codec.to_error(error))
-            answer.item_id = item.item_id
-            yield answer
+                response = result(error=codec.to_error(error))
+            response.item_id = item.item_id
+            yield response
 
 
 # --- questions --------------------------------------------------------------------------------------------------------
 
 
-def _item_ask(method: str, item: GetItem) -> Ask:
+def _item_description(method: str, item: GetItem) -> Description:
     ref = item.ref
-    ask = {"call": short_name(method), "key": ref.key, "property": ref.property, "version": ref.version}
-    return {**ask, "shape": item.shape.value, "metadata": ref.metadata_policy.value}
+    description = {"call": short_name(method), "key": ref.key, "property": ref.property, "version": ref.version}
+    return {**description, "shape": item.shape.value, "metadata": ref.metadata_policy.value}
 
 
-def _find_ask(query: Any) -> Ask:
+def _find_description(query: Any) -> Description:
     return {"call": "FindSecrets", "path": query.path, "name": query.name_regexp, "tags": dict(query.tags)}
 
 
