@@ -184,8 +184,8 @@ def report_of(snapshot: Snapshot, outcome: Outcome, contended: Contended | None 
         # The end of a loop is noticed at a reconcile, and nothing else may cause one.
         report = replace(report, result=replace(report.result, delay=min(report.result.delay, REFILL_SECONDS)))
     # If nothing was reported, the cached status may be older than the last report.
-    said = report.status is not snapshot.es.status
-    return replace(report, shown=said or snapshot.first_reconcile, log=_log_line(snapshot.es, report, outcome))
+    reported = report.status is not snapshot.es.status
+    return replace(report, shown=reported or snapshot.first_reconcile, log=_log_line(snapshot.es, report, outcome))
 
 
 def _row(snapshot: Snapshot, outcome: Outcome) -> Report:
@@ -326,7 +326,7 @@ def _failed(snapshot: Snapshot, outcome: Failed) -> Report:
     return Report(status, then, events, failed=True)
 
 
-# --- what is said -----------------------------------------------------------------------------------------------------
+# --- texts of the status ----------------------------------------------------------------------------------------------
 
 
 def _prefix(es: ExternalSecret) -> str:

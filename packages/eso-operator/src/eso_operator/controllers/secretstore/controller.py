@@ -57,10 +57,10 @@ class StoreDeps:
 def interval_of(spec: Any, usual: float) -> float:
     """Return the seconds between two validations of a valid store."""
     try:
-        said = durations.seconds(spec.refresh_interval, field="spec.refreshInterval")
+        wanted = durations.seconds(spec.refresh_interval, field="spec.refreshInterval")
     except durations.DurationError:
         return usual  # the validation reports it
-    return max(said, SHORTEST_INTERVAL) if said else usual
+    return max(wanted, SHORTEST_INTERVAL) if wanted else usual
 
 
 class StoreReconciler(Reconciler[Any]):

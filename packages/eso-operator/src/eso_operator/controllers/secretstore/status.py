@@ -350,10 +350,10 @@ def _events(before: Before, facts: ProviderFacts | None, verdict: Event) -> tupl
 
 def _push_events(before: Before) -> tuple[Event, ...]:
     """Return an event when the degradation begins or ends."""
-    said = find_condition(before.status.conditions, PUSH_REFRESH_DEGRADED) is not None
-    if before.stream_trouble is not None and not said:
+    was_degraded = find_condition(before.status.conditions, PUSH_REFRESH_DEGRADED) is not None
+    if before.stream_trouble is not None and not was_degraded:
         return (Event(EventType.WARNING, PUSH_REFRESH_DEGRADED, f"{before.stream_trouble}. {_POLLED}"),)
-    if before.stream_trouble is None and said:
+    if before.stream_trouble is None and was_degraded:
         return (Event(EventType.NORMAL, PUSH_REFRESH_RESTORED, "change events arrive again, or are no longer needed"),)
     return ()
 
