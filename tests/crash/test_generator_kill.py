@@ -30,9 +30,9 @@ from eso_api.secretstore import SECRET_STORE
 from eso_api.values import SecretBytes
 from eso_operator.generators.ledger import IDEMPOTENCY_KEY
 from eso_operator.targets.metadata import synced_version
-from eso_testkit.operator.keepingprovider import KeepingProvider
 from eso_testkit.operator.operators import MAKER
 from eso_testkit.operator.pushsecrets import entry
+from eso_testkit.operator.storingprovider import StoringProvider
 from eso_wire import codec
 from eso_wire._generated import provider_pb2 as pb
 from eso_wire.paths import short_name
@@ -53,7 +53,7 @@ REF = {"apiVersion": MAKERS.api_version, "kind": "Maker", "name": "maker"}
 
 
 @dataclass(slots=True)
-class Bookkeeper(KeepingProvider):
+class Bookkeeper(StoringProvider):
     """Makes numbered values; `books` are those that are alive, by number."""
 
     books: dict[int, bytes] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class Bookkeeper(KeepingProvider):
     numbers: dict[str, int] = field(default_factory=dict)
     """The number of the value that was generated under each idempotency key."""
 
-    def _answer(self, method: str, request: bytes) -> Message:
+    def _respond(self, method: str, request: bytes) -> Message:
         match short_name(method):
             case "Generate":
                 _, wanted = codec.from_generate_request(pb.GenerateRequest.FromString(request))
@@ -79,7 +79,7 @@ class Bookkeeper(KeepingProvider):
                     CleanupOutcome.ALREADY_GONE if gone is None else CleanupOutcome.CLEANED
                 )
         # Zero-argument super does not find its class here: a dataclass with slots is made twice.
-        return KeepingProvider._answer(self, method, request)
+        return StoringProvider._respond(self, method, request)
 
 
 @pytest.fixture

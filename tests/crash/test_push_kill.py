@@ -20,8 +20,8 @@ import pytest
 
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
-from eso_testkit.operator.keepingprovider import KeepingProvider, keeping
 from eso_testkit.operator.pushsecrets import entry
+from eso_testkit.operator.storingprovider import StoringProvider, storing
 from kubebase.meta import JsonObject, Resource
 from kuberun.testing.builders import NAMESPACES, SECRETS, document
 
@@ -36,8 +36,8 @@ NAME = "subject"
 
 
 @pytest.fixture
-async def backend(ground: Any) -> AsyncIterator[KeepingProvider]:
-    async with ground.hosting(keeping()) as provider:
+async def backend(ground: Any) -> AsyncIterator[StoringProvider]:
+    async with ground.hosting(storing()) as provider:
         yield provider
 
 
@@ -47,7 +47,7 @@ class Scene:
 
     api: Any
     nursery: Any
-    backend: KeepingProvider
+    backend: StoringProvider
     namespace: str
     draw: random.Random
     update: str
@@ -116,7 +116,7 @@ Scenes = Callable[[str, int], Scene]
 
 
 @pytest.fixture
-def scene(api: Any, ground: Any, backend: KeepingProvider) -> Scenes:
+def scene(api: Any, ground: Any, backend: StoringProvider) -> Scenes:
     def made(name: str, seed: int) -> Scene:
         draw = random.Random(f"{name} {seed}")  # noqa: S311 - a test that can be repeated
         namespace = f"{name}-{seed}-{secrets.token_hex(3)}"
@@ -126,7 +126,7 @@ def scene(api: Any, ground: Any, backend: KeepingProvider) -> Scenes:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-async def test_pushes_survive_kills(seed: int, scene: Scenes, backend: KeepingProvider) -> None:
+async def test_pushes_survive_kills(seed: int, scene: Scenes, backend: StoringProvider) -> None:
     subject = scene("push-kill", seed)
     ours, theirs, taken = subject.keys
     await subject.prepare()
@@ -149,7 +149,7 @@ async def test_pushes_survive_kills(seed: int, scene: Scenes, backend: KeepingPr
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 async def test_an_object_that_goes_right_after_a_kill_leaves_nothing_foreign_touched_and_nothing_of_its_own(
-    seed: int, scene: Scenes, backend: KeepingProvider
+    seed: int, scene: Scenes, backend: StoringProvider
 ) -> None:
     """No operator runs between the push and the deletion, so IfNotExists cannot tell its own values and keeps them."""
     subject = scene("hasty-kill", seed)

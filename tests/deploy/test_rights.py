@@ -26,8 +26,8 @@ from eso_operator.settings import ProviderSettings
 from eso_operator.stores.resolved import ServiceKey
 from eso_operator.telemetry.settings import Listener, MetricsSettings
 from eso_testkit.operator.accounts import HOME, Asked, Noting, as_account
-from eso_testkit.operator.keepingprovider import keeping
 from eso_testkit.operator.operators import MAKER, SERVICE, Bench, eventually, free_port, install_crds
+from eso_testkit.operator.storingprovider import storing
 from eso_testkit.tools.dashboards import Site, served
 from eso_tools.dashboard.settings import parse as parse_dashboard
 from eso_tools.status.overview import OVERVIEW_KINDS
@@ -233,7 +233,7 @@ async def test_the_rest_works_with_fewer_rights(
     )
 
     async with bench.operator(settings, through=noted.over):
-        host = await bench.install(keeping(data={"greeting": b"hello"}))
+        host = await bench.install(storing(data={"greeting": b"hello"}))
         await bench.create(MAKER.resource(), "maker", spec={})
         maker = {"apiVersion": MAKER.resource().api_version, "kind": "Maker", "name": "maker"}
         spec = {"dataFrom": [{"sourceRef": {"generatorRef": maker}}]}

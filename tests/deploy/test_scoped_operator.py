@@ -32,8 +32,8 @@ from eso_operator.stores.resolved import SERVICE as SERVICE_KIND
 from eso_operator.stores.resolved import ServiceKey
 from eso_operator.telemetry.settings import Listener, MetricsSettings
 from eso_operator.wiring import Operator
-from eso_testkit.operator.keepingprovider import KeepingProvider, keeping
 from eso_testkit.operator.operators import MAKER, SERVICE, Bench, eventually, free_port, install_crds
+from eso_testkit.operator.storingprovider import StoringProvider, storing
 from eso_testkit.operator.transports import Between
 from kubebase.meta import JsonObject, ObjectKey
 from kubebase.testing.servers import ApiServer
@@ -108,7 +108,7 @@ class Site:
             providers=ProviderSettings(trusted=trusted),
         )
 
-    async def syncs_and_pushes(self, provider: KeepingProvider) -> None:
+    async def syncs_and_pushes(self, provider: StoringProvider) -> None:
         """One of everything that people write, through a store of the namespace, and its end."""
         tenant = self.tenant
         await tenant.create(STORES, "store", spec=FAKE)
@@ -233,7 +233,7 @@ async def test_an_operator_with_rights_in_one_namespace_does_its_work_there_and_
     args = [each for each in installation.args if switches not in each]
     tenant, own = (Bench(installation.api, limited, each, port) for each in (namespace, installation.core))
     site, noted = Site(tenant, own, args), Noted()
-    provider = keeping(state=b"{}", data={"greeting": b"hello"})
+    provider = storing(state=b"{}", data={"greeting": b"hello"})
 
     with capture_logs() as lines:
         async with site.home.operator(site.settings, through=noted.over) as operator:

@@ -49,7 +49,7 @@ async def test_many_objects_in_fifty_namespaces_become_ready(world: Any) -> None
             ready = await until_ready(world, names)
 
             took, spent = clock.monotonic() - begun, used() - cpu
-            reads = sum(len(batch) for batch in world.bench.host.provider.asked)
+            reads = sum(len(batch) for batch in world.bench.host.provider.requests)
     finally:  # operators of other tests would go on with them
         await world.bench.delete(STORES, STORE)
         await every(names, lambda name: api.delete(EXTERNAL_SECRETS.path(name)))

@@ -19,8 +19,8 @@ import yaml
 from google.protobuf.message import Message
 
 from eso_api.values import SecretBytes
-from eso_testkit.operator.keepingprovider import KeepingProvider
 from eso_testkit.operator.operators import BACKEND, MAKER, SERVICE, Bench, eventually
+from eso_testkit.operator.storingprovider import StoringProvider
 from eso_wire import codec, paths
 from eso_wire._generated import provider_pb2 as pb
 from eso_wire.values import CleanupOutcome, Generated
@@ -82,13 +82,13 @@ def previous(tmp_path_factory: pytest.TempPathFactory) -> Release:
 
 
 @dataclass(slots=True)
-class Lasting(KeepingProvider):
+class Lasting(StoringProvider):
     """A backend that outlives operators: pushed values, and generated ones until they are cleaned up."""
 
     numbers: dict[str, int] = field(default_factory=dict)
     books: set[int] = field(default_factory=set)
 
-    def _answer(self, method: str, request: bytes) -> Message:
+    def _respond(self, method: str, request: bytes) -> Message:
         match paths.short_name(method):
             case "Generate":
                 _, wanted = codec.from_generate_request(pb.GenerateRequest.FromString(request))
@@ -101,7 +101,7 @@ class Lasting(KeepingProvider):
                 self.books.discard(msgspec.json.decode(asked.state.reveal())["number"])
                 return codec.to_cleanup_response(CleanupOutcome.CLEANED)
         # Zero-argument super does not find its class here: a dataclass with slots is made twice.
-        return KeepingProvider._answer(self, method, request)
+        return StoringProvider._respond(self, method, request)
 
 
 @dataclass(slots=True)

@@ -108,7 +108,7 @@ async def picture(cluster: Any) -> JsonObject:
             name: (each["status"]["syncedPushSecrets"], each["metadata"]["finalizers"]) for name, each in pushes.items()
         },
         "states": {each["metadata"]["name"]: (each["metadata"]["uid"], each["spec"]) for each in states},
-        "backend": (dict(cluster.provider.kept), set(cluster.provider.books), len(cluster.provider.pushes)),
+        "backend": (dict(cluster.provider.stored), set(cluster.provider.books), len(cluster.provider.pushes)),
     }
 
 
@@ -195,7 +195,7 @@ async def every_deletion_cleans_up(cluster: Any) -> None:
         await bench.delete(STATES, state["metadata"]["name"])
 
     async def clean() -> bool:
-        return not (cluster.provider.kept or cluster.provider.books or await listed(bench, PUSHES))
+        return not (cluster.provider.stored or cluster.provider.books or await listed(bench, PUSHES))
 
     await eventually(clean, "pushed or generated values stay behind")
 

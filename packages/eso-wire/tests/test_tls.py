@@ -43,7 +43,7 @@ class WhoAmI(grpc.GenericRpcHandler):
 
     def service(self, _call: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:
         async def respond(_request: bytes, context: Any) -> bytes:
-            return ",".join(peer_spiffe_ids(context)).encode()
+            return ",".join(peer_spiffe_ids(context.auth_context())).encode()
 
         return grpc.unary_unary_rpc_method_handler(respond)
 
@@ -226,7 +226,7 @@ import pathlib, sys
 from eso_wire.tls import ServerCertificates, load_material
 certificates = ServerCertificates(lambda: load_material(pathlib.Path(sys.argv[1])))
 certificates.credentials()
-assert not certificates.current.is_outside_validity()
+assert not certificates.current.has_invalid_dates()
 print(*sys.modules)
 """
 

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from eso_wire.tls import Fit, are_certificates, fit, is_outside_validity
+from eso_wire.tls import Fit, are_certificates, fit, has_invalid_dates
 
 Key = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
 DAY = timedelta(days=1)
@@ -156,14 +156,14 @@ def test_a_client_refuses_a_certificate_outside_its_dates(
 ) -> None:
     key = KINDS[kind]()
 
-    found = is_outside_validity(certificate_pem(key, begin=begin, end=end), key_pem(key))
+    found = has_invalid_dates(certificate_pem(key, begin=begin, end=end), key_pem(key))
 
     assert found is refused
 
 
 def test_a_certificate_that_is_refused_for_another_reason_is_not_called_expired(key: Key) -> None:
-    for_clients = is_outside_validity(certificate_pem(key, purpose=ExtendedKeyUsageOID.CLIENT_AUTH), key_pem(key))
-    not_fitting = is_outside_validity(certificate_pem(key), key_pem(KINDS["P-256"]()))
+    for_clients = has_invalid_dates(certificate_pem(key, purpose=ExtendedKeyUsageOID.CLIENT_AUTH), key_pem(key))
+    not_fitting = has_invalid_dates(certificate_pem(key), key_pem(KINDS["P-256"]()))
 
     assert not for_clients
     assert not not_fitting

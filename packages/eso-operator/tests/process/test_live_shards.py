@@ -14,10 +14,10 @@ from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import CLUSTER_SECRET_STORE
 from eso_operator.settings import LeaderSettings, Settings
 from eso_operator.wiring import Operator
-from eso_testkit.operator.keepingprovider import KeepingProvider, keeping
 from eso_testkit.operator.operators import Bench, eventually
 from eso_testkit.operator.scenes import ES, FAKE_STORE, STORES, CountedTransport, decoded
 from eso_testkit.operator.scriptedprovider import ScriptedProvider
+from eso_testkit.operator.storingprovider import StoringProvider, storing
 from kubebase.meta import Condition, Resource
 from kuberun.sharding import shard_of
 from kuberun.testing.builders import SECRETS
@@ -111,7 +111,7 @@ async def sync(home: Bench, name: str, remote: str) -> None:
 
 
 async def test_each_object_is_synced_by_one_replica_and_each_store_is_validated_once(bench: Bench) -> None:
-    provider = keeping(data={"db": b"v1"})
+    provider = storing(data={"db": b"v1"})
     async with team(bench, provider) as made, made.replica():
         await made.until_divided()
         for home in made.terminating:
@@ -130,7 +130,7 @@ async def test_each_object_is_synced_by_one_replica_and_each_store_is_validated_
 
 
 async def test_the_objects_of_a_replica_that_stops_are_synced_by_the_other(bench: Bench) -> None:
-    provider = keeping(data={"db": b"v1", "other": b"o1"})
+    provider = storing(data={"db": b"v1", "other": b"o1"})
     async with team(bench, provider) as made, AsyncExitStack() as second:
         await second.enter_async_context(made.replica())
         await made.until_divided()
@@ -154,7 +154,7 @@ async def test_the_objects_of_a_replica_that_stops_are_synced_by_the_other(bench
 
 
 async def test_a_replica_that_gives_a_shard_away_forgets_its_objects(bench: Bench) -> None:
-    provider = keeping(data={"db": b"v1"})
+    provider = storing(data={"db": b"v1"})
     async with team(bench, provider) as made:
         for home in made.terminating:
             await home.create(STORES, "store", spec=FAKE_STORE)
@@ -176,7 +176,7 @@ async def test_a_replica_that_gives_a_shard_away_forgets_its_objects(bench: Benc
 async def test_push_secrets_of_all_namespaces_have_the_same_replica_because_they_may_share_a_place(
     bench: Bench,
 ) -> None:
-    provider: KeepingProvider = keeping()
+    provider: StoringProvider = storing()
     stores = CLUSTER_SECRET_STORE.resource()
     shared = f"shared-{bench.namespace}"
     async with team(bench, provider) as made, made.replica():

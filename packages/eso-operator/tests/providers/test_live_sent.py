@@ -56,14 +56,14 @@ class Metadata(aio.ServerInterceptor):
 class Recording(ScriptedProvider):
     """Keeps the bytes of every request."""
 
-    requests: list[bytes] = field(default_factory=list)
+    bodies: list[bytes] = field(default_factory=list)
 
     async def unary(self, method: str, request: bytes) -> bytes:
-        self.requests.append(request)
+        self.bodies.append(request)
         return await ScriptedProvider.unary(self, method, request)
 
     async def stream(self, method: str, request: bytes) -> AsyncGenerator[bytes, None]:
-        self.requests.append(request)
+        self.bodies.append(request)
         async for page in ScriptedProvider.stream(self, method, request):
             yield page
 
@@ -97,7 +97,7 @@ async def test_the_operators_own_token_reaches_no_provider(bench: Bench, api_ser
 
     calls = " ".join(text for name, text in headers.seen if name == "authorization")
     assert "Bearer " in calls, "the recorder has seen no token of a call at all"
-    sent = b"\0".join((*provider.requests, *(f"{name}: {text}".encode() for name, text in headers.seen)))
+    sent = b"\0".join((*provider.bodies, *(f"{name}: {text}".encode() for name, text in headers.seen)))
     assert b"robot" in sent
     own = api_server.token.encode()
     for spelling in (own, base64.b64encode(own), own.hex().encode()):

@@ -53,7 +53,7 @@ def answer(*item_ids: str) -> bytes:
 async def test_an_answer_that_does_not_match_the_question_is_refused(loop: LoopbackGateway, sent: bytes) -> None:
     loop.provider.nonsense = lambda _method, _answer: sent
 
-    with pytest.raises(ProviderError, match="provider scripted answered wrongly") as caught:
+    with pytest.raises(ProviderError, match="provider scripted sent an invalid response") as caught:
         await loop.gateway.get(bound_store(policy=ONCE), wanted("a", "b"))
 
     assert caught.value.reason is ErrorReason.INTERNAL

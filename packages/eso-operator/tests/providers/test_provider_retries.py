@@ -183,7 +183,7 @@ async def test_an_item_gets_the_retries_of_its_store_and_no_other_item_is_asked_
     await loop.clock.run_until_idle()
 
     assert [each.outcome for each in await call] == [SecretBytes(b"value-of-a"), SecretBytes(b"value-of-b")]
-    assert [[item.ref.key for item in asked] for asked in loop.provider.asked] == [["a", "b"], ["a"], ["a"], ["a"]]
+    assert [[item.ref.key for item in asked] for asked in loop.provider.requests] == [["a", "b"], ["a"], ["a"], ["a"]]
     assert loop.clock.monotonic() == pytest.approx(0.05 + 0.1 + 0.2)
 
 

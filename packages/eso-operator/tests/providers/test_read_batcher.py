@@ -439,4 +439,4 @@ async def test_a_reader_does_not_wait_for_the_retries_of_another(loop: LoopbackG
 
     assert early == (True, False)
     assert [each.outcome for each in await failing] == [SecretBytes(b"value-of-a"), SecretBytes(b"value-of-b")]
-    assert [[item.ref.key for item in asked] for asked in loop.provider.asked] == [["a", "b"], ["b"]]
+    assert [[item.ref.key for item in asked] for asked in loop.provider.requests] == [["a", "b"], ["b"]]

@@ -321,7 +321,7 @@ class Frame:
 
     def _admit(self, rpc: Rpc) -> None:
         """Check that the client may call, and that the in-flight limit allows it. TLS has verified the certificate."""
-        if self.allowed_clients.isdisjoint(names := peer_spiffe_ids(rpc)):
+        if self.allowed_clients.isdisjoint(names := peer_spiffe_ids(rpc.auth_context())):
             client = ", ".join(names) or "without a name"
             raise ProviderError(
                 ErrorReason.PERMISSION_DENIED,

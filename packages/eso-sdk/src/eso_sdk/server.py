@@ -271,7 +271,7 @@ class Server:
             ) from exc
 
     def _warn_of_dates(self, material: TlsMaterial) -> None:
-        if material.is_outside_validity():
+        if material.has_invalid_dates():
             _log.warning(
                 "the certificate has expired or is not valid yet; clients will refuse it",
                 folder=str(self.options.tls_dir),

@@ -142,16 +142,16 @@ def _unpacked(raw: bytes) -> pb.ErrorDetail | None:
 
 
 def _unexplained(rpc_error: grpc.aio.AioRpcError) -> ProviderError:
-    code, said = rpc_error.code(), rpc_error.details() or ""
+    code, details = rpc_error.code(), rpc_error.details() or ""
     if code is grpc.StatusCode.UNAVAILABLE:
         # Written by gRPC on this side: the address and the system's message.
-        return TransportError(prose(said, _MAX_TEXT_CHARS) or "unavailable")
-    if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "larger than max" in said:
+        return TransportError(prose(details, _MAX_TEXT_CHARS) or "unavailable")
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "larger than max" in details:
         return ProviderError(
             ErrorReason.PAYLOAD_TOO_LARGE,
             f"a message to or from the provider is larger than {bounds.MAX_MESSAGE_BYTES} bytes",
         )
     reason = REASON_OF.get(code)
-    if reason is None or (code is grpc.StatusCode.UNKNOWN and said == _STREAM_LOST):
+    if reason is None or (code is grpc.StatusCode.UNKNOWN and details == _STREAM_LOST):
         return TransportError(f"the call ended with {code.name}")
     return ProviderError(reason, f"the provider returned {code.name} without a reason; see its log")

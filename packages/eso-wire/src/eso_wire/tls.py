@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from eso_api.values import SecretBytes
 
@@ -70,9 +70,9 @@ class TlsMaterial:
         except ValueError as error:
             raise TlsMaterialError(f"{CERTIFICATE_FILE} holds no certificate in PEM") from error
 
-    def is_outside_validity(self) -> bool:
+    def has_invalid_dates(self) -> bool:
         """Return whether peers refuse the certificate now because of its dates. For checked material."""
-        return is_outside_validity(self.certificate, self.key.reveal())
+        return has_invalid_dates(self.certificate, self.key.reveal())
 
     def check(self) -> None:
         """Raise unless all three parse and the key belongs to the certificate. Expiry is not checked."""
@@ -176,15 +176,9 @@ def client_id(trust_domain: str, namespace: str, service_account: str) -> str:
     return f"spiffe://{trust_domain}/ns/{namespace}/sa/{service_account}"
 
 
-class PeerContext(Protocol):
-    """The part of a servicer context that identifies the peer."""
-
-    def auth_context(self) -> Mapping[str, Any]: ...
-
-
-def peer_spiffe_ids(context: PeerContext) -> tuple[str, ...]:
+def peer_spiffe_ids(auth_context: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the workload names in the peer's verified certificate; none without a certificate."""
-    return tuple(_text(name) for name in context.auth_context().get("peer_spiffe_id", ()))
+    return tuple(_text(name) for name in auth_context.get("peer_spiffe_id", ()))
 
 
 # --- files and configuration -----------------------------------------------------------------------------------------
@@ -218,7 +212,7 @@ def _text(name: bytes | str) -> str:
 # `cryptography` would check the same, but takes 10 MB of each process that imports it, and many providers need it for
 # nothing else. Python's TLS library reads certificates and keys as a TLS peer does. No error quotes a key.
 
-_OUTSIDE_VALIDITY: Final = {9, 10}
+_INVALID_DATES: Final = {9, 10}
 """Codes of X509_verify_cert: not yet valid, expired."""
 _MISMATCHES: Final = {"KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH", "NO_CERTIFICATE_ASSIGNED"}
 """Reasons of OpenSSL. The last one: the key is of another kind than that of the certificate."""
@@ -255,7 +249,7 @@ def fit(certificate: bytes, key: bytes) -> Fit:
     return Fit.FITS
 
 
-def is_outside_validity(certificate: bytes, key: bytes) -> bool:
+def has_invalid_dates(certificate: bytes, key: bytes) -> bool:
     """Return whether a client refuses the certificate now because of its dates, whoever has issued it.
 
     Both ends of a handshake run in memory. The client trusts the certificate itself. A handshake that fails for another
@@ -264,7 +258,7 @@ def is_outside_validity(certificate: bytes, key: bytes) -> bool:
     try:
         _shake_hands(certificate, key)
     except ssl.SSLCertVerificationError as refusal:
-        return refusal.verify_code in _OUTSIDE_VALIDITY
+        return refusal.verify_code in _INVALID_DATES
     except ssl.SSLError:
         pass
     return False

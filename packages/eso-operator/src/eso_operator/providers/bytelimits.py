@@ -7,8 +7,9 @@ A Secret holds 1 MiB. An object may read more than that for it, but not by order
 of the values exist while they are decoded, renamed and rendered. If all objects together hold too much, the namespace
 with the most bytes is refused first.
 
-Generators are called for one object each, so their calls wait until there is room for their answers (`HeldBytes.room`).
-Namespaces take turns. Nothing that a caller does while it has room waits for more, so waiting callers always go on.
+Generators are called for one object each, so their calls wait until there is room for their responses
+(`HeldBytes.room`). Namespaces take turns. Nothing that a caller does while it has room waits for more, so waiting
+callers always go on.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class ByteLimits:
         self.total_bytes = total_bytes
         self.held = FairLimit(total_bytes)
         self.expected = FairSlots(max(total_bytes // MIB, 1))
-        """The mebibytes of answers that were asked for and are not counted in `held` yet."""
+        """The mebibytes of expected responses, which are not counted in `held` yet."""
 
     @contextmanager
     def of_object(self, namespace: str) -> Iterator[HeldBytes]:
@@ -74,9 +75,9 @@ class HeldBytes:
 
     @asynccontextmanager
     async def room(self, size: Callable[[], int], clock: Clock, within: float) -> AsyncIterator[None]:
-        """Reserve room for an answer of this size during the body. Raises ProviderError if there is none in time.
+        """Reserve room for a response of this size during the body. Raises ProviderError if there is none in time.
 
-        `size` is called again after each wait: the answers of other calls may have shown that it is larger.
+        `size` is called again after each wait: the responses of other calls may have shown that it is larger.
         """
         expected, reserved = self._limits.expected, 0
         try:
@@ -88,7 +89,7 @@ class HeldBytes:
         except TimeoutError:
             raise ProviderError(
                 ErrorReason.BACKEND_TIMEOUT,
-                f"the operator waits for answers of {expected.taken} MiB, and had no room for another one within"
+                f"the operator waits for responses of {expected.taken} MiB, and had no room for another one within"
                 f" {within:.1f} s; tried again later",
             ) from None
         try:

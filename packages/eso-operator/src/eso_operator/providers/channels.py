@@ -47,18 +47,6 @@ class CallOptions:
     metadata: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
 
-class Duplex(Protocol):
-    """A bidirectional stream."""
-
-    async def send(self, message: bytes) -> None: ...
-
-    async def receive(self) -> bytes | None:
-        """Return the next message; None if the provider ended the stream."""
-        ...
-
-    def cancel(self) -> None: ...
-
-
 class Transport(Protocol):
     """One connection, or several to replicas: bytes out, bytes back. Methods raise ProviderError only.
 
@@ -153,12 +141,12 @@ class GrpcTransport:
             if call is not None:
                 call.cancel()
 
-    async def duplex(self, method: str, options: CallOptions) -> GrpcDuplex:
+    async def duplex(self, method: str, options: CallOptions) -> Duplex:
         await self._connected(options)
         start: aio.StreamStreamMultiCallable[bytes, bytes] = self._channel.stream_stream(method)
         with _Closing():
             call = start(timeout=options.timeout, metadata=options.metadata)
-        return GrpcDuplex(call, lambda failure: self._error(failure, method))
+        return Duplex(call, lambda failure: self._error(failure, method))
 
     async def close(self) -> None:
         if self._connecting is not None:
@@ -227,8 +215,8 @@ def _closed() -> TransportError:
     return TransportError("the channel was closed")
 
 
-class GrpcDuplex:
-    """One bidirectional stream."""
+class Duplex:
+    """A bidirectional stream."""
 
     def __init__(
         self, call: aio.StreamStreamCall[bytes, bytes], to_error: Callable[[aio.AioRpcError], ProviderError]
@@ -246,6 +234,7 @@ class GrpcDuplex:
             raise await self._end_error() from None
 
     async def receive(self) -> bytes | None:
+        """Return the next message; None if the provider ended the stream."""
         try:
             with _Closing():
                 message = await self._call.read()

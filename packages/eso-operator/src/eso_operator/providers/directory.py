@@ -58,7 +58,7 @@ class _Entry:
     instances: BoundedDict[str, None] = field(default_factory=lambda: BoundedDict(_MAX_INSTANCES))
     failures: int = 0
     returned_at: float | None = None
-    """When (monotonic) the provider answered again after failures."""
+    """When (monotonic) the provider responded again after failures."""
     handshakes_done: int = 0
     requested_at: float = 0.0
     due: float = 0.0
@@ -105,7 +105,7 @@ class Directory(Providers):
     def starting(self, connection: Connection) -> float:
         """Return for how many more seconds the provider may be starting; 0 if it is not.
 
-        Only a provider behind a Service that has never answered starts. One that answered before and fails now is an
+        Only a provider behind a Service that has never responded starts. One that responded before and fails now is an
         outage, and one outside the cluster is not ours to start.
         """
         entry = self._entries.get(connection.key)
@@ -115,7 +115,7 @@ class Directory(Providers):
         return max(left, 0.0) if may_be_starting(entry.error) else 0.0
 
     def unreachable(self, connection: Connection) -> ProviderError | None:
-        """Return why the provider is not reached at present; None if it is, or if it answered with an error."""
+        """Return why the provider is not reached at present; None if it is, or if it responded with an error."""
         entry = self._entries.get(connection.key)
         if entry is None or not isinstance(entry.error, TransportError):
             return None

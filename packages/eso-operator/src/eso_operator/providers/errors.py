@@ -4,7 +4,7 @@
     ├── TransportError                 the provider was not reached (eso_wire.status)
     ├── CertificateError               the certificates for the call are missing (certificates.problems)
     ├── IncompatibleError              the provider speaks no version of the protocol that this operator speaks
-    └── NoResponseError                  the provider was reached, but did not answer before the deadline
+    └── NoResponseError                  the provider was reached, but did not respond before the deadline
 
 Controllers use `effect_of`, which has one row for each reason.
 """
@@ -29,7 +29,7 @@ LONGEST_WAIT: Final = 3600.0
 _PASSING: Final = frozenset({ErrorReason.RATE_LIMITED, ErrorReason.BACKEND_UNAVAILABLE, ErrorReason.BACKEND_TIMEOUT})
 
 UNSURE: Final = frozenset({ErrorReason.BACKEND_TIMEOUT, ErrorReason.BACKEND_UNAVAILABLE, ErrorReason.INTERNAL})
-"""Errors after which a call may still have had its effect, because only the answer was lost."""
+"""Errors after which a call may still have had its effect, because only the response was lost."""
 
 _START_PROBLEMS: Final = frozenset(
     {"", TlsProblemKind.DNS_FAILURE.value, TlsProblemKind.REFUSED.value, TlsProblemKind.TIMEOUT.value}
@@ -111,11 +111,11 @@ DEFAULT_MESSAGES: dict[ErrorReason, str] = {
     ErrorReason.UNSUPPORTED_OPERATION: "the provider cannot do this",
     ErrorReason.UNSUPPORTED_KIND: "the provider does not serve this kind",
     ErrorReason.PROTOCOL_INCOMPATIBLE: "the provider speaks no version of the protocol that this operator speaks",
-    ErrorReason.RATE_LIMITED: "the backend wants to be asked less often",
+    ErrorReason.RATE_LIMITED: "the backend limits the rate of calls",
     ErrorReason.BACKEND_UNAVAILABLE: "the backend is not reached",
     ErrorReason.BACKEND_TIMEOUT: "the backend did not answer in time",
     ErrorReason.BACKEND_ERROR: "the backend failed",
-    ErrorReason.INVALID_REQUEST: "what was asked for makes no sense to the provider",
+    ErrorReason.INVALID_REQUEST: "the provider does not accept the request",
     ErrorReason.PAYLOAD_TOO_LARGE: "it is too large",
     ErrorReason.INTERNAL: "the provider failed",
 }
@@ -128,14 +128,14 @@ def effect_of(error: ProviderError) -> Effect:
 
 
 class NoResponseError(ProviderError):
-    """The provider took the call, but did not answer in time."""
+    """The provider took the call, but did not respond in time."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorReason.BACKEND_TIMEOUT, message)
 
 
 def is_infrastructure(error: ProviderError) -> bool:
-    """Return whether the provider did not answer at all, as opposed to answering with an error."""
+    """Return whether the provider did not respond at all, as opposed to responding with an error."""
     return isinstance(error, TransportError | NoResponseError)
 
 
@@ -149,9 +149,9 @@ def may_be_starting(error: ProviderError) -> bool:
 
 
 def invalid_response(label: str, what: str) -> ProviderError:
-    """Return the error for an answer that breaks the protocol. `what` must not quote the answer."""
+    """Return the error for a response that breaks the protocol. `what` must not quote it."""
     return ProviderError(
-        ErrorReason.INTERNAL, f"provider {label} answered wrongly: {what}; this is a defect of the provider"
+        ErrorReason.INTERNAL, f"provider {label} sent an invalid response: {what}; this is a defect of the provider"
     )
 
 
@@ -161,7 +161,7 @@ def overloaded(label: str, waiting: int) -> ProviderError:
 
 
 class IncompatibleError(ProviderError):
-    """Operator and provider share no version. `handshake` tells which kinds the provider would serve."""
+    """Operator and provider share no version. `handshake` names the kinds that the provider would serve."""
 
     def __init__(self, message: str, handshake: Handshake) -> None:
         super().__init__(ErrorReason.PROTOCOL_INCOMPATIBLE, message)
@@ -222,9 +222,9 @@ def restated(
 
 
 def is_transient(error: ProviderError | None) -> bool:
-    """Return whether one item of an answer is worth a retry: the backend throttled it, was down or did not answer.
+    """Return whether one item of a response is worth a retry: the backend throttled it, was down or did not respond.
 
-    Other errors of items are answers of the backend, such as a value without the expected form.
+    Other errors of items are results of the backend, such as a value without the expected form.
     """
     return error is not None and error.reason in _PASSING and error.retry is RetryClass.BACKOFF
 

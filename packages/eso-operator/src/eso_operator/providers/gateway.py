@@ -404,7 +404,7 @@ class Gateway:
                     admissions.abandon()
                 pause = plan.pause(failure, tries, left=deadline - self._clock.monotonic(), draw=self._draw)
                 if pause is None or not method.repeatable(call.request):
-                    if response is not None:  # items that an earlier try answered keep their results
+                    if response is not None:  # items keep the results of an earlier try
                         return response
                     try:
                         raise await self._explained(route, failure) from None

@@ -426,12 +426,12 @@ def _matched(label: str, results: Iterable[I], requested: Sequence[str]) -> tupl
     by_id: dict[str, I] = {}
     for result in results:
         if result.item_id in by_id:
-            raise invalid_response(label, "it answered one item twice")
+            raise invalid_response(label, "it has two results for one item")
         by_id[result.item_id] = result
     if len(by_id) > len(requested) or not by_id.keys() <= set(requested):
-        raise invalid_response(label, "it answered an item that was not asked for")
+        raise invalid_response(label, "it has a result for an item that was not requested")
     if len(by_id) < len(requested):
-        raise invalid_response(label, f"it answered {len(by_id)} of {len(requested)} items")
+        raise invalid_response(label, f"it has results for {len(by_id)} of {len(requested)} items")
     return tuple(by_id[item_id] for item_id in requested)
 
 

@@ -67,7 +67,7 @@ class ServiceCheck:
             if service in self._good_until:
                 return False  # the last check was good: keep working while the API server is down
             why = (error.reason or error.code) if isinstance(error, ApiError) else "no answer"
-            message = f"Service {service} cannot be looked at before it is dialled ({why}); it is tried again"
+            message = f"Service {service} cannot be read before the provider is dialled ({why}); retried soon"
             raise CertificateError(Problem(ProblemName.SERVICE_UNREADABLE, message)) from None
 
 

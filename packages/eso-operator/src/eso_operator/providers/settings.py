@@ -35,7 +35,7 @@ class DirectorySettings:
     revalidate: float = 30.0
     """The time after a provider's return in which its stores are validated again."""
     start: float = START_SECONDS
-    """The time from the first attempt during which a provider that never answered counts as starting."""
+    """The time from the first attempt during which a provider that never responded counts as starting."""
     start_pause: float = 2.0
     """The longest pause between two attempts while a provider starts."""
     appear: float = 30.0
@@ -76,7 +76,7 @@ class BatchSettings:
     max_batch_items: int = 500
     max_waiting_items: int = 100_000
     shared_seconds: float = 30.0
-    """How long a value can answer requests that were made before it was read."""
+    """How long a value can be the result of requests that were made before it was read."""
     shared_items: int = 10_000
     shared_bytes: int = 16 * 1024 * 1024
 
@@ -89,7 +89,7 @@ class SubscriptionSettings:
     missed_heartbeats: int = 3
     reconnect: ExponentialBackoff = field(default_factory=lambda: ExponentialBackoff(first=1.0, cap=60.0))
     unsupported_pause: float = 1800.0
-    """Time before the next try at a provider that offers streams but answers that it does not support them."""
+    """Time before the next try at a provider that offers streams but responds that it does not support them."""
     degraded_after: float = 60.0
     """A stream is reported as degraded after this time without a message; a restart of the provider takes less."""
     proven_after: float = 60.0

@@ -46,7 +46,7 @@ async def stage(module_scene: Scene) -> AsyncIterator[Scene]:
     await bench.create(STORES, STORE, spec=FAKE_STORE)
     await bench.ready(STORES, STORE, lambda condition: condition.status == "True")
     provider.calls.clear()
-    provider.asked.clear()
+    provider.requests.clear()
     provider.identities.clear()
     provider.credentials.clear()
     module_scene.api_calls.seen.clear()

@@ -63,7 +63,7 @@ def alone(bench: Bench) -> Settings:
 
 def reads_of(stage: Scene, key: str) -> int:
     """How often this remote key was asked for."""
-    return sum(item.ref.key == key for batch in stage.provider.asked for item in batch)
+    return sum(item.ref.key == key for batch in stage.provider.requests for item in batch)
 
 
 async def until_watched(stage: Scene, *keys: str) -> None:
@@ -193,7 +193,7 @@ async def left_at(bench: Bench, token: str) -> ScriptedProvider:
 
 async def test_after_a_restart_the_stream_resumes_and_fresh_objects_are_not_read(bench: Bench) -> None:
     provider = await left_at(bench, "t1")
-    provider.asked.clear()
+    provider.requests.clear()
     provider.openings.clear()
     async with running(bench, provider, alone(bench)) as stage:
         await until_watched(stage, "db")
@@ -215,7 +215,7 @@ async def test_after_a_restart_all_followers_read_once_if_the_provider_gives_no_
         assert host is not None
         await host.stop()
 
-    provider.asked.clear()
+    provider.requests.clear()
     provider.data |= {"db": b"v2", "other": b"o2"}
     async with running(bench, provider, alone(bench)) as stage:
         await host.start()
@@ -227,7 +227,7 @@ async def test_after_a_restart_all_followers_read_once_if_the_provider_gives_no_
 
 async def test_a_token_that_the_provider_refuses_costs_one_read(bench: Bench) -> None:
     provider = await left_at(bench, "t1")
-    provider.asked.clear()
+    provider.requests.clear()
     provider.refused_tokens = {"t1"}
     provider.data |= {"db": b"v3"}
     async with running(bench, provider, alone(bench)) as stage:

@@ -46,7 +46,7 @@ async def refreshes_of_a_witness(stage: Scene, times: int) -> None:
         await stage.sync("witness", {"tick": "tick"}, **OFTEN)
 
     def ticks() -> int:
-        return sum(item.ref.key == "tick" for items in stage.provider.asked for item in items)
+        return sum(item.ref.key == "tick" for items in stage.provider.requests for item in items)
 
     goal = ticks() + times
 

@@ -37,7 +37,7 @@ DOWN = ProviderError(ErrorReason.BACKEND_UNAVAILABLE, "the backend is down")
 
 def reads_of(stage: Scene, key: str) -> int:
     """How often this remote key was asked for."""
-    return sum(item.ref.key == key for batch in stage.provider.asked for item in batch)
+    return sum(item.ref.key == key for batch in stage.provider.requests for item in batch)
 
 
 async def test_a_failing_backend_leaves_the_secret_alone_and_is_retried(bench: Bench) -> None:
@@ -93,13 +93,13 @@ async def test_a_store_that_is_not_ready_is_not_called_and_wakes_its_users_when_
         stage.provider.broken = DOWN
         await bench.patch(STORES, "later", {"spec": {"refreshInterval": 1}})
         await bench.ready(STORES, "later", lambda condition: condition.status == "False")
-        stage.provider.asked.clear()
+        stage.provider.requests.clear()
 
         for number in range(5):
             await stage.apply(f"db{number}", ONE, secretStoreRef={"name": "later"})
             await stage.broken(f"db{number}", "later")
 
-        assert stage.provider.asked == []
+        assert stage.provider.requests == []
         stage.provider.broken = None
         for number in range(5):
             await stage.ready(f"db{number}")
@@ -138,7 +138,7 @@ async def test_after_a_restart_what_is_fresh_is_neither_read_nor_written(bench: 
         await stage.sync("db", {"password": "fresh"})
         provider = stage.provider
 
-    provider.asked.clear()
+    provider.requests.clear()
     async with running(bench, provider) as stage:
         await stage.settled()
 

@@ -16,7 +16,7 @@ ALWAYS = [{"schedule": "@yearly", "duration": "8784h"}]
 
 def reads_of(stage: Scene, key: str) -> int:
     """How often this remote key was asked for."""
-    return sum(item.ref.key == key for batch in stage.provider.asked for item in batch)
+    return sum(item.ref.key == key for batch in stage.provider.requests for item in batch)
 
 
 async def until_reads(stage: Scene, key: str, count: int) -> None:

@@ -40,7 +40,7 @@ async def taken_over(
     """Our operator on what the Go operator left behind: an ExternalSecret that synced, and the Secret it wrote."""
     async with scene(bench, BACKEND) as before:
         provider = before.provider
-    before.provider.asked.clear()
+    before.provider.requests.clear()
     metadata = {"labels": {"app": "shop"}, "annotations": {"note": "x"}, "finalizers": [FINALIZER]}
     es = await before.apply("db", KEYS, metadata=metadata, target=target)
     secret = await _go_secret(bench, es, held)
@@ -92,7 +92,7 @@ def just_now() -> datetime:
 
 
 def asked(stage: Scene) -> int:
-    return sum(item.ref.key in BACKEND for batch in stage.provider.asked for item in batch)
+    return sum(item.ref.key in BACKEND for batch in stage.provider.requests for item in batch)
 
 
 def operations(secret: JsonObject) -> list[str]:

@@ -187,13 +187,13 @@ async def test_an_unchanged_template_is_no_reason_to_read_the_backend(stage: Sce
     await stage.bench.create(CONFIG_MAPS, "shared", data={"url": "v1"})
     await stage.sync("db", BOTH, target=templated(templateFrom=[from_map("shared", "url")]))
     await stage.settled()
-    reads = sum(len(batch) for batch in stage.provider.asked if batch[0].ref.key != "sentinel")
+    reads = sum(len(batch) for batch in stage.provider.requests if batch[0].ref.key != "sentinel")
 
     await stage.edit("db", {"url": "edited"})
     await stage.until("db", {"url": "v1"})
     await stage.settled()
 
-    assert sum(len(batch) for batch in stage.provider.asked if batch[0].ref.key != "sentinel") == reads + 2
+    assert sum(len(batch) for batch in stage.provider.requests if batch[0].ref.key != "sentinel") == reads + 2
 
 
 async def test_a_finalizer_of_a_template_is_added_and_never_taken_off(stage: Scene) -> None:

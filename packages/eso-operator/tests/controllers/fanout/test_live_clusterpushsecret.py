@@ -11,9 +11,9 @@ import pytest
 
 from eso_api.secretstore import CLUSTER_SECRET_STORE
 from eso_operator.controllers.fanout.kinds import CLUSTER_PUSH_SECRETS
-from eso_testkit.operator.keepingprovider import KeepingProvider, keeping
 from eso_testkit.operator.operators import Bench, eventually
 from eso_testkit.operator.pushsecrets import entry
+from eso_testkit.operator.storingprovider import StoringProvider, storing
 from kubebase.meta import JsonObject
 from kuberun.testing.builders import SECRETS, document
 
@@ -57,7 +57,7 @@ async def test_children_that_get_another_name_do_not_take_the_value_along(
     pushing: Any, bench: Bench, marks: bool
 ) -> None:
     """The child of the old name goes with what it pushed, the new one pushes it: in the end it is there."""
-    provider = keeping(marks_owners=marks)
+    provider = storing(marks_owners=marks)
     async with bench.operator():
         await bench.install(provider)
         await _furnish(pushing)
@@ -83,14 +83,14 @@ async def _recorded(pushing: Any, name: str) -> bool:
     return bool(found.get("status", {}).get("syncedPushSecrets"))
 
 
-async def _holds(provider: KeepingProvider, key: str, value: bytes = b"p") -> bool:
+async def _holds(provider: StoringProvider, key: str, value: bytes = b"p") -> bool:
     return provider.values == {key: value}
 
 
 @pytest.mark.parametrize("last", [b"p", b"q"], ids=["with one value", "with different values"])
 async def test_children_of_several_namespaces_push_one_remote_key(pushing: Any, bench: Bench, last: bytes) -> None:
     """All of them are Ready and say that they share a place, whatever the values. It goes with the last child."""
-    provider = keeping()
+    provider = storing()
     async with bench.operator():
         await bench.install(provider)
         await _furnish(pushing, a=b"p", b=last)

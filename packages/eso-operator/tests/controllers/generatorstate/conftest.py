@@ -14,7 +14,7 @@ from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.generators.generatorstate import GENERATOR_STATE
 from eso_operator.settings import DEFAULT_GATES, FeatureGate, Settings
 from eso_operator.wiring_controllers import Memories
-from eso_testkit.operator.makingprovider import MakingProvider, making
+from eso_testkit.operator.generatingprovider import GeneratingProvider, generating
 from eso_testkit.operator.operators import Bench, eventually
 from kubebase.meta import JsonObject, Resource
 from kuberun.testing.builders import SECRETS
@@ -29,7 +29,7 @@ class Workshop:
     """The actions and observations of users."""
 
     bench: Bench
-    provider: MakingProvider
+    provider: GeneratingProvider
     ticks: list[int] = field(default_factory=list)
     memories: Memories = field(default_factory=Memories)
     """Those of the running operator."""
@@ -91,14 +91,14 @@ async def workshop(bench: Bench) -> AsyncIterator[Opening]:
 
     @asynccontextmanager
     async def opened(
-        provider: MakingProvider | None = None,
+        provider: GeneratingProvider | None = None,
         *,
         grace: float = 0.0,
         gates: frozenset[FeatureGate] = DEFAULT_GATES,
         generic: bool = False,
         through: Callable[[Transport], Transport] = lambda plain: plain,
     ) -> AsyncIterator[Workshop]:
-        shop = Workshop(bench, provider or making())
+        shop = Workshop(bench, provider or generating())
         settings = replace(with_grace(bench.settings, grace), gates=gates)
         settings = replace(settings, sync=replace(settings.sync, generic_targets=generic))
         async with bench.operator(settings, through=through) as operator:
@@ -108,7 +108,7 @@ async def workshop(bench: Bench) -> AsyncIterator[Opening]:
             yield shop
 
     yield opened
-    for state in await Workshop(bench, making()).states():
+    for state in await Workshop(bench, generating()).states():
         name = state["metadata"]["name"]
         await bench.patch(STATES, name, {"metadata": {"finalizers": None}})
         await bench.api.delete(STATES.path(bench.namespace, name))

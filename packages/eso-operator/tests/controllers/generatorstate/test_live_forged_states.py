@@ -15,7 +15,7 @@ from eso_api.generators.generatorstate import GENERATOR_STATE
 from eso_api.v2.generator import CLUSTER_GENERATOR_V2
 from eso_operator.generators.ledger import FINALIZER, IDEMPOTENCY_KEY
 from eso_operator.generators.seals import SEAL, SECRET_NAME
-from eso_testkit.operator.makingprovider import making
+from eso_testkit.operator.generatingprovider import generating
 from eso_testkit.operator.operators import MAKER, Bench, eventually
 from kubebase.meta import JsonObject
 from kuberun.testing.builders import SECRETS
@@ -91,7 +91,7 @@ async def ours(tenant: Bench, generator: str) -> JsonObject:
     ],
 )
 async def test_a_state_that_a_tenant_wrote_removes_nothing(workshop: Any, annotations: dict[str, str]) -> None:
-    provider = making()
+    provider = generating()
     provider.books[7] = b"of another writer"
     async with workshop(provider) as shop:
         generator = await an_administrators_generator(shop.bench)
@@ -132,7 +132,7 @@ async def test_a_seal_holds_for_what_was_sealed_only(workshop: Any) -> None:
 
 async def test_states_of_the_operator_are_cleaned_up_by_the_next_operator(workshop: Any) -> None:
     """The key outlives the process, and only the operator's namespace has it."""
-    provider = making()
+    provider = generating()
     async with workshop(provider) as shop:
         generator = await an_administrators_generator(shop.bench)
         tenant = await shop.bench.tenant()

@@ -16,7 +16,7 @@ from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.secretstore import SECRET_STORE
 from eso_api.v2.generator import GENERATOR
 from eso_operator.targets.metadata import GENERATED_PREFIX, synced_version
-from eso_testkit.operator.makingprovider import making
+from eso_testkit.operator.generatingprovider import generating
 from eso_testkit.operator.operators import MAKER, eventually
 from eso_testkit.operator.transports import Fault, Faulty, LaggingWatch, LostWrites
 from kubebase.meta import JsonObject
@@ -175,7 +175,7 @@ async def test_that_holds_for_every_target(workshop: Any, target: JsonObject) ->
     ],
 )
 async def test_the_next_process_does_not_replace_a_password(workshop: Any, fault: Fault, spec: JsonObject) -> None:
-    faults, provider = Faulty(fault), making()
+    faults, provider = Faulty(fault), generating()
     async with workshop(provider, through=faults.over, generic=True) as shop:
         await furnished(shop)
         await apply_all(shop, faults, **spec)
@@ -199,7 +199,7 @@ async def test_the_next_process_does_not_replace_a_password(workshop: Any, fault
 
 @pytest.mark.parametrize("fault", [Fault.LOST, Fault.UNANSWERED, Fault.KILLED_AFTER], ids=lambda fault: fault.value)
 async def test_a_disturbed_refresh_makes_one_new_password_and_retires_the_old_one(workshop: Any, fault: Fault) -> None:
-    faults, provider = Faulty(fault), making()
+    faults, provider = Faulty(fault), generating()
     async with workshop(provider, through=faults.over) as shop:
         await furnished(shop)
         strikes = {name: number for number, name in enumerate(names_of(REQUESTS), start=1)}

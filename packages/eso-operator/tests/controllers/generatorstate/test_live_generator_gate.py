@@ -10,7 +10,7 @@ from eso_api.v2.generator import GENERATOR
 from eso_operator.controllers.generatorstate.checks import CleanupLimits
 from eso_operator.generators.ledger import FINALIZER
 from eso_operator.settings import FeatureGate
-from eso_testkit.operator.makingprovider import making
+from eso_testkit.operator.generatingprovider import generating
 from eso_testkit.operator.operators import MAKER, eventually
 from kubebase.meta import JsonObject, ObjectKey
 from kuberun.testing.builders import SECRETS
@@ -41,7 +41,7 @@ def held(state: JsonObject) -> bool:
 
 async def test_states_wait_for_the_gate_whether_retired_or_deleted(workshop: Any) -> None:
     """`kept` is in use, the deadline of `retired` passes, `deleted` and `given-up` are deleted by a user."""
-    provider = making()
+    provider = generating()
     async with workshop(provider) as shop:
         states = await made(shop, "kept", "retired", "deleted", "given-up")
         version = await written(shop, "kept")

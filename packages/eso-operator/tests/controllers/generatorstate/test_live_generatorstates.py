@@ -11,9 +11,9 @@ from eso_api.generators.generatorstate import GENERATOR_STATE
 from eso_api.generators.tokens import GRAFANA
 from eso_api.v2.generator import CLUSTER_GENERATOR_V2, GENERATOR
 from eso_operator.generators.ledger import FINALIZER, IDEMPOTENCY_KEY
-from eso_testkit.operator.makingprovider import making
+from eso_testkit.operator.generatingprovider import generating
 from eso_testkit.operator.operators import MAKER, eventually
-from eso_testkit.operator.transports import LostAnswers, LostWrites
+from eso_testkit.operator.transports import LostResponses, LostWrites
 from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.clock import SystemClock, parse_rfc3339, rfc3339
 from kubebase.meta import JsonObject
@@ -77,7 +77,7 @@ async def test_a_v2_generator_gets_its_configuration_and_its_state_is_kept(works
 
 async def test_states_survive_a_restart_and_a_value_made_once_stays(workshop: Any) -> None:
     """R22, R122: the next operator makes nothing new, and cleans up what the last one made."""
-    provider = making()
+    provider = generating()
     async with workshop(provider) as shop:
         await furnished(shop)
         await shop.sync("db", GENERATORS, "gen")
@@ -97,7 +97,7 @@ async def test_states_survive_a_restart_and_a_value_made_once_stays(workshop: An
 
 async def test_a_state_that_was_due_while_no_operator_ran_is_cleaned_up_by_the_next(workshop: Any) -> None:
     """R122."""
-    provider = making()
+    provider = generating()
     async with workshop(provider) as shop:
         await furnished(shop)
         await shop.sync("db", GENERATORS, "gen")
@@ -128,12 +128,12 @@ async def test_the_old_value_is_cleaned_up_after_the_new_one_is_in_place(worksho
 @pytest.mark.parametrize(
     ("trouble", "path"),
     [
-        pytest.param(LostAnswers, "/secrets/db", id="whether the Secret was written is not known"),
+        pytest.param(LostResponses, "/secrets/db", id="whether the Secret was written is not known"),
         pytest.param(LostWrites, "/secrets/former", id="what stood under its former name cannot be deleted"),
     ],
 )
 async def test_a_value_that_may_be_in_use_is_not_cleaned_up(
-    workshop: Any, trouble: type[LostAnswers | LostWrites], path: str
+    workshop: Any, trouble: type[LostResponses | LostWrites], path: str
 ) -> None:
     """Hearing of the write may fail, and so may what follows it: the Secret holds the new value all the same."""
     door = trouble()
@@ -160,7 +160,7 @@ async def test_a_value_that_may_be_in_use_is_not_cleaned_up(
 
 async def test_resources_of_an_unanswered_call_are_recorded_and_cleaned_up_by_their_key(workshop: Any) -> None:
     """However often it is tried: it is the same call, under the same key."""
-    async with workshop(making(loses_answers=True)) as shop:
+    async with workshop(generating(loses_responses=True)) as shop:
         await furnished(shop)
         await shop.apply("db", GENERATORS, "gen")
         await shop.bench.ready(ES, "db", lambda condition: condition.status == "False")
@@ -178,12 +178,12 @@ async def test_resources_of_an_unanswered_call_are_recorded_and_cleaned_up_by_th
 
 
 async def test_a_call_whose_answer_came_late_leaves_one_record_of_its_value(workshop: Any) -> None:
-    async with workshop(making(loses_answers=True)) as shop:
+    async with workshop(generating(loses_responses=True)) as shop:
         await furnished(shop)
         await shop.apply("db", GENERATORS, "gen")
         await shop.bench.ready(ES, "db", lambda condition: condition.status == "False")
 
-        shop.provider.loses_answers = False
+        shop.provider.loses_responses = False
         await shop.bench.ready(ES, "db", lambda condition: condition.status == "True")
 
         (state,) = await shop.until_states(held, "there is not one state")
@@ -194,7 +194,7 @@ async def test_a_call_whose_answer_came_late_leaves_one_record_of_its_value(work
 
 async def test_state_that_a_lost_response_may_leave_is_reported(workshop: Any) -> None:
     """By the key of the call, where the backend cannot find what it made."""
-    async with workshop(making(loses_answers=True, finds_by_key=False)) as shop:
+    async with workshop(generating(loses_responses=True, finds_by_key=False)) as shop:
         await furnished(shop)
         await shop.apply("db", GENERATORS, "gen")
         await shop.bench.ready(ES, "db", lambda condition: condition.status == "False")
@@ -208,7 +208,7 @@ async def test_state_that_a_lost_response_may_leave_is_reported(workshop: Any) -
 
 
 async def test_a_call_that_made_nothing_leaves_no_record(workshop: Any) -> None:
-    async with workshop(making(generate_errors=[REFUSED])) as shop:
+    async with workshop(generating(generate_errors=[REFUSED])) as shop:
         await furnished(shop)
         await shop.sync("db", GENERATORS, "gen")
 
@@ -301,7 +301,7 @@ async def test_a_cluster_generator_cleans_up_with_the_credentials_of_its_scope(w
 
 
 async def test_a_failed_clean_up_is_reported_and_retried(workshop: Any) -> None:
-    async with workshop(making(cleanup_error=REFUSED)) as shop:
+    async with workshop(generating(cleanup_error=REFUSED)) as shop:
         await furnished(shop)
         await shop.sync("db", GENERATORS, "gen")
         (state,) = await shop.until_states(held, "the state is not held")
@@ -333,7 +333,7 @@ async def test_a_clean_up_that_waits_for_credentials_goes_on_when_they_are_there
 
 async def test_a_state_of_a_generator_without_clean_up_is_let_go_at_once(workshop: Any) -> None:
     """Its finalizer would otherwise hold the namespace for ten minutes."""
-    async with workshop(making(cleans_up=False)) as shop:
+    async with workshop(generating(cleans_up=False)) as shop:
         await furnished(shop)
         await shop.sync("db", GENERATORS, "gen")
         (state,) = await shop.until_states(held, "the state is not held")
@@ -375,7 +375,7 @@ async def test_a_namespace_that_is_deleted_is_not_held_by_what_cannot_be_cleaned
 @pytest.mark.parametrize("policy", ["Enabled", "Disabled"])
 async def test_gating_decides_whether_a_generator_that_is_not_ready_makes_anything(workshop: Any, policy: str) -> None:
     """R92, R123."""
-    provider = making(refusal=ProviderError(ErrorReason.BACKEND_ERROR, "the backend is in a bad mood"))
+    provider = generating(refusal=ProviderError(ErrorReason.BACKEND_ERROR, "the backend is in a bad mood"))
     async with workshop(provider) as shop:
         await furnished(shop, gatingPolicy=policy)
         await shop.bench.ready(GENERATORS, "gen", lambda condition: condition.status == "False")

@@ -15,8 +15,8 @@ from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
 from eso_operator.settings import Settings
 from eso_operator.wiring import Operator
-from eso_testkit.operator.keepingprovider import KeepingProvider, keeping
 from eso_testkit.operator.operators import Bench, eventually
+from eso_testkit.operator.storingprovider import StoringProvider, storing
 from kubebase.meta import Condition, JsonObject
 from kuberun.testing.builders import SECRETS
 from kuberun.transport import Transport
@@ -35,7 +35,7 @@ class Stage:
     """The actions and observations of users. Source Secret and store are called `source` and `store` by default."""
 
     bench: Bench
-    provider: KeepingProvider
+    provider: StoringProvider
     operator: Operator
     _ticks: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
@@ -96,7 +96,9 @@ class Stage:
         try:
             await self.until(lambda: self.provider.values == wanted, "")
         except AssertionError:
-            raise AssertionError(f"the backend has {sorted(self.provider.kept)}, not exactly what is wanted") from None
+            raise AssertionError(
+                f"the backend has {sorted(self.provider.stored)}, not exactly what is wanted"
+            ) from None
 
     async def gone(self, name: str) -> None:
         async def look() -> bool:
@@ -125,14 +127,14 @@ def staged(bench: Bench) -> Staging:
 
     @asynccontextmanager
     async def stage(
-        provider: KeepingProvider | None = None,
+        provider: StoringProvider | None = None,
         *,
         settings: Settings | None = None,
         ready: bool = True,
         tidy: bool = True,
         through: Callable[[Transport], Transport] = lambda plain: plain,
     ) -> AsyncIterator[Stage]:
-        kept = provider or keeping()
+        kept = provider or storing()
         # Namespaces of earlier tests may still be on their way out, with PushSecrets that would find this provider.
         alone = replace(bench.settings, namespace=bench.namespace)
         async with bench.operator(settings or alone, through=through) as operator:
@@ -154,7 +156,7 @@ def rerun(bench: Bench) -> Staging:
 
     @asynccontextmanager
     async def stage(
-        provider: KeepingProvider, *, through: Callable[[Transport], Transport] = lambda plain: plain
+        provider: StoringProvider, *, through: Callable[[Transport], Transport] = lambda plain: plain
     ) -> AsyncIterator[Stage]:
         alone = replace(bench.settings, namespace=bench.namespace)
         async with bench.operator(alone, through=through) as operator:

@@ -74,7 +74,7 @@ class Circle:
             await self.read("witness", "tick")
 
         def ticks() -> int:
-            return sum(item.ref.key == "tick" for items in provider.asked for item in items)
+            return sum(item.ref.key == "tick" for items in provider.requests for item in items)
 
         goal = ticks() + times
         await self.stage.until(lambda: ticks() >= goal, "the witness does not refresh")
@@ -137,7 +137,7 @@ async def test_a_loop_through_two_external_secrets_is_found(staged: Any) -> None
         await circle.read("first", "one", template=growing())
         await circle.pushes("there", "first", "two")
         await circle.holds("first", "v+")
-        await stage.until(lambda: "two" in stage.provider.kept, "nothing is pushed")
+        await stage.until(lambda: "two" in stage.provider.stored, "nothing is pushed")
         await circle.read("second", "two")
         await circle.pushes("back", "second", "one")
 
@@ -157,7 +157,7 @@ async def test_a_round_trip_that_comes_to_rest_is_legal_while_values_are_rotated
         await stage.until(lambda: len(stage.provider.pushes) > 0, "it is not pushed")
 
         for turn in range(1, 7):
-            stage.provider.put(rotated, str(turn).encode(), stage.provider.kept[rotated].owner)
+            stage.provider.put(rotated, str(turn).encode(), stage.provider.stored[rotated].owner)
             await circle.holds("app", str(turn), rotated)
             # Not before: a push that is under way would put the old value back.
             await stage.until(lambda turn=turn: len(stage.provider.pushes) > turn, "it is not pushed")

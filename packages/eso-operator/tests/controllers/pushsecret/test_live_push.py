@@ -11,9 +11,9 @@ from eso_api.secretstore import CLUSTER_SECRET_STORE, SECRET_STORE
 from eso_api.v2.provider import PROVIDER
 from eso_api.v2.secretstore import SECRET_STORE_V2
 from eso_operator.generators.ledger import FINALIZER
-from eso_testkit.operator.keepingprovider import denied, keeping
 from eso_testkit.operator.operators import BACKEND, MAKER, eventually
 from eso_testkit.operator.pushsecrets import bulk, entry
+from eso_testkit.operator.storingprovider import denied, storing
 from eso_wire.errors import ErrorReason, ProviderError
 from kuberun.testing.builders import CONFIG_MAPS, NAMESPACES, SECRETS
 
@@ -302,7 +302,7 @@ async def test_a_generated_value_is_pushed_once_and_the_remote_one_stays_the_tru
 
 async def test_state_of_generated_values_is_kept_until_every_store_has_the_next(staged: Any) -> None:
     """The older one gets its deadline after the push that replaced it; what reached no store is due at once."""
-    async with staged(keeping(state=b'{"id": 1}')) as stage:
+    async with staged(storing(state=b'{"id": 1}')) as stage:
         await stage.bench.create(MAKER.resource(), "maker", spec={"url": "x"})
         ref = {"generatorRef": {"apiVersion": MAKER.resource().api_version, "kind": "Maker", "name": "maker"}}
         await stage.push("made", entry("password", "db"), selector=ref)
@@ -325,7 +325,7 @@ async def test_state_of_generated_values_is_kept_until_every_store_has_the_next(
 
 async def test_a_generated_value_that_may_have_been_pushed_is_not_cleaned_up(staged: Any) -> None:
     """The answer was lost: the backend may hold it, and then it is in use."""
-    async with staged(keeping(state=b'{"id": 1}')) as stage:
+    async with staged(storing(state=b'{"id": 1}')) as stage:
         await stage.bench.create(MAKER.resource(), "maker", spec={"url": "x"})
         stage.provider.push_errors["db"] = ProviderError(ErrorReason.BACKEND_TIMEOUT, "no answer in time")
         ref = {"generatorRef": {"apiVersion": MAKER.resource().api_version, "kind": "Maker", "name": "maker"}}
@@ -342,7 +342,7 @@ async def test_generated_resources_are_cleaned_up_though_the_push_secret_goes_wh
     staged: Any, bench: Any
 ) -> None:
     """The state is held from the start, as those of ExternalSecrets are."""
-    provider = keeping(state=b'{"id": 1}')
+    provider = storing(state=b'{"id": 1}')
     async with staged(provider, tidy=False) as stage:
         await stage.bench.create(MAKER.resource(), "maker", spec={"url": "x"})
         ref = {"generatorRef": {"apiVersion": MAKER.resource().api_version, "kind": "Maker", "name": "maker"}}
@@ -370,7 +370,7 @@ async def test_without_the_controller_that_cleans_up_no_state_is_kept(staged: An
         namespace=bench.namespace,
         reconcilers=replace(bench.settings.reconcilers, generator_state=False),
     )
-    async with staged(keeping(state=b'{"id": 1}'), settings=off) as stage:
+    async with staged(storing(state=b'{"id": 1}'), settings=off) as stage:
         await stage.bench.create(MAKER.resource(), "maker", spec={"url": "x"})
         ref = {"generatorRef": {"apiVersion": MAKER.resource().api_version, "kind": "Maker", "name": "maker"}}
 
@@ -383,7 +383,7 @@ async def test_generated_values_are_renewed_before_they_expire_also_by_the_next_
     staged: Any, bench: Any
 ) -> None:
     """R24: long before the interval is over."""
-    provider = keeping(lives=2.0)
+    provider = storing(lives=2.0)
     async with staged(provider, tidy=False) as stage:
         await stage.bench.create(MAKER.resource(), "maker", spec={"url": "x"})
         ref = {"generatorRef": {"apiVersion": MAKER.resource().api_version, "kind": "Maker", "name": "maker"}}

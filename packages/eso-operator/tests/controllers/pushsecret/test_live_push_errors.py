@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from eso_api.pushsecret import PUSH_SECRET
-from eso_testkit.operator.keepingprovider import denied, keeping
 from eso_testkit.operator.operators import eventually
 from eso_testkit.operator.pushsecrets import bulk, entry
+from eso_testkit.operator.storingprovider import denied, storing
 from eso_testkit.operator.transports import Between
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Limits
@@ -86,7 +86,7 @@ class StatusWrites(Between):
 )
 async def test_error_catalogue(staged: Any, spec: dict[str, Any], words: list[str]) -> None:
     """Seed 8: Ready=False/Errored with the cause, a Warning event, the entry in the outcomes, and nothing pushed."""
-    async with staged(keeping(push_errors={"closed": denied("closed")})) as stage:
+    async with staged(storing(push_errors={"closed": denied("closed")})) as stage:
         await stage.source(password=CANARY, user=CANARY)
         await stage.apply("db", **{"data": [entry("password", "db")], **spec})
 
@@ -209,7 +209,7 @@ async def test_a_value_that_cannot_be_sent_is_not_recorded(staged: Any) -> None:
 
 
 async def test_a_provider_that_cannot_take_all_at_once_gets_several_calls(staged: Any) -> None:
-    async with staged(keeping(limits=Limits(max_batch_items=2))) as stage:
+    async with staged(storing(limits=Limits(max_batch_items=2))) as stage:
         await stage.source(**{f"key{number}": "x" for number in range(5)})
 
         await stage.push("db", dataTo=[bulk()])

@@ -12,9 +12,9 @@ from eso_operator.controllers.pushsecret.controller import FINALIZER
 from eso_operator.controllers.pushsecret.ownership import GONE_LIMIT
 from eso_operator.settings import FeatureGate
 from eso_operator.wiring import Operator
-from eso_testkit.operator.keepingprovider import keeping
 from eso_testkit.operator.operators import BACKEND, Bench, eventually
 from eso_testkit.operator.pushsecrets import entry
+from eso_testkit.operator.storingprovider import storing
 from kubebase.clock import SystemClock
 from kubebase.meta import Condition, ObjectKey
 from kuberun.testing.builders import SECRETS
@@ -49,7 +49,7 @@ async def pushed(bench: Bench) -> None:
 
 
 async def test_no_record_is_lost_while_v2_kinds_are_off(bench: Bench) -> None:
-    provider, alone = keeping(), replace(bench.settings, namespace=bench.namespace)
+    provider, alone = storing(), replace(bench.settings, namespace=bench.namespace)
     off = replace(alone, gates=alone.gates - {FeatureGate.V2_STORES})
     async with bench.operator(alone):
         await bench.install(provider)

@@ -10,9 +10,9 @@ from structlog.testing import capture_logs
 
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
-from eso_testkit.operator.keepingprovider import denied, keeping
 from eso_testkit.operator.operators import eventually
 from eso_testkit.operator.pushsecrets import entry
+from eso_testkit.operator.storingprovider import denied, storing
 from eso_testkit.operator.transports import LaggingWatch, LostWrites, unserved
 
 pytestmark = pytest.mark.live
@@ -29,7 +29,7 @@ async def test_a_place_with_a_new_owner_is_not_emptied_again(staged: Any) -> Non
         watch.flowing.clear()
 
     with capture_logs() as lines:
-        async with staged(keeping(marks_owners=False), through=watch.over) as stage:
+        async with staged(storing(marks_owners=False), through=watch.over) as stage:
             await stage.source(password="p")
             await stage.push("db", entry("password", "db"), deletionPolicy="Delete")
             stage.provider.meanwhile["DeleteSecrets"] = lag

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from eso_api.values import SecretBytes
-from eso_testkit.operator.keepingprovider import keeping
 from eso_testkit.operator.pushsecrets import entry
+from eso_testkit.operator.storingprovider import storing
 from eso_wire.values import CredentialKind, CredentialPath
 from kubebase.meta import Resource
 
@@ -30,7 +30,7 @@ def policies(stage: Any) -> list[bytes]:
 async def test_objects_that_metadata_names_go_with_the_push_and_their_changes_with_the_next_refresh(
     staged: Any,
 ) -> None:
-    async with staged(keeping(metadata_references=(POLICY,))) as stage:
+    async with staged(storing(metadata_references=(POLICY,))) as stage:
         await stage.source(password="p")
         await stage.bench.create(CONFIG_MAPS, "policy", data={"json": "first"})
         await stage.push("push", entry("password", "db", metadata=METADATA), refreshInterval="1s")
@@ -42,7 +42,7 @@ async def test_objects_that_metadata_names_go_with_the_push_and_their_changes_wi
 
 
 async def test_an_entry_whose_reference_leads_nowhere_fails_alone_and_heals(staged: Any) -> None:
-    async with staged(keeping(metadata_references=(POLICY,))) as stage:
+    async with staged(storing(metadata_references=(POLICY,))) as stage:
         await stage.source(password="p", user="u")
         await stage.apply("push", entry("password", "db", metadata=METADATA), entry("user", "name"))
 

@@ -7,10 +7,10 @@ import pytest
 
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
-from eso_testkit.operator.keepingprovider import WRITES, denied, keeping
 from eso_testkit.operator.operators import eventually
 from eso_testkit.operator.pushsecrets import entry
 from eso_testkit.operator.samples import samples_of
+from eso_testkit.operator.storingprovider import WRITES, denied, storing
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Operation, PushPrecondition
 from kuberun.testing.builders import SECRETS
@@ -66,7 +66,7 @@ async def test_existing_values_are_kept_and_reported(staged: Any) -> None:
         assert exists is not None
         assert (exists["status"], "old" in exists["message"], "new" in exists["message"]) == ("True", True, False)
         assert list(found["status"]["syncedPushSecrets"]["SecretStore/store"]) == ["new"]
-        del stage.provider.kept["old"]
+        del stage.provider.stored["old"]
         await stage.force("db")
         await stage.holds(old="p", new="p")
         await eventually(lambda: _without(stage, "SecretAlreadyExists"), "the condition stays")
@@ -77,7 +77,7 @@ async def _without(stage: Any, type_: str) -> bool:
 
 
 async def test_without_create_only_a_check_comes_first_and_the_weaker_guarantee_is_stated(staged: Any) -> None:
-    async with staged(keeping(operations=WRITES | {Operation.EXISTS})) as stage:
+    async with staged(storing(operations=WRITES | {Operation.EXISTS})) as stage:
         stage.provider.put("old", b"theirs")
         await stage.source(password="p")
 
@@ -90,7 +90,7 @@ async def test_without_create_only_a_check_comes_first_and_the_weaker_guarantee_
 
 async def test_a_check_that_fails_pushes_nothing(staged: Any) -> None:
     """Seed 3, E12."""
-    provider = keeping(operations=WRITES | {Operation.EXISTS}, check_errors={"one": denied("one")})
+    provider = storing(operations=WRITES | {Operation.EXISTS}, check_errors={"one": denied("one")})
     async with staged(provider) as stage:
         await stage.source(password="p")
         await stage.apply("db", entry("password", "one"), entry("password", "two"), updatePolicy="IfNotExists")
@@ -118,7 +118,7 @@ async def test_a_policy_that_a_provider_cannot_follow_is_not_implemented(
     staged: Any, operations: Any, spec: Any, words: str
 ) -> None:
     """R7: reported before anything is written."""
-    async with staged(keeping(operations=operations)) as stage:
+    async with staged(storing(operations=operations)) as stage:
         await stage.source(password="p")
         await stage.apply("db", entry("password", "db"), **spec)
 
@@ -129,7 +129,7 @@ async def test_a_policy_that_a_provider_cannot_follow_is_not_implemented(
 
 
 async def test_only_entries_that_push_a_whole_secret_are_blamed_for_it(staged: Any) -> None:
-    async with staged(keeping(operations=WRITES - {Operation.PUSH_WHOLE_SECRET})) as stage:
+    async with staged(storing(operations=WRITES - {Operation.PUSH_WHOLE_SECRET})) as stage:
         await stage.source(password="p")
         await stage.apply("db", entry("password", "db"), entry("", "whole"))
 
@@ -166,7 +166,7 @@ async def test_pushed_values_carry_the_mark_of_the_existing_operator(staged: Any
         await stage.source(password="p")
         await stage.push("one", entry("password", "one"), deletionPolicy="Delete")
         await stage.push("two", entry("password", "two"), deletionPolicy="Delete")
-        owners = {kept.owner for kept in stage.provider.kept.values()}
+        owners = {kept.owner for kept in stage.provider.stored.values()}
         await stage.bench.delete(PUSHES, "one")
         await stage.gone("one")
 
@@ -233,7 +233,7 @@ async def test_damage_at_the_other_end_is_repaired_at_the_next_interval(staged: 
         if damage == "changed":
             stage.provider.put("db", b"wrong")
         else:
-            del stage.provider.kept["db"]
+            del stage.provider.stored["db"]
 
         await stage.holds(db="p")
 
@@ -272,7 +272,7 @@ async def test_under_if_not_exists_the_remote_value_outlives_its_source_and_is_n
 
 
 async def test_after_a_restart_what_is_fresh_is_not_pushed(staged: Any, bench: Any) -> None:
-    provider = keeping()
+    provider = storing()
     async with staged(provider, tidy=False) as stage:
         await stage.source(password="p")
         await stage.push("db", entry("password", "db"))

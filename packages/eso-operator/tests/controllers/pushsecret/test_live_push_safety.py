@@ -15,9 +15,9 @@ import pytest
 
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
-from eso_testkit.operator.keepingprovider import EVERYTHING, WRITES, KeepingProvider, denied, keeping
 from eso_testkit.operator.operators import eventually
 from eso_testkit.operator.pushsecrets import bulk, entry
+from eso_testkit.operator.storingprovider import EVERYTHING, WRITES, StoringProvider, denied, storing
 from eso_testkit.operator.transports import LaggingWatch, LostWrites
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Operation
@@ -31,7 +31,7 @@ ASKS_ONLY = WRITES | {Operation.EXISTS}
 FAKE: dict[str, Any] = {"provider": {"fake": {"data": [{"key": "a", "value": "b"}]}}}
 
 
-def someone_puts(provider: KeepingProvider, key: str, owner: str = "") -> Callable[[], Awaitable[None]]:
+def someone_puts(provider: StoringProvider, key: str, owner: str = "") -> Callable[[], Awaitable[None]]:
     async def act() -> None:
         provider.put(key, b"theirs", owner)
 
@@ -57,7 +57,7 @@ async def test_if_not_exists_does_not_overwrite_what_appears_in_between(
     staged: Any, operations: Any, owner: str
 ) -> None:
     """R3: it is left alone, named, not recorded, and survives us."""
-    async with staged(keeping(operations=operations)) as stage:
+    async with staged(storing(operations=operations)) as stage:
         stage.provider.meanwhile["PushSecrets"] = someone_puts(stage.provider, "db", owner)
         await stage.source(password="p")
 
@@ -73,7 +73,7 @@ async def test_if_not_exists_does_not_overwrite_what_appears_in_between(
 
 async def test_a_provider_that_can_only_be_asked_overwrites_what_nobody_owns_and_said_so(staged: Any) -> None:
     """The weaker guarantee, exactly as stated."""
-    async with staged(keeping(operations=ASKS_ONLY)) as stage:
+    async with staged(storing(operations=ASKS_ONLY)) as stage:
         stage.provider.meanwhile["PushSecrets"] = someone_puts(stage.provider, "db")
         await stage.source(password="p")
 
@@ -168,7 +168,7 @@ async def test_a_value_to_delete_later_is_recorded_though_the_status_is_refused_
 
 async def test_a_value_that_could_not_be_pushed_is_not_left_recorded(staged: Any) -> None:
     """It was announced, and may belong to another owner: it is not ours to delete."""
-    async with staged(keeping(marks_owners=False)) as stage:
+    async with staged(storing(marks_owners=False)) as stage:
         stage.provider.put("db", b"theirs")
         stage.provider.push_errors["db"] = denied("db")
         await stage.source(password="p")
@@ -184,7 +184,7 @@ async def test_a_value_that_could_not_be_pushed_is_not_left_recorded(staged: Any
 
 async def test_a_value_that_may_have_been_pushed_stays_recorded(staged: Any) -> None:
     """The answer was lost, and the value landed nevertheless."""
-    async with staged(keeping(marks_owners=False)) as stage:
+    async with staged(storing(marks_owners=False)) as stage:
         stage.provider.push_errors["db"] = ProviderError(ErrorReason.BACKEND_TIMEOUT, "no answer in time")
         await stage.source(password="p")
 
@@ -220,7 +220,7 @@ async def test_a_watch_that_lags_neither_forgets_a_failure_nor_what_was_pushed(s
 @pytest.mark.parametrize("policy", ["Replace", "IfNotExists"])
 async def test_two_operators_at_once_lose_nothing(staged: Any, bench: Any, policy: str) -> None:
     """As when a leader is suspended and comes back: both push, both write the status, one record comes of it."""
-    provider = keeping()
+    provider = storing()
     provider.put("taken", b"theirs", "another")
     spec = {"updatePolicy": policy, "deletionPolicy": "Delete"}
     async with staged(provider) as stage, bench.operator(replace(bench.settings, namespace=bench.namespace)):
@@ -251,7 +251,7 @@ async def _records(stage: Any, name: str) -> bool:
 
 async def test_a_value_of_two_push_secrets_is_deleted_with_the_last_one(staged: Any) -> None:
     """A PushSecret is renamed in a backend without owners: the old one must not take the new one's value along."""
-    async with staged(keeping(marks_owners=False)) as stage:
+    async with staged(storing(marks_owners=False)) as stage:
         await stage.source(password="p")
         await stage.push("old", entry("password", "db"), deletionPolicy="Delete")
         await stage.push("new", entry("password", "db"), deletionPolicy="Delete")
@@ -268,7 +268,7 @@ async def test_a_value_of_two_push_secrets_is_deleted_with_the_last_one(staged: 
 
 async def test_a_value_is_not_left_to_a_successor_whose_push_is_refused(staged: Any) -> None:
     """The successor has it on record and is pushing it; the backend says that it is still the predecessor's."""
-    async with staged(keeping(marks_owners=True)) as stage:
+    async with staged(storing(marks_owners=True)) as stage:
         await stage.source(password="p")
         await stage.push("old", entry("password", "db"), deletionPolicy="Delete")
 
@@ -334,7 +334,7 @@ async def test_a_removal_that_takes_the_whole_remote_key_along_loses_no_other_pa
     staged: Any, before: list[Any], policy: str
 ) -> None:
     """Not every backend can remove a part."""
-    async with staged(keeping(deletes_whole_keys=True)) as stage:
+    async with staged(storing(deletes_whole_keys=True)) as stage:
         await stage.source(user="u", password="p")
         staying = entry("password", "db", "stays")
         await stage.push("db", *before, staying, deletionPolicy="Delete", updatePolicy=policy)

@@ -16,9 +16,9 @@ import pytest
 
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import CLUSTER_SECRET_STORE
-from eso_testkit.operator.keepingprovider import KeepingProvider, keeping
 from eso_testkit.operator.operators import Bench, eventually
 from eso_testkit.operator.pushsecrets import entry
+from eso_testkit.operator.storingprovider import StoringProvider, storing
 from eso_testkit.operator.transports import Between
 from kubebase.clock import SystemClock
 from kubebase.meta import JsonObject
@@ -118,7 +118,7 @@ async def crowd(bench: Bench) -> AsyncIterator[Crowd]:
 
 async def test_many_that_do_not_change_cost_no_write_at_either_end(crowd: Any, bench: Bench) -> None:
     """Everybody is refreshed at least twice: the backend is asked, and no object is written."""
-    provider, counted = keeping(), []
+    provider, counted = storing(), []
 
     def through(plain: Transport) -> Transport:
         counted.append(WritesCounted(plain, crowd.mark))
@@ -149,5 +149,5 @@ async def test_many_that_do_not_change_cost_no_write_at_either_end(crowd: Any, b
     assert len(statuses) == len(set(statuses)), "a status is written once in five minutes at most"
 
 
-async def _asked(provider: KeepingProvider, crowd: Crowd, times: int) -> bool:
+async def _asked(provider: StoringProvider, crowd: Crowd, times: int) -> bool:
     return all(provider.checked[key] >= times for key in crowd.keys)

@@ -10,9 +10,9 @@ import pytest
 
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import CLUSTER_SECRET_STORE
-from eso_testkit.operator.keepingprovider import EVERYTHING, keeping
 from eso_testkit.operator.operators import eventually
 from eso_testkit.operator.pushsecrets import entry
+from eso_testkit.operator.storingprovider import EVERYTHING, storing
 from eso_wire.values import Operation
 from kuberun.testing.builders import NAMESPACES
 
@@ -65,7 +65,7 @@ async def two_writers(stage: Any, **spec: Any) -> None:
 @pytest.mark.parametrize("by_key", [False, True], ids=["versions of properties", "one version for the whole key"])
 async def test_two_push_secrets_push_different_properties_of_one_remote_key(staged: Any, by_key: bool) -> None:
     """Neither takes the version that the other made for drift."""
-    async with staged(keeping(versions_keys=by_key)) as stage:
+    async with staged(storing(versions_keys=by_key)) as stage:
         await stage.source(user="u", password="p")
         await stage.push("user", entry("user", "db", "user"), **OFTEN)
         await stage.push("password", entry("password", "db", "password"), **OFTEN)
@@ -80,7 +80,7 @@ async def test_two_push_secrets_push_different_properties_of_one_remote_key(stag
 @pytest.mark.parametrize("by_key", [False, True], ids=["versions of properties", "one version for the whole key"])
 async def test_a_stranger_who_changes_one_property_is_reverted(staged: Any, by_key: bool) -> None:
     """Also where other properties of the remote key are pushed, by the same and by another PushSecret."""
-    async with staged(keeping(versions_keys=by_key)) as stage:
+    async with staged(storing(versions_keys=by_key)) as stage:
         await stage.source(user="u", password="p", host="h")
         await stage.push("two", entry("user", "db", "user"), entry("password", "db", "password"), **OFTEN)
         await stage.push("one", entry("host", "db", "host"), **OFTEN)
@@ -118,7 +118,7 @@ async def test_properties_of_one_remote_key_go_in_one_call_to_a_provider_that_gr
     staged: Any, operations: frozenset[Operation], calls: list[int]
 ) -> None:
     """Pushed and deleted: a backend that keeps versions then makes one of twelve properties. No refresh adds any."""
-    async with staged(keeping(operations=operations, versions_keys=True)) as stage:
+    async with staged(storing(operations=operations, versions_keys=True)) as stage:
         await stage.source(**dict.fromkeys(TWELVE, "v"))
         data = [entry(name, "db", name) for name in TWELVE]
         await stage.push("db", *data, deletionPolicy="Delete", **OFTEN)
@@ -156,7 +156,7 @@ async def test_equal_values_in_one_place_are_no_contention(staged: Any) -> None:
     "fields",
     [
         pytest.param({}, id="a provider that tells versions"),
-        pytest.param({"tells_versions": False}, id="one that tells none"),
+        pytest.param({"reports_versions": False}, id="one that tells none"),
         pytest.param({"marks_owners": False}, id="a backend without marks"),
     ],
 )
@@ -164,7 +164,7 @@ async def test_both_writers_of_one_place_report_contention_and_the_last_value_st
     staged: Any, fields: dict[str, Any]
 ) -> None:
     """No ping-pong: refresh after refresh, an unchanged value is not written again."""
-    async with staged(keeping(**fields)) as stage:
+    async with staged(storing(**fields)) as stage:
         await two_writers(stage)
         await contended(stage, "first", 'remote key "db" in SecretStore/store', "PushSecret second also writes it")
         await contended(stage, "second", "PushSecret first also writes it")
@@ -215,12 +215,12 @@ async def test_a_push_secret_that_never_refreshes_is_told_of_contention_and_of_i
 
 
 @pytest.mark.parametrize("policy", ["Delete", "None"])
-@pytest.mark.parametrize("tells_versions", [True, False], ids=["versions", "no versions"])
+@pytest.mark.parametrize("reports_versions", [True, False], ids=["versions", "no versions"])
 async def test_when_the_last_writer_is_deleted_the_other_value_comes_back(
-    staged: Any, policy: str, tells_versions: bool
+    staged: Any, policy: str, reports_versions: bool
 ) -> None:
     """It is not deleted with the last writer, because the other PushSecret still pushes there."""
-    async with staged(keeping(tells_versions=tells_versions)) as stage:
+    async with staged(storing(reports_versions=reports_versions)) as stage:
         await two_writers(stage, deletionPolicy=policy, refreshInterval="1h")
         await contended(stage, "first")
 
@@ -259,7 +259,7 @@ async def test_a_stranger_who_changes_a_contended_value_is_reverted_by_the_last_
 
 async def test_contention_is_still_reported_after_a_restart(staged: Any, bench: Any) -> None:
     """The next operator does not know the values until each of them is pushed again."""
-    provider = keeping()
+    provider = storing()
     async with staged(provider, tidy=False) as stage:
         await two_writers(stage, refreshInterval="1h")
         await contended(stage, "first")

@@ -11,9 +11,9 @@ from google.protobuf.message import Message
 from eso_api.generators.generatorstate import GENERATOR_STATE
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.values import SecretBytes
-from eso_testkit.operator.keepingprovider import EVERYTHING, KeepingProvider
 from eso_testkit.operator.operators import MAKER, eventually
 from eso_testkit.operator.pushsecrets import entry
+from eso_testkit.operator.storingprovider import EVERYTHING, StoringProvider
 from eso_testkit.operator.transports import Fault, Faulty
 from eso_wire import codec
 from eso_wire._generated import provider_pb2 as pb
@@ -39,7 +39,7 @@ POLICIES = [
 
 
 @dataclass(slots=True)
-class Numbering(KeepingProvider):
+class Numbering(StoringProvider):
     """Every generated value is a new one; `history` has the values of each remote key, in order."""
 
     made: int = 0
@@ -49,9 +49,9 @@ class Numbering(KeepingProvider):
 
     def put(self, place: str, value: bytes, owner: str = "") -> None:
         self.history.setdefault(place, []).append(value.decode())
-        KeepingProvider.put(self, place, value, owner)
+        StoringProvider.put(self, place, value, owner)
 
-    def _answer(self, method: str, request: bytes) -> Message:
+    def _respond(self, method: str, request: bytes) -> Message:
         match short_name(method):
             case "Generate":
                 self.made += 1
@@ -64,7 +64,7 @@ class Numbering(KeepingProvider):
                 gone = self.books.pop(asked.state.reveal().decode(), None) if asked.state else None
                 outcome = CleanupOutcome.ALREADY_GONE if gone is None else CleanupOutcome.CLEANED
                 return codec.to_cleanup_response(outcome)
-        return KeepingProvider._answer(self, method, request)
+        return StoringProvider._respond(self, method, request)
 
 
 def numbering(operations: frozenset[Operation] = EVERYTHING, **fields: Any) -> Numbering:
@@ -163,7 +163,7 @@ async def test_an_existing_value_that_has_no_version_is_pushed_again_after_the_e
     staged: Any, rerun: Callable[..., Any]
 ) -> None:
     """Nobody can say whether the value that exists is the new one. This is what remains."""
-    provider, faults = numbering(tells_versions=False), Faulty(Fault.KILLED_BEFORE)
+    provider, faults = numbering(reports_versions=False), Faulty(Fault.KILLED_BEFORE)
     provider.put("subject-001", b"from before")
     async with staged(provider, through=faults.over, tidy=False) as stage:
         await stage.bench.create(MAKERS, "maker", spec={"url": "x"})

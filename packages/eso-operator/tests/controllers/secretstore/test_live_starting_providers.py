@@ -15,8 +15,8 @@ from eso_api.secretstore import SECRET_STORE
 from eso_api.v2.providerclass import PROVIDER_CLASS
 from eso_api.v2.secretstore import SECRET_STORE_V2
 from eso_operator.settings import Settings
-from eso_testkit.operator.keepingprovider import keeping
 from eso_testkit.operator.operators import BACKEND_ID, LABEL, PORT, SERVICE, SERVICES, Bench, eventually, scripted
+from eso_testkit.operator.storingprovider import storing
 from eso_testkit.operator.transports import Between
 from kubebase.meta import Condition, Resource
 from kuberun.requests import Request
@@ -113,7 +113,7 @@ async def test_new_objects_say_once_that_their_provider_starts_and_become_ready_
         await bench.ready(CLASSES, SERVICE, lambda condition: condition.reason == "ProviderStarting")
         while_it_starts = Counter({name: count for name, count in writes.taken.items() if "class" not in name})
         material = await eventually(bench.server_material, "no certificates were issued for the provider")
-        host = await bench.listen(keeping(data={"a": b"value"}), material)
+        host = await bench.listen(storing(data={"a": b"value"}), material)
         for resource, name, _ in OBJECTS:
             await bench.ready(resource, name, is_ready)
         await bench.ready(CLASSES, SERVICE, is_ready)
@@ -127,7 +127,7 @@ async def test_new_objects_say_once_that_their_provider_starts_and_become_ready_
 async def test_objects_that_were_ready_stay_so_while_their_provider_starts_again(bench: Bench) -> None:
     async with bench.operator(alone(bench)):
         host = await bench.install(
-            keeping(data={"a": b"value"}), **{"provider-kinds": str(BACKEND_ID), "provider-v1-keys": "fake"}
+            storing(data={"a": b"value"}), **{"provider-kinds": str(BACKEND_ID), "provider-v1-keys": "fake"}
         )
         for resource, name, spec in OBJECTS:
             await bench.create(resource, name, spec=spec)
@@ -160,7 +160,7 @@ async def test_a_provider_that_waits_for_its_certificate_says_so(bench: Bench) -
         complaints = await warnings(bench)
         held.released.set()
         material = await eventually(bench.server_material, "no certificates were issued for the provider")
-        host = await bench.listen(keeping(data={"a": b"value"}), material)
+        host = await bench.listen(storing(data={"a": b"value"}), material)
         await bench.ready(STORES, "store", is_ready)
         await host.stop()
 

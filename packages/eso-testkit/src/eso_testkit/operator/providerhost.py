@@ -157,7 +157,7 @@ def _subscribing(provider: ScriptedProvider) -> Any:
         except ProviderError as error:
             await context.abort(*abort_details(error))
         number = len(provider.openings)
-        hearing = asyncio.ensure_future(_hear(provider, requests))
+        hearing = asyncio.ensure_future(_receive(provider, requests))
         try:
             while (message := await provider.next_event()) is not None:
                 yield message
@@ -169,6 +169,6 @@ def _subscribing(provider: ScriptedProvider) -> Any:
     return handle
 
 
-async def _hear(provider: ScriptedProvider, requests: AsyncIterator[bytes]) -> None:
+async def _receive(provider: ScriptedProvider, requests: AsyncIterator[bytes]) -> None:
     async for message in requests:
         provider.amended(message)

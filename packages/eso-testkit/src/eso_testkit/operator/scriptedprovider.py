@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from google.protobuf.message import Message
 
 from eso_api.values import SecretBytes
-from eso_operator.providers.channels import CallOptions
+from eso_operator.providers.channels import CallOptions, Duplex
 from eso_operator.providers.errors import NoResponseError
 from eso_wire import codec, paths
 from eso_wire._generated import provider_pb2 as pb
@@ -97,7 +97,7 @@ class ScriptedProvider:
     """Roots of searches that do not exist."""
     # --- recorded calls
     calls: Counter[str] = field(default_factory=Counter)
-    asked: list[tuple[GetItem, ...]] = field(default_factory=list)
+    requests: list[tuple[GetItem, ...]] = field(default_factory=list)
     identities: list[bytes] = field(default_factory=list)
     credentials: list[tuple[bytes, ...]] = field(default_factory=list, repr=False)
     """The credentials of each read."""
@@ -123,7 +123,7 @@ class ScriptedProvider:
     async def unary(self, method: str, request: bytes) -> bytes:
         self._count(method)
         await self._misbehave(method)
-        return self._spoilt(method, self._answer(method, request).SerializeToString())
+        return self._spoilt(method, self._respond(method, request).SerializeToString())
 
     async def stream(self, method: str, request: bytes) -> AsyncGenerator[bytes, None]:
         self._count(method)
@@ -192,17 +192,17 @@ class ScriptedProvider:
         if self.broken is not None:
             raise self.broken
 
-    def _spoilt(self, method: str, answer: bytes) -> bytes:
-        changed = self.nonsense(method, answer) if self.nonsense else None
-        return answer if changed is None else changed
+    def _spoilt(self, method: str, response: bytes) -> bytes:
+        changed = self.nonsense(method, response) if self.nonsense else None
+        return response if changed is None else changed
 
-    def _answer(self, method: str, request: bytes) -> Message:
+    def _respond(self, method: str, request: bytes) -> Message:
         match paths.short_name(method):
             case "Handshake":
                 return self._handshake(request)
             case "GetSecrets":
                 context, items = codec.from_get_request(pb.GetSecretsRequest.FromString(request))
-                self.asked.append(items)
+                self.requests.append(items)
                 self.identities.append(context.config.spec_json.reveal() if context.config.spec_json else b"")
                 sent = (each.value for each in context.config.credentials)
                 self.credentials.append(tuple(value.reveal() for value in sent if isinstance(value, SecretBytes)))
@@ -320,7 +320,7 @@ class LoopbackTransport:
 
 
 @dataclass(slots=True)
-class LoopbackDuplex:
+class LoopbackDuplex(Duplex):
     provider: ScriptedProvider
     started: bool = False
 

@@ -65,21 +65,21 @@ def unserved() -> ApiError:
 
 
 class LostWrites(Between):
-    """Drops writes to paths that end with `losing`; `lost` counts them. `answer` is the response to them."""
+    """Drops writes to paths that end with `losing`; `lost` counts them. `error` makes the response to them."""
 
-    def __init__(self, answer: Callable[[], ApiError] = away) -> None:
-        self._answer = answer
+    def __init__(self, error: Callable[[], ApiError] = away) -> None:
+        self._error = error
         self.losing = ""
         self.lost = 0
 
     async def request(self, request: Request) -> bytes:
         if self.losing and request.method != "GET" and request.path.endswith(self.losing):
             self.lost += 1
-            raise self._answer()
+            raise self._error()
         return await self.inner.request(request)
 
 
-class LostAnswers(Between):
+class LostResponses(Between):
     """Sends writes to paths that end with `losing`, but drops their responses; `lost` counts them."""
 
     def __init__(self) -> None:
@@ -87,11 +87,11 @@ class LostAnswers(Between):
         self.lost = 0
 
     async def request(self, request: Request) -> bytes:
-        answer = await self.inner.request(request)
+        response = await self.inner.request(request)
         if self.losing and request.method != "GET" and request.path.endswith(self.losing):
             self.lost += 1
             raise Unreachable("the connection broke off")
-        return answer
+        return response
 
 
 class _Unserved(Between):
@@ -183,13 +183,13 @@ class Faulty(Between):
             self.dead.add(name)
         if strikes and self._fault in (Fault.LOST, Fault.KILLED_BEFORE):
             raise Unreachable("the connection broke off")
-        answer = await self.inner.request(request)
-        self._note(name, request, answer)
+        response = await self.inner.request(request)
+        self._note(name, request, response)
         if strikes and self._fault is Fault.KILLED_AFTER:
             self.dead.add(name)
         if strikes and self._fault in (Fault.UNANSWERED, Fault.KILLED_AFTER):
             raise Unreachable("the connection broke off")
-        return answer
+        return response
 
     def _about(self, request: Request) -> str | None:
         if "/events" in request.path:
@@ -197,11 +197,11 @@ class Faulty(Between):
         text = request.path.encode() + (request.body or b"" if request.method == "POST" else b"")
         return next((name for name in self.strikes if name.encode() in text), None)
 
-    def _note(self, name: str, request: Request, answer: bytes) -> None:
-        if request.method == "GET" or not answer:
+    def _note(self, name: str, request: Request, response: bytes) -> None:
+        if request.method == "GET" or not response:
             return
-        data = json.loads(answer).get("data")
+        data = json.loads(response).get("data")
         password = data.get("password") if isinstance(data, dict) else None
-        seen = self.written.setdefault(name, [])
-        if password is not None and password not in seen[-1:]:
-            seen.append(password)
+        recorded = self.written.setdefault(name, [])
+        if password is not None and password not in recorded[-1:]:
+            recorded.append(password)

@@ -44,7 +44,7 @@ class CleanedUp:
 
 
 @dataclass(slots=True)
-class MakingProvider(ScriptedProvider):
+class GeneratingProvider(ScriptedProvider):
     """`books` are the values that exist in its backend, by number."""
 
     books: dict[int, bytes] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class MakingProvider(ScriptedProvider):
     made: int = 0
     numbers: dict[str, int] = field(default_factory=dict)
     """The values generated under an idempotency key."""
-    loses_answers: bool = False
+    loses_responses: bool = False
     """True if the response is lost after values were generated."""
     finds_by_key: bool = True
     cleans_up: bool = True
@@ -77,7 +77,7 @@ class MakingProvider(ScriptedProvider):
             ),
         )
 
-    def _answer(self, method: str, request: bytes) -> Message:
+    def _respond(self, method: str, request: bytes) -> Message:
         match paths.short_name(method):
             case "Generate":
                 context, wanted = codec.from_generate_request(pb.GenerateRequest.FromString(request))
@@ -85,7 +85,7 @@ class MakingProvider(ScriptedProvider):
                 if self.generate_errors:
                     raise self.generate_errors.pop()
                 made = self._made(wanted.idempotency_key)
-                if self.loses_answers:
+                if self.loses_responses:
                     raise ProviderError(ErrorReason.BACKEND_TIMEOUT, "no answer in time")
                 return codec.to_generate_response(made)
             case "Cleanup":
@@ -105,7 +105,7 @@ class MakingProvider(ScriptedProvider):
                 state_of = ValidationState.READY if self.refusal is None else ValidationState.INVALID
                 return codec.to_validate_response(Validation(state_of, error=self.refusal))
         # Zero-argument super does not find its class here: a dataclass with slots is made twice.
-        return ScriptedProvider._answer(self, method, request)  # noqa: SLF001 - it is our own
+        return ScriptedProvider._respond(self, method, request)  # noqa: SLF001 - it is our own
 
     def _made(self, key: str) -> Generated:
         if key not in self.numbers:
@@ -122,8 +122,8 @@ class MakingProvider(ScriptedProvider):
         return {"number": self.numbers.get(key, 0)}
 
 
-def making(**fields: Any) -> MakingProvider:
-    return MakingProvider(SystemClock(), **fields)
+def generating(**fields: Any) -> GeneratingProvider:
+    return GeneratingProvider(SystemClock(), **fields)
 
 
 def _document(text: SecretBytes | None) -> Any:

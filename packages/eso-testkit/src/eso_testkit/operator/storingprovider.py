@@ -49,7 +49,7 @@ EVERYTHING: Final = WRITES | {Operation.EXISTS, Operation.PUSH_IF_ABSENT}
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredValue:
     """One remote value: bytes, or the map of a whole Secret as sorted text."""
 
     value: bytes
@@ -58,11 +58,11 @@ class Kept:
 
 
 @dataclass(slots=True)
-class KeepingProvider(ScriptedProvider):
-    """`kept` is the backend of every store together, by `key` or `key#property`."""
+class StoringProvider(ScriptedProvider):
+    """`stored` is the backend of every store together, by `key` or `key#property`."""
 
     operations: frozenset[Operation] = EVERYTHING
-    tells_versions: bool = True
+    reports_versions: bool = True
     versions_keys: bool = False
     """Every write of a property gives its whole remote key a new version, as in a backend that stores one document."""
     metadata_references: tuple[CredentialPath, ...] = ()
@@ -71,7 +71,7 @@ class KeepingProvider(ScriptedProvider):
     """If false, all values belong to everyone, as in a backend without labels."""
     deletes_whole_keys: bool = False
     """If true, a deletion removes the whole remote key, as in a backend without properties."""
-    kept: dict[str, Kept] = field(default_factory=dict)
+    stored: dict[str, StoredValue] = field(default_factory=dict)
     pushes: list[PushBatch] = field(default_factory=list)
     deletions: list[DeleteBatch] = field(default_factory=list)
     checked: Counter[str] = field(default_factory=Counter)
@@ -106,16 +106,16 @@ class KeepingProvider(ScriptedProvider):
 
     @property
     def values(self) -> dict[str, bytes]:
-        return {place: kept.value for place, kept in self.kept.items()}
+        return {place: stored.value for place, stored in self.stored.items()}
 
     def put(self, place: str, value: bytes, owner: str = "") -> None:
         """Write a value as another writer would."""
         self.writes += 1
-        self.kept[place] = Kept(value, owner if self.marks_owners else "", f"v{self.writes}")
+        self.stored[place] = StoredValue(value, owner if self.marks_owners else "", f"v{self.writes}")
         if self.versions_keys:
             key = place.partition("#")[0]
-            parts = {part: kept for part, kept in self.kept.items() if part.partition("#")[0] == key}
-            self.kept |= {part: replace(kept, version=f"v{self.writes}") for part, kept in parts.items()}
+            parts = {part: stored for part, stored in self.stored.items() if part.partition("#")[0] == key}
+            self.stored |= {part: replace(stored, version=f"v{self.writes}") for part, stored in parts.items()}
 
     async def unary(self, method: str, request: bytes) -> bytes:
         if (act := self.meanwhile.pop(paths.short_name(method), None)) is not None:
@@ -123,7 +123,7 @@ class KeepingProvider(ScriptedProvider):
         # Zero-argument super does not find its class here: a dataclass with slots is made twice.
         return await ScriptedProvider.unary(self, method, request)
 
-    def _answer(self, method: str, request: bytes) -> Message:
+    def _respond(self, method: str, request: bytes) -> Message:
         match paths.short_name(method):
             case "CheckSecrets":
                 _, items = codec.from_check_request(pb.CheckSecretsRequest.FromString(request))
@@ -142,11 +142,11 @@ class KeepingProvider(ScriptedProvider):
                 state = None if self.state is None else SecretBytes(self.state)
                 life = ValueMetadata(suggested_refresh=self.lives)
                 return codec.to_generate_response(Generated(made, state=state, metadata=life))
-        return ScriptedProvider._answer(self, method, request)  # noqa: SLF001 - it is our own
+        return ScriptedProvider._respond(self, method, request)  # noqa: SLF001 - it is our own
 
     def _get(self, item: GetItem) -> GetResult:
-        """Return the kept value; a value of `data` if there is none."""
-        if (found := self.kept.get(_place(item.ref))) is None:
+        """Return the stored value; a value of `data` if there is none."""
+        if (found := self.stored.get(_place(item.ref))) is None:
             return ScriptedProvider._get(self, item)  # noqa: SLF001 - it is our own
         value = SecretBytes(found.value)
         return GetResult(item.item_id, {"value": value} if item.shape is Shape.MAP else value)
@@ -159,42 +159,46 @@ class KeepingProvider(ScriptedProvider):
         self.checked[item.ref.key] += 1
         if error := self.check_errors.get(item.ref.key):
             return CheckResult(item.item_id, error=error)
-        found = self.kept.get(_place(item.ref))
-        return CheckResult(item.item_id, found is not None, "" if found is None else self._told(found))
+        found = self.stored.get(_place(item.ref))
+        return CheckResult(item.item_id, found is not None, "" if found is None else self._version_of(found))
 
     def _pushed(self, item: PushItem) -> PushResult:
-        place, old = _place(item.remote), self.kept.get(_place(item.remote))
+        place, old = _place(item.remote), self.stored.get(_place(item.remote))
         if error := self.push_errors.get(item.remote.key):
             return PushResult(item.item_id, error)
         if old is not None and item.precondition is PushPrecondition.IF_ABSENT:
-            return PushResult(item.item_id, PushOutcome.SKIPPED_EXISTS, self._told(old))
+            return PushResult(item.item_id, PushOutcome.SKIPPED_EXISTS, self._version_of(old))
         if old is not None and old.owner not in ("", item.owner_token):
             return PushResult(item.item_id, _foreign(place))
         value = _bytes_of(item)
         if old is not None and old.value == value:
-            return PushResult(item.item_id, PushOutcome.UNCHANGED, self._told(old))
+            return PushResult(item.item_id, PushOutcome.UNCHANGED, self._version_of(old))
         self.put(place, value, item.owner_token)
         return PushResult(
-            item.item_id, PushOutcome.CREATED if old is None else PushOutcome.UPDATED, self._told(self.kept[place])
+            item.item_id,
+            PushOutcome.CREATED if old is None else PushOutcome.UPDATED,
+            self._version_of(self.stored[place]),
         )
 
     def _deleted(self, item: DeleteItem) -> DeleteResult:
-        place, old = _place(item.remote), self.kept.get(_place(item.remote))
+        place, old = _place(item.remote), self.stored.get(_place(item.remote))
         if error := self.delete_errors.get(item.remote.key):
             return DeleteResult(item.item_id, error=error)
         if old is not None and old.owner not in ("", item.owner_token):
             return DeleteResult(item.item_id, error=_foreign(place))
-        self.kept.pop(place, None)
+        self.stored.pop(place, None)
         if self.deletes_whole_keys:
-            self.kept = {other: kept for other, kept in self.kept.items() if other.partition("#")[0] != item.remote.key}
+            self.stored = {
+                other: stored for other, stored in self.stored.items() if other.partition("#")[0] != item.remote.key
+            }
         return DeleteResult(item.item_id, existed=old is not None)
 
-    def _told(self, kept: Kept) -> str:
-        return kept.version if self.tells_versions else ""
+    def _version_of(self, value: StoredValue) -> str:
+        return value.version if self.reports_versions else ""
 
 
-def keeping(**fields: object) -> KeepingProvider:
-    return KeepingProvider(SystemClock(), **fields)  # type: ignore[arg-type]  # what it takes, it takes
+def storing(**fields: object) -> StoringProvider:
+    return StoringProvider(SystemClock(), **fields)  # type: ignore[arg-type]  # what it takes, it takes
 
 
 def denied(key: str) -> ProviderError:
