@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eso_render.decoding import DecodingError, decode
+from eso_render.templates import DecodingError, decode
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,9 @@ import pytest
 
 from eso_api.externalsecret import SECRET_TYPE_LABEL, SERVICE_ACCOUNT_NAME, Target
 from eso_api.values import SecretBytes
-from eso_render.denied import refuse_token, user_labels
 from eso_render.errors import TargetError
 from eso_render.manifest import render_manifest
-from eso_render.secret import render_secret
+from eso_render.secret import refuse_token, render_secret, user_labels
 from kubebase.meta import JsonObject, ObjectMeta
 
 

@@ -68,8 +68,11 @@ def test_aliases_that_multiply_are_refused() -> None:
 printable = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"], exclude_characters="\ufffe\uffff"))
 
 
+keys = printable.filter(lambda key: key != "<<")  # written without quotes, as go-yaml does, and read as a merge
+
+
 @settings(max_examples=200, deadline=None)
-@given(st.dictionaries(printable, printable.map(lambda text: text + "\n"), max_size=4))
+@given(st.dictionaries(keys, printable.map(lambda text: text + "\n"), max_size=4))
 def test_written_yaml_is_read_back(values: dict[str, str]) -> None:
     data = {key: value.encode() for key, value in values.items()}
 

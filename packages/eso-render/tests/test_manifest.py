@@ -11,7 +11,7 @@ from eso_api.externalsecret import Target
 from eso_api.values import SecretBytes
 from eso_render.errors import TargetError
 from eso_render.manifest import DesiredManifest, render_manifest
-from eso_render.sources import TemplateObjects
+from eso_render.templates import TemplateObjects
 from kubebase.meta import ObjectMeta
 
 VALUES = {"user": SecretBytes(b"ada"), "port": SecretBytes(b"5432")}

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from eso_render import RenderError, render_text
-from eso_render.clock import busy_seconds, wall_nanos
 from eso_render.functions import functions
-from eso_render.metering import QUICK_SECONDS, TooSlowError, pattern_nanos
+from eso_render.metering import QUICK_SECONDS, TooSlowError, busy_seconds, pattern_nanos, wall_nanos
 from eso_render.rendering import RATES, MeteredRenderer
 from gotmpl.run import MissingKey
 from gotmpl.sprig.regexes import compiled, replace_all

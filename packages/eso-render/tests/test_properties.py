@@ -14,11 +14,11 @@ from eso_api.externalsecret import Target
 from eso_api.template import Template
 from eso_api.values import SecretBytes
 from eso_render import paths
-from eso_render.decoding import DecodingError, decode
 from eso_render.errors import TargetError
 from eso_render.secret import render_secret
-from eso_render.yamldata import YamlError, document, documents, flat_map
+from eso_render.templates import DecodingError, decode, document, documents, flat_map
 from kubebase.meta import ObjectMeta
+from kubebase.yamlvalues import YamlError
 
 YAML_LIKE = st.text("a:-[]{}&*!<>|?'\"\n #,019e.xob_+~yn%@\t", max_size=60)
 WORDS = st.text("ab01 :#-{}[]'\"\\\n", max_size=6)

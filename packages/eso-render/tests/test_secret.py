@@ -12,7 +12,7 @@ from eso_api.template import Template
 from eso_api.values import SecretBytes
 from eso_render.errors import RenderError, TargetError
 from eso_render.secret import Desired, render_push, render_secret
-from eso_render.sources import TemplateObjects
+from eso_render.templates import TemplateObjects
 from kubebase.meta import ObjectMeta
 
 VALUES = {"user": SecretBytes(b"ada"), "password": SecretBytes(b"lovelace")}

@@ -211,7 +211,7 @@ from eso_render.secret import render_pushes
 from eso_render.workers import Workers
 from eso_api.template import Template
 from eso_api.values import SecretBytes
-from eso_render.sources import TemplateObjects
+from eso_render.templates import TemplateObjects
 
 async def main():
     values = {"long": SecretBytes(b"x" * 120_000)}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from eso_render.yamldata import YamlError, document, documents, flat_map
+from eso_render.templates import document, documents, flat_map
+from kubebase.yamlvalues import YamlError
 
 
 @pytest.mark.parametrize(

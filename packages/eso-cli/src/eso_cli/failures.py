@@ -16,7 +16,7 @@ from eso_api.template import Template, TemplateFrom, TemplateMetadata, TemplateS
 from eso_api.validation import template_problems
 from eso_render.errors import TargetError, TemplatePath
 from eso_render.paths import parse
-from eso_render.sources import ENGINE_VERSION
+from eso_render.templates import ENGINE_VERSION
 
 _NOTHING = TemplateFrom()
 

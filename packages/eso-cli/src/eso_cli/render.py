@@ -26,8 +26,8 @@ from eso_cli.terminal import echo
 from eso_render.engine import render_text
 from eso_render.errors import TargetError, TemplatePath
 from eso_render.manifest import render_manifest
-from eso_render.scopes import RenderText
 from eso_render.secret import render_push, render_secret
+from eso_render.templates import RenderText
 from eso_tools.manifests import (
     Document,
     Field,

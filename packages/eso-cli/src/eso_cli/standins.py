@@ -9,8 +9,7 @@ from typing import Any
 import msgspec
 
 from eso_api.values import SecretBytes
-from eso_render.decoding import DecodingError, decode
-from eso_render.sources import TemplateObjects
+from eso_render.templates import DecodingError, TemplateObjects, decode
 from eso_tools.manifests import Document, Field, typed
 from kubebase.meta import ObjectMeta
 

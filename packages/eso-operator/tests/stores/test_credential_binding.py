@@ -11,7 +11,7 @@ import pytest
 from eso_operator.stores.credentialreader import Content, CredentialReadError
 from eso_operator.stores.credentials import MAX_CREDENTIALS, bind, reads_of
 from eso_operator.stores.resolved import CallToken, Reason, ReferenceRule, ResolutionError, ResolvedStore
-from eso_render.clock import busy_seconds
+from eso_render.metering import busy_seconds
 from eso_testkit.operator.boundstores import bound_store
 from eso_testkit.operator.clusters import NotedReads
 from eso_wire.values import ConfigDelivery, CredentialKind, CredentialPath

@@ -18,7 +18,7 @@ from eso_operator.targets.target import UnknownKindError
 from eso_operator.wiring_controllers import Memories
 from eso_render.errors import TargetError
 from eso_render.rendering import Rendering
-from eso_render.sources import TemplateObjects
+from eso_render.templates import TemplateObjects
 from eso_render.workers import Workers
 from eso_testkit.operator.externalsecrets import external_secret
 from kubebase.meta import Resource

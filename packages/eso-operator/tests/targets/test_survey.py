@@ -19,7 +19,7 @@ from eso_operator.targets.secret import ENOUGH, PAGE, SecretTarget
 from eso_operator.targets.target import KeepTarget, Present, TargetChange, Untouched, UpdateTarget
 from eso_operator.wiring_controllers import Memories
 from eso_render.rendering import Rendering
-from eso_render.sources import TemplateObjects
+from eso_render.templates import TemplateObjects
 from eso_render.workers import Workers
 from eso_testkit.operator.externalsecrets import NAMESPACE, external_secret
 from kubebase.meta import JsonObject, Object, ObjectKey

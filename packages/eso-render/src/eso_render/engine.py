@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING
 
-from eso_render.clock import busy_seconds, wall_nanos
 from eso_render.errors import RenderError
+from eso_render.metering import busy_seconds, wall_nanos
 from gotmpl.errors import LimitError, ParseError, TemplateError
 from gotmpl.run import MissingKey, TemplateLimits
 from gotmpl.values import StrMap, Value, to_bytes

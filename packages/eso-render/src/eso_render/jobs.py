@@ -11,15 +11,16 @@ import dataclasses
 import io
 import pickle
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import lru_cache
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from eso_api.values import SecretBytes
-from eso_render.clock import busy_seconds
 from eso_render.engine import Renderer
 from eso_render.errors import RenderError
+from eso_render.metering import busy_seconds
 from gotmpl.run import MissingKey, TemplateLimits
 
 PATIENT_SECONDS: Final = 2.0
@@ -34,12 +35,15 @@ def clock_limit(seconds: float) -> float:
     return seconds * _CLOCK_FACTOR
 
 
-class TextRenderer(Protocol):
-    """`RenderText`, plus rendering with several sets of values."""
+class TextRenderer(ABC):
+    """A `RenderText` that can also render with several sets of values."""
 
+    @abstractmethod
     def __call__(self, template: str, values: Mapping[str, bytes], *, name: str) -> bytes: ...
 
-    def groups(self, template: str, groups: Mapping[str, Mapping[str, bytes]], *, name: str) -> bytes: ...
+    @abstractmethod
+    def groups(self, template: str, groups: Mapping[str, Mapping[str, bytes]], *, name: str) -> bytes:
+        """Render with several sets of values."""
 
 
 class Job(NamedTuple):
@@ -60,7 +64,7 @@ class JobResult(NamedTuple):
     error: Exception | None = None
 
 
-class Budget:
+class Budget(TextRenderer):
     """A renderer that stops when all its renders together have taken too long."""
 
     def __init__(
@@ -76,7 +80,6 @@ class Budget:
         return self._timed(name, lambda: self._renderer.render(template, values, name=name, **self._delimiters))
 
     def groups(self, template: str, groups: Mapping[str, Mapping[str, bytes]], *, name: str) -> bytes:
-        """Render with several sets of values."""
         return self._timed(name, lambda: self._renderer.render_groups(template, groups, name=name))
 
     def _timed(self, name: str, render: Callable[[], bytes]) -> bytes:

@@ -16,14 +16,30 @@ from typing import Any
 from eso_api.externalsecret import Manifest, Target
 from eso_api.validation import writes_secret
 from eso_render import paths
-from eso_render.denied import refuse_denied, refuse_reserved, refuse_token, user_annotations, user_labels
 from eso_render.engine import render_text
 from eso_render.errors import TargetError, TemplatePath
-from eso_render.scopes import RenderedObjectError, RenderText, as_text, render_into
-from eso_render.secret import NO_OBJECTS, Values
-from eso_render.sources import MANIFEST_ORDER, TemplateObjects, pieces
-from eso_render.yamldata import YamlError, document
+from eso_render.secret import (
+    NO_OBJECTS,
+    Values,
+    refuse_denied,
+    refuse_reserved,
+    refuse_token,
+    user_annotations,
+    user_labels,
+)
+from eso_render.templates import (
+    MANIFEST_ORDER,
+    RenderedObject,
+    RenderedObjectError,
+    RenderText,
+    TemplateObjects,
+    as_text,
+    document,
+    pieces,
+    render_into,
+)
 from kubebase.meta import ObjectMeta
+from kubebase.yamlvalues import YamlError
 
 Json = dict[str, Any]
 
@@ -99,7 +115,7 @@ def _base(existing: Mapping[str, Any] | None, identity: _Identity) -> Json:
     }
 
 
-class _RenderedManifest:
+class _RenderedManifest(RenderedObject):
     """The object being rendered. A template may have replaced any part of it, so parts are always looked up again."""
 
     def __init__(self, content: Json) -> None:

@@ -1,4 +1,4 @@
-"""Decide before a step starts whether it may take too long.
+"""Clocks, and the decision before a step starts whether it may take too long.
 
 Slow steps must not start on the event loop: a function call cannot be interrupted, so checking the clock afterwards
 would be too late. If a step could exceed the remaining time of its object, it does not start, and all work of the
@@ -8,9 +8,17 @@ object moves to a worker process (`rendering.py`).
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import thread_time, time_ns
 from typing import Final
 
 from eso_render.errors import RenderError
+
+wall_nanos = time_ns
+"""Nanoseconds since 1970, for the template function `now`."""
+
+busy_seconds = thread_time
+"""Processor time of the calling thread, for the time limit of a render: a busy machine does not shorten it."""
+
 
 Seconds = Callable[[], float]
 

@@ -12,12 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeVar
 
-from eso_render.clock import busy_seconds, wall_nanos
 from eso_render.engine import Renderer
 from eso_render.errors import RenderError
 from eso_render.functions import functions
-from eso_render.jobs import Job
-from eso_render.metering import QUICK_SECONDS, Meter, Metered, Seconds
+from eso_render.jobs import Job, TextRenderer
+from eso_render.metering import QUICK_SECONDS, Meter, Metered, Seconds, busy_seconds, wall_nanos
 from eso_render.workers import Workers
 from gotmpl.functions import Func
 from gotmpl.run import MissingKey, TemplateLimits
@@ -102,7 +101,7 @@ _RATES: Final[Mapping[int, str]] = {
 RATES: Final = {name: rate for rate, names in _RATES.items() for name in names.split()}
 
 
-class MeteredRenderer(Metered):
+class MeteredRenderer(Metered, TextRenderer):
     """A `RenderText` for the event loop with one set of delimiters; call `meter.begin` for each object."""
 
     def __init__(self, left: str, right: str, *, missing: MissingKey, seconds: Seconds = busy_seconds) -> None:
@@ -120,7 +119,6 @@ class MeteredRenderer(Metered):
             raise self._judged(problem) from None
 
     def groups(self, template: str, groups: Mapping[str, Mapping[str, bytes]], *, name: str) -> bytes:
-        """Render with several sets of values."""
         self.meter.allow(_DECODE_NANOS * sum(len(value) for values in groups.values() for value in values.values()))
         try:
             return self._renderer.render_groups(template, groups, name=name)

@@ -1,7 +1,8 @@
-"""Render values and a template to the desired Secret of a target.
+"""Rejects forbidden output of templates: tokens of the cluster, and the operator's own metadata.
 
-The caller handles the keys of an existing Secret under the merging policies, ownership, the managed label and the data
-hash. This module does not read the cluster.
+Secret types that Kubernetes trusts are rejected, as the admission rules of the API do. The check is repeated here
+because an object may have been stored before the rule existed. The operator's own labels and annotations are dropped
+from rendered objects: the operator writes them itself, always last.
 """
 
 from __future__ import annotations
@@ -10,14 +11,78 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from eso_api.externalsecret import Target
+from eso_api.externalsecret import (
+    BOOTSTRAP_TOKEN,
+    SECRET_TYPE_LABEL,
+    SERVICE_ACCOUNT_NAME,
+    SERVICE_ACCOUNT_TOKEN,
+    Target,
+)
 from eso_api.template import Template, TemplateMetadata
+from eso_api.validation import template_problems
 from eso_api.values import SecretBytes
-from eso_render.denied import refuse_denied, refuse_reserved, refuse_token, user_annotations, user_labels
 from eso_render.engine import render_text
-from eso_render.scopes import RenderedObjectError, RenderText, render_into
-from eso_render.sources import SECRET_ORDER, TemplateObjects, pieces
+from eso_render.errors import TargetError, TemplatePath
+from eso_render.paths import parse
+from eso_render.templates import (
+    SECRET_ORDER,
+    RenderedObject,
+    RenderedObjectError,
+    RenderText,
+    TemplateObjects,
+    pieces,
+    render_into,
+)
 from kubebase.meta import ObjectMeta
+
+# --- what a template may not write ------------------------------------------------------------------------------------
+
+
+RESERVED_LABELS = frozenset(
+    {"reconcile.external-secrets.io/managed", "reconcile.external-secrets.io/created-by", SECRET_TYPE_LABEL},
+)
+RESERVED_ANNOTATIONS = frozenset({"reconcile.external-secrets.io/data-hash"})
+
+_TARGET = "spec.target"
+
+
+def refuse_denied(target: Target) -> None:
+    """Raise for a template that names a refused Secret type, or a path where a Secret must not be written."""
+    problems = template_problems(target, _TARGET)
+    if problems:
+        field = parse(problems[0].path)[len(parse(f"{_TARGET}.template")) :]
+        raise TargetError("; ".join(map(str, problems)), TemplatePath(field))
+
+
+def refuse_reserved(labels: Mapping[str, str]) -> None:
+    """Raise for a template that sets the label that permits sending a Secret to a webhook."""
+    if SECRET_TYPE_LABEL in labels:
+        raise TargetError(
+            f"the label {SECRET_TYPE_LABEL} is reserved: whoever copies a Secret must not decide that it may be sent to"
+            " a webhook; create the Secret that carries it without an ExternalSecret",
+            TemplatePath(("metadata", "labels")),
+        )
+
+
+def refuse_token(type_: object, annotations: Mapping[str, str]) -> None:
+    """Raise for a rendered Secret that Kubernetes would fill with a token, or accept as one.
+
+    This is the final check before the write, whatever the template looked like.
+    """
+    if type_ == BOOTSTRAP_TOKEN or (type_ == SERVICE_ACCOUNT_TOKEN and SERVICE_ACCOUNT_NAME in annotations):
+        raise TargetError(f"a Secret of type {type_} may not be written by a template", TemplatePath(("type",)))
+
+
+def user_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in labels.items() if key not in RESERVED_LABELS}
+
+
+def user_annotations(annotations: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in annotations.items() if key not in RESERVED_ANNOTATIONS}
+
+
+# --- Secrets ----------------------------------------------------------------------------------------------------------
+
 
 Values = Mapping[str, SecretBytes]
 
@@ -85,13 +150,21 @@ def _includes_values(template: Template) -> bool:
     return template.merge_policy == "Merge" or not (template.data or template.template_from)
 
 
-class _RenderedSecret:
+class _RenderedSecret(RenderedObject):
     """The Secret being rendered."""
 
     def __init__(self, data: dict[str, SecretBytes]) -> None:
         self.data = data
-        self.labels: dict[str, str] = {}
-        self.annotations: dict[str, str] = {}
+        self._labels: dict[str, str] = {}
+        self._annotations: dict[str, str] = {}
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return self._labels
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        return self._annotations
 
     def put_data(self, key: str, value: bytes, /) -> None:
         self.data[key] = SecretBytes(value)

@@ -1,6 +1,6 @@
 """YAML files as documents that know the line of each field.
 
-Values are read by the dialect of Kubernetes tools (`eso_render.yamldata`), lines come from PyYAML's nodes.
+Values are read by the dialect of Kubernetes tools (`eso_render.templates`), lines come from PyYAML's nodes.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import msgspec
 import yaml
 
 from eso_api.kinds import KINDS
-from eso_render.yamldata import YamlError, documents
+from eso_render.templates import documents
 from kubebase.hints import with_hint
-from kubebase.yamlvalues import MAX_BYTES, text_of
+from kubebase.yamlvalues import MAX_BYTES, YamlError, text_of
 from localkube.schema.metadata import OBJECT_META
 
 STDIN = "-"

@@ -21,11 +21,10 @@ from eso_api.externalsecret import Find, RemoteRef
 from eso_api.template import MergeRewrite, RegexpRewrite, Rewrite, TransformRewrite
 from eso_api.values import SecretBytes
 from eso_operator.sources.entries import Extract, FindMany, Generate, OneValue, ReadEntry
-from eso_render.decoding import DecodingError, decode
 from eso_render.engine import render_key
 from eso_render.errors import RenderError
 from eso_render.metering import TooSlowError, allow, pattern_nanos
-from eso_render.scopes import RenderText
+from eso_render.templates import DecodingError, RenderText, decode
 from gotmpl.errors import FuncError
 from gotmpl.floats import format_float
 from gotmpl.jsontext import JsonError, encode

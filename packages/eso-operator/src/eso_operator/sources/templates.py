@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from eso_api.template import Template, template_references
 from eso_api.values import SecretBytes
 from eso_operator.dependencies import Dependency, OnObject
-from eso_render.sources import TemplateObjects
+from eso_render.templates import TemplateObjects
 from kubebase.bounded import BoundedDict
 from kubebase.meta import JsonObject, Kind, ObjectKey, Resource, meta_of, raw
 from kuberun.client import Client

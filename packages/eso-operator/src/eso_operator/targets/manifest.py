@@ -65,7 +65,7 @@ from eso_render.errors import TargetError, TemplatePath
 from eso_render.manifest import render_manifest
 from eso_render.rendering import Rendering
 from eso_render.secret import Values
-from eso_render.sources import TemplateObjects
+from eso_render.templates import TemplateObjects
 from kubebase.meta import JsonObject, Kind, ObjectKey, ObjectMeta, Resource, meta_of, raw
 from kuberun.client import Client
 from kuberun.errors import ApiError, NotFound

@@ -54,7 +54,7 @@ from eso_operator.targets.target import (
 )
 from eso_render.rendering import Rendering
 from eso_render.secret import Desired, Values, render_secret
-from eso_render.sources import TemplateObjects
+from eso_render.templates import TemplateObjects
 from kubebase.bounded import BoundedDict
 from kubebase.meta import JsonObject, Malformed, Object, ObjectKey, ObjectMeta, Resource, meta_of, metadata_of, raw
 from kuberun.cache import Cache

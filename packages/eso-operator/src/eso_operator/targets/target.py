@@ -57,7 +57,7 @@ from eso_operator.targets.metadata import (
     target_name,
 )
 from eso_render.secret import Desired, Values
-from eso_render.sources import TemplateObjects
+from eso_render.templates import TemplateObjects
 from kubebase.meta import JsonObject, ObjectMeta, OwnerReference, meta_of
 from kuberun.errors import ApiError
 from kuberun.ownership import controller_of

@@ -39,7 +39,7 @@ from eso_operator.targets.target import (
 from eso_operator.telemetry.metrics import ObjectSeries
 from eso_operator.wiring_controllers import Memories
 from eso_render.secret import Values
-from eso_render.sources import TemplateObjects
+from eso_render.templates import TemplateObjects
 from eso_testkit.operator.externalsecrets import external_secret, intact, synced
 from kubebase.clock import rfc3339
 from kubebase.meta import ObjectKey

@@ -28,7 +28,7 @@ from eso_operator.targets.target import (
     UpdateTarget,
 )
 from eso_render.secret import Values
-from eso_render.sources import TemplateObjects
+from eso_render.templates import TemplateObjects
 from eso_testkit.operator.externalsecrets import external_secret, intact, synced
 from kubebase.clock import rfc3339
 from kubebase.meta import ObjectKey, ObjectMeta

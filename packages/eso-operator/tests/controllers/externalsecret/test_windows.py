@@ -8,7 +8,7 @@ import pytest
 
 from eso_api.externalsecret import SyncWindow, SyncWindows
 from eso_operator.controllers.externalsecret.windows import ScheduleError, may_refresh, next_change, parse_schedule
-from eso_render.clock import busy_seconds
+from eso_render.metering import busy_seconds
 
 
 def at(text: str) -> datetime:

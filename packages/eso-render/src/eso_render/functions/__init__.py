@@ -13,10 +13,9 @@ NAMES = {
         "fullPemToPkcs12 fullPemToPkcs12Pass pemToPkcs12 pemToPkcs12Pass pemTruststoreToPKCS12 "
         "pemTruststoreToPKCS12Pass pkcs12cert pkcs12certPass pkcs12key pkcs12keyPass"
     ),
-    "pem": "certSANs filterCertChain filterPEM",
+    "pem": "certSANs filterCertChain filterPEM rsaDecrypt",
     "jwk": "jwkPrivateKeyPem jwkPublicKeyPem",
     "yaml": "fromYaml toYaml",
-    "rsa": "rsaDecrypt",
 }
 """The functions that the operator adds to Sprig."""
 

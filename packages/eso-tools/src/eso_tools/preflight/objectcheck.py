@@ -26,7 +26,7 @@ from eso_api.stores.kubernetes import ANY_NAMESPACE
 from eso_api.template import Rewrite, Template
 from eso_api.validation import FieldError, external_secret_problems, push_secret_problems
 from eso_operator.flags import flags_in
-from eso_render.clock import wall_nanos
+from eso_render.metering import wall_nanos
 from eso_tools.preflight.findings import CheckResult, Detail, Findings, Level, counted
 from eso_tools.preflight.snapshot import Snapshot, Stored, WorkloadRole
 from gotmpl.expressions import Unparsable

@@ -18,7 +18,7 @@ from eso_api.kinds import GENERATOR_KINDS, KINDS, AnyKind
 from eso_api.pushsecret import CLUSTER_PUSH_SECRET, PUSH_SECRET
 from eso_api.secretstore import CLUSTER_SECRET_STORE
 from eso_api.stores.projectproviders import GENERATORS
-from eso_render.clock import wall_nanos
+from eso_render.metering import wall_nanos
 from eso_tools.preflight.helmrecords import CHART
 from eso_tools.preflight.snapshot import Definition, Owner, Release, Snapshot, UnreadObject, Workload, WorkloadRole
 from eso_tools.providers import wanted_by

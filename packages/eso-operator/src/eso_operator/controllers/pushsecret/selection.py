@@ -26,8 +26,8 @@ from eso_operator.controllers.pushsecret.snapshot import PushSource, PushStore, 
 from eso_operator.sources.shape import ShapeError, rewritten
 from eso_render.engine import render_key
 from eso_render.metering import allow, pattern_nanos
-from eso_render.scopes import RenderText
 from eso_render.secret import Desired
+from eso_render.templates import RenderText
 from eso_wire.values import ObjectRef, RemoteRef, SecretMap, SourceSecret
 from gotmpl.sprig.regexes import BadPatternError, compiled
 from kubebase.hints import with_hint

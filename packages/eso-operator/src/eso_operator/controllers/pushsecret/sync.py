@@ -89,7 +89,7 @@ from eso_operator.telemetry.subsystems import Subsystem
 from eso_render.errors import RenderError
 from eso_render.rendering import Rendering
 from eso_render.secret import render_pushes
-from eso_render.sources import TemplateObjects
+from eso_render.templates import TemplateObjects
 from eso_wire.errors import RetryClass
 from kubebase.meta import ObjectKey
 from kuberun.client import Client

@@ -11,21 +11,28 @@ import pytest
 from eso_api.values import SecretBytes
 from eso_render import render_text
 from eso_render.errors import TargetError, TemplatePath
-from eso_render.scopes import render_into
-from eso_render.sources import Piece, Scope
+from eso_render.templates import Piece, RenderedObject, Scope, render_into
 
 CANARY = "CANARY-7f3a"
 VALUES = {"user": SecretBytes(b"ada"), "secret": SecretBytes(CANARY.encode()), "bin": SecretBytes(b"\xff\x00\xfe")}
 
 
-class Page:
+class Page(RenderedObject):
     """An object that records writes."""
 
     def __init__(self) -> None:
         self.data: dict[str, bytes] = {}
-        self.labels: dict[str, str] = {}
-        self.annotations: dict[str, str] = {}
+        self._labels: dict[str, str] = {}
+        self._annotations: dict[str, str] = {}
         self.other: list[tuple[str, Any]] = []
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return self._labels
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        return self._annotations
 
     def put_data(self, key: str, value: bytes, /) -> None:
         self.data[key] = value

@@ -7,14 +7,7 @@ import pytest
 from eso_api.template import Template, TemplateFrom, TemplateItem, TemplateMetadata, TemplateSource
 from eso_api.values import SecretBytes
 from eso_render.errors import TargetError
-from eso_render.sources import (
-    MANIFEST_ORDER,
-    SECRET_ORDER,
-    Scope,
-    TemplateObjects,
-    TemplateReader,
-    pieces,
-)
+from eso_render.templates import MANIFEST_ORDER, SECRET_ORDER, Scope, TemplateObjects, TemplateReader, pieces
 
 OBJECTS = TemplateObjects(
     config_maps={"shared": {"app.conf": "from the ConfigMap"}},
