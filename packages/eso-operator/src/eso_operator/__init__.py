@@ -1,1 +1,1 @@
-"""The operator: the domain in motion."""
+"""The operator: controllers, what a reconcile needs, and the process that runs them."""

@@ -449,7 +449,7 @@ _DIFFERENT: Final = {
 }
 """Flags of the existing operator that act here, but in another way."""
 _EXPANDED: Final = "$("
-"""Begins a value that the kubelet replaces, so that its text says nothing."""
+"""Begins a value that the kubelet replaces, so that its text is not the value."""
 
 
 class Verdict(Enum):
