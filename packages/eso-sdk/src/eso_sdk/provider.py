@@ -58,6 +58,37 @@ from eso_wire.values import (
 from eso_wire.versions import SUPPORTED, ProtocolVersion
 from kubebase.clock import Clock
 
+__all__ = [
+    "ALWAYS",
+    "DEFAULT_LIMITS",
+    "NAME_PATTERN",
+    "REFERENCE",
+    "STORE",
+    "Call",
+    "Check",
+    "ConfigMapKey",
+    "DelegatingStore",
+    "Generator",
+    "Maturity",
+    "Provider",
+    "Pushed",
+    "ServiceAccount",
+    "Store",
+    "Value",
+    "WholeSecret",
+    "annotation",
+    "audiences",
+    "default_key",
+    "finds",
+    "generator_kind",
+    "lifetime",
+    "pushes",
+    "reads",
+    "sibling",
+    "store_kind",
+    "when",
+]
+
 # --- The decorators that turn a class into a kind: `@store_kind` and `@generator_kind` -------------------------------
 #
 # A decorator gives the names. Everything else follows from the class: operations from the overridden methods,
@@ -308,40 +339,6 @@ def _wrong(name: str, method: Callable[..., Any], original: Callable[..., Any]) 
 
 # --- A provider ------------------------------------------------------------------------------------------------------
 
-
-# --- A provider ------------------------------------------------------------------------------------------------------
-
-
-__all__ = [
-    "ALWAYS",
-    "DEFAULT_LIMITS",
-    "NAME_PATTERN",
-    "REFERENCE",
-    "STORE",
-    "Call",
-    "Check",
-    "ConfigMapKey",
-    "DelegatingStore",
-    "Generator",
-    "Maturity",
-    "Provider",
-    "Pushed",
-    "ServiceAccount",
-    "Store",
-    "Value",
-    "WholeSecret",
-    "annotation",
-    "audiences",
-    "default_key",
-    "finds",
-    "generator_kind",
-    "lifetime",
-    "pushes",
-    "reads",
-    "sibling",
-    "store_kind",
-    "when",
-]
 
 NAME_PATTERN: Final = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
 """A provider's name is used in labels, metrics, file names and Service names."""

@@ -70,8 +70,7 @@ class Pushed:
     version: str = ""
 
 
-# --- conversion of responses
-# -----------------------------------------------------------------------------------------------
+# --- conversion of responses -----------------------------------------------------------------------------------------
 
 
 def secret(raw: object, method: str) -> SecretBytes:
