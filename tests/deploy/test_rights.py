@@ -61,7 +61,7 @@ SUITE: Final = (
     "controllers/providerclass/test_live_classes.py",
     "controllers/pushsecret/test_live_push.py",
     "controllers/secretstore/test_live_held_stores.py",
-    "controllers/test_live_misfits.py",
+    "controllers/test_live_malformed.py",
     "telemetry/test_live_series.py",
     "tenants/test_live_neighbours.py",
 )

@@ -63,8 +63,8 @@ class World(GeneratorLedger):
     """Everything around the reconciler. Records the calls to it, in order."""
 
     es: ExternalSecret
-    look_at: TargetState
-    lives_at: TargetState | None = None
+    cached: TargetState
+    live: TargetState | None = None
     """The target as the API server has it, if the cache is older."""
     former: bool = False
     behind: bool = False
@@ -92,7 +92,7 @@ class World(GeneratorLedger):
     # the target
     async def read(self, es: ExternalSecret, *, live: bool = False) -> TargetState:
         del es
-        return self.lives_at if live and self.lives_at is not None else self.look_at
+        return self.live if live and self.live is not None else self.cached
 
     async def plan(
         self, es: ExternalSecret, values: Values, objects: TemplateObjects, mark: GeneratedMark | None = None
@@ -236,7 +236,7 @@ def unread() -> World:
     """One whose generated values are neither in the status nor in the cache."""
     ref = {"apiVersion": "generators.external-secrets.io/v1alpha1", "kind": "Password", "name": "strong"}
     es = external_secret(data=[], dataFrom=[{"sourceRef": {"generatorRef": ref}}], refreshInterval="0")
-    return World(es, Absent(), lives_at=generated(es))
+    return World(es, Absent(), live=generated(es))
 
 
 def renamed() -> World:

@@ -69,7 +69,7 @@ class Cluster:
         return self.classes.get(ref.name)
 
 
-class Looked(Target):
+class Counted(Target):
     """A target that counts how often it was read."""
 
     def __init__(self) -> None:
@@ -97,7 +97,7 @@ async def test_a_sync_counts_although_it_was_not_written() -> None:
 
     gatherer.remember(es, START + HOUR, frozenset())
 
-    assert (await gatherer.gather(es, Looked(), at(START + HOUR))).last == LastSync(START + HOUR, current_version(es))
+    assert (await gatherer.gather(es, Counted(), at(START + HOUR))).last == LastSync(START + HOUR, current_version(es))
 
 
 async def test_values_that_end_are_remembered_with_their_end() -> None:
@@ -106,16 +106,18 @@ async def test_values_that_end_are_remembered_with_their_end() -> None:
 
     gatherer.remember(es, START + HOUR, frozenset(), renew_within=600.0)
 
-    assert (await gatherer.gather(es, Looked(), at(START + HOUR))).last.renew_at == START + HOUR + timedelta(minutes=10)
+    assert (await gatherer.gather(es, Counted(), at(START + HOUR))).last.renew_at == START + HOUR + timedelta(
+        minutes=10
+    )
 
 
 async def test_once_synced_it_waits_for_no_turn() -> None:
     gatherer, es = Cluster().gatherer(), synced(external_secret(), START)
-    assert (await gatherer.gather(es, Looked(), at(START + 3 * HOUR))).restart_slot is not None
+    assert (await gatherer.gather(es, Counted(), at(START + 3 * HOUR))).restart_slot is not None
 
     gatherer.remember(es, START + 3 * HOUR, frozenset())
 
-    assert (await gatherer.gather(es, Looked(), at(START + HOUR))).restart_slot is None
+    assert (await gatherer.gather(es, Counted(), at(START + HOUR))).restart_slot is None
 
 
 async def test_the_status_counts_if_it_is_newer_than_the_record() -> None:
@@ -125,14 +127,14 @@ async def test_the_status_counts_if_it_is_newer_than_the_record() -> None:
 
     newer = synced(es, START + HOUR)
 
-    assert (await gatherer.gather(newer, Looked(), at(START + HOUR))).last.at == START + HOUR
+    assert (await gatherer.gather(newer, Counted(), at(START + HOUR))).last.at == START + HOUR
 
 
 async def test_an_object_of_the_same_name_is_another_one() -> None:
     gatherer = Cluster().gatherer()
     gatherer.remember(external_secret(metadata={"uid": "first"}), START, frozenset())
 
-    snapshot = await gatherer.gather(external_secret(metadata={"uid": "second"}), Looked(), at(START))
+    snapshot = await gatherer.gather(external_secret(metadata={"uid": "second"}), Counted(), at(START))
 
     assert snapshot.last == LastSync(None, "")
     assert snapshot.first_reconcile
@@ -145,14 +147,14 @@ async def test_a_forgotten_object_is_new() -> None:
 
     cluster.memory.forget(es.key)
 
-    assert (await gatherer.gather(es, Looked(), at(START))).last == LastSync(None, "")
+    assert (await gatherer.gather(es, Counted(), at(START))).last == LastSync(None, "")
 
 
 async def test_only_the_first_look_gives_an_overdue_refresh_its_turn() -> None:
     gatherer, es = Cluster().gatherer(), synced(external_secret(), START)
 
-    first = await gatherer.gather(es, Looked(), at(START + 2 * HOUR))
-    second = await gatherer.gather(es, Looked(), at(START + 3 * HOUR))
+    first = await gatherer.gather(es, Counted(), at(START + 2 * HOUR))
+    second = await gatherer.gather(es, Counted(), at(START + 3 * HOUR))
 
     assert (first.first_reconcile, second.first_reconcile) == (True, False)
     assert first.restart_slot is not None
@@ -163,7 +165,7 @@ async def test_only_the_first_look_gives_an_overdue_refresh_its_turn() -> None:
 async def test_a_look_that_fails_is_none() -> None:
     """Metrics show an object at its first reconcile: one whose target could not be read must not count as the first."""
 
-    class Away(Looked):
+    class Away(Counted):
         async def read(self, es: ExternalSecret, *, live: bool = False) -> TargetState:
             del live
             raise Unreachable(f"{es.key}: away")
@@ -173,7 +175,7 @@ async def test_a_look_that_fails_is_none() -> None:
     with pytest.raises(Unreachable):
         await gatherer.gather(es, Away(), at(START))
 
-    assert (await gatherer.gather(es, Looked(), at(START))).first_reconcile
+    assert (await gatherer.gather(es, Counted(), at(START))).first_reconcile
 
 
 async def test_templates_are_new_when_their_version_is_another_one() -> None:
@@ -181,11 +183,11 @@ async def test_templates_are_new_when_their_version_is_another_one() -> None:
     gatherer = cluster.gatherer()
     gatherer.remember(es, START, frozenset({TemplateVersion("ConfigMap", ObjectKey("default", "shared"), "1")}))
 
-    same = await gatherer.gather(es, Looked(), at(START))
+    same = await gatherer.gather(es, Counted(), at(START))
     cluster.versions["shared"] = "2"
-    other = await gatherer.gather(es, Looked(), at(START))
+    other = await gatherer.gather(es, Counted(), at(START))
     del cluster.versions["shared"]
-    gone = await gatherer.gather(es, Looked(), at(START))
+    gone = await gatherer.gather(es, Counted(), at(START))
 
     assert (same.new_templates, other.new_templates, gone.new_templates) == (False, True, False)
 
@@ -200,21 +202,21 @@ async def test_one_store_of_another_class_leaves_the_object_to_another_operator(
     gatherer = Cluster(classes={"ours": "default", "theirs": "another"}).gatherer()
 
     for es in (behind, unused):
-        assert (await gatherer.gather(es, Looked(), at(START))).foreign_class == "SecretStore theirs"
+        assert (await gatherer.gather(es, Counted(), at(START))).foreign_class == "SecretStore theirs"
 
 
 async def test_stores_without_a_class_and_missing_stores_do_not_stop_the_reconcile() -> None:
     gatherer = Cluster(classes={"store": ""}).gatherer()
 
-    assert (await gatherer.gather(external_secret(), Looked(), at(START))).foreign_class == ""
+    assert (await gatherer.gather(external_secret(), Counted(), at(START))).foreign_class == ""
     assert (
-        await gatherer.gather(external_secret(secretStoreRef={"name": "none"}), Looked(), at(START))
+        await gatherer.gather(external_secret(secretStoreRef={"name": "none"}), Counted(), at(START))
     ).foreign_class == ""
 
 
 async def test_a_target_of_a_forbidden_kind_is_not_read() -> None:
     es = external_secret(target={"manifest": {"apiVersion": "v1", "kind": "ConfigMap"}})
-    target = Looked()
+    target = Counted()
 
     hidden = await Cluster().gatherer().gather(es, target, at(START))
     assert (hidden.target, target.times) == (Absent(), 0)
@@ -257,13 +259,13 @@ def test_sources_are_everything_the_object_names() -> None:
 async def test_an_announced_change_is_part_of_the_snapshot() -> None:
     gatherer, es = Cluster(before={"db": 7.0}).gatherer(), synced(external_secret(), START)
 
-    assert (await gatherer.gather(es, Looked(), at(START))).notified_at == 7.0
+    assert (await gatherer.gather(es, Counted(), at(START))).notified_at == 7.0
 
 
 # --- generated values -------------------------------------------------------------------------------------------------
 
 
-class Holding(Looked):
+class Holding(Counted):
     """A target with generated values. The cache may lack them."""
 
     def __init__(self, mark: GeneratedMark, *, cached: bool = True, valid: bool = True) -> None:
@@ -351,10 +353,10 @@ async def test_templates_and_announced_changes_of_a_lost_status_are_not_used_aga
     cluster.versions["app"], cluster.before["db"] = "2", 7.0
     gatherer, es = cluster.gatherer(), synced(external_secret(), START - HOUR)
     gatherer.remember(es, START - HOUR, frozenset({TemplateVersion("ConfigMap", ObjectKey("default", "app"), "1")}))
-    due = await gatherer.gather(es, Looked(), at(START))
+    due = await gatherer.gather(es, Counted(), at(START))
     gatherer.writing(due, made, frozenset({TemplateVersion("ConfigMap", ObjectKey("default", "app"), "2")}))
 
-    lost = await gatherer.gather(es, Looked(), at(START))
+    lost = await gatherer.gather(es, Counted(), at(START))
     found = await gatherer.gather(es, Holding(made), at(START))
 
     assert (due.new_templates, due.notified_at) == (True, 7.0)

@@ -51,17 +51,17 @@ class Recorder:
 
 async def test_an_outage_forgets_neither_of_two_objects_of_one_name() -> None:
     server, recorder = Server(), Recorder()
-    misfits = MalformedObjects(Client(server), VirtualClock(), EventPublisher(recorder))  # type: ignore[arg-type]  # only records
+    malformed = MalformedObjects(Client(server), VirtualClock(), EventPublisher(recorder))  # type: ignore[arg-type]  # only records
     for resource in (EXTERNAL_SECRET.resource(), PUSH_SECRET.resource()):
         store: Cache[Any] = Cache()
         [change] = store.apply(
             Applied(Malformed(ObjectMeta(name=KEY.name, namespace=KEY.namespace), "$.spec: no object"))
         )
-        list(misfits.changes(TypedKind(resource, store, "Errored"))(change))
+        list(malformed.changes(TypedKind(resource, store, "Errored"))(change))
 
-    during = await misfits.reconcile(KEY, ReconcileContext(START))
+    during = await malformed.reconcile(KEY, ReconcileContext(START))
     server.away = False
-    after = await misfits.reconcile(KEY, ReconcileContext(START))
+    after = await malformed.reconcile(KEY, ReconcileContext(START))
 
     assert isinstance(during, Backoff)
     assert after == Done()
