@@ -383,8 +383,8 @@ class Pusher:
                     _leave(prepared, each, version)
                 case Action.KEEP, RemoteValue() as known:
                     result.landed += 1
-                    known = known._replace(version=version or known.version)
-                    result.own(each, known, known.version)
+                    newer = known._replace(version=version) if version not in ("", known.version) else known
+                    result.own(each, newer, newer.version)
                 case Action.YIELD, RemoteValue() as known:
                     # Our own version is remembered: once the other PushSecret stops, the remote value is not ours.
                     result.left += 1

@@ -168,10 +168,12 @@ async def _push_sources(
 
 async def _push(deps: PushSecretDeps, snapshot: PushSnapshot, sources: PushSources) -> tuple[PushSnapshot, PushOutcome]:
     push = snapshot.push
+    # Before a value is pushed: a credential without a record would never be revoked.
     states = await deps.ledger.record(state_owner(push), sources.made)
     try:
         planned = first_stop(snapshot, BEFORE_PUSH) or await _plan(deps, snapshot, sources)
         if isinstance(planned, PlannedPush):
+            # Before they are pushed: a value without a record would never be deleted.
             snapshot = await _record_entries(deps, snapshot, sources, planned, states)
     except ApiError:
         await deps.ledger.discard(states)
@@ -186,7 +188,7 @@ async def _push(deps: PushSecretDeps, snapshot: PushSnapshot, sources: PushSourc
     if not any(result.landed or result.unsure for result in results):
         await deps.ledger.discard(states)
     elif isinstance(outcome, Pushed) and not any(result.left for result in results):
-        await deps.ledger.retire(states)
+        await deps.ledger.retire(states)  # only now: no store holds a value of an older state
     return snapshot, outcome
 
 
