@@ -538,8 +538,8 @@ def test_a_page_shows_some_details_and_json_all_of_them() -> None:
 
     told, fields = list(lines(report)), as_json(report)["findings"][0]
 
-    assert "    Store 0: spec: says" in told
+    assert "    Store 0: spec: text" in told
     assert "    and 2 more; `eso preflight -o json` lists them" in told
     assert "    next: do this" in told
     assert len(fields["details"]) == fields["detailsCount"] == MAX_DETAILS + 2
-    assert fields["text"] == r"many\x1b[2J"
+    assert fields["says"] == r"many\x1b[2J"

@@ -256,7 +256,7 @@ def test_a_full_disk_is_named_in_one_sentence_whenever_the_start_meets_it(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("failure", "said"),
+    ("failure", "reported"),
     [
         pytest.param("OSError(28, 'No space left on device')", "data: No space left on device; choose", id="the disk"),
         pytest.param("KeyError('hunter2')", "stopped by a defect of its own: KeyError at ", id="a defect"),
