@@ -154,7 +154,7 @@ async def test_a_leader_survives_answers_that_get_lost_now_and_then() -> None:
     async with candidates(clock, "a") as (_, [a]):
         await clock.advance(5)
         for _round in range(20):
-            a.leases.loses_answers = not a.leases.loses_answers
+            a.leases.loses_responses = not a.leases.loses_responses
             await clock.advance(3)
 
         assert a.leads()
@@ -164,12 +164,12 @@ async def test_a_leader_survives_answers_that_get_lost_now_and_then() -> None:
 async def test_a_candidate_whose_taking_was_never_answered_finds_itself_the_holder() -> None:
     clock = VirtualClock()
     async with candidates(clock, "a") as (server, [a]):
-        a.leases.loses_answers = True
+        a.leases.loses_responses = True
         await clock.advance(1)
         assert server.spec["holderIdentity"] == "a"
         assert not a.leads()
 
-        a.leases.loses_answers = False
+        a.leases.loses_responses = False
         await clock.advance(2 * RETRY)
 
         assert a.leads()
@@ -236,7 +236,7 @@ async def play(script: list[tuple[str, int, float]]) -> None:
                 case "hang":
                     network.hangs = not network.hangs
                 case _:
-                    network.loses_answers = not network.loses_answers
+                    network.loses_responses = not network.loses_responses
             for _tick in range(int(seconds)):
                 await clock.advance(1)
                 assert sum(candidate.leads() for candidate in standing) <= 1

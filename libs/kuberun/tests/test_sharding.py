@@ -363,7 +363,7 @@ async def play(script: list[tuple[str, int, int]]) -> None:
                 case "hang":
                     network.hangs = not network.hangs
                 case "lose":
-                    network.loses_answers = not network.loses_answers
+                    network.loses_responses = not network.loses_responses
                 case _:
                     standing[who].manager.stop()
             for _ in range(seconds):
@@ -372,7 +372,7 @@ async def play(script: list[tuple[str, int, int]]) -> None:
                     assert sum(each.leads(shard) for each in standing) <= 1
                 assert not (rival.works() and any(each.works() for each in standing))
         for each in standing:
-            each.network.reachable, each.network.hangs, each.network.loses_answers = True, False, False
+            each.network.reachable, each.network.hangs, each.network.loses_responses = True, False, False
         await stack.enter_async_context(process(world, "late"))
         await world.clock.advance(3 * TAKEOVER)
         found = await world.workers()

@@ -68,7 +68,7 @@ class LeaseClient(Client):
         self._clock = clock
         self.reachable = True
         self.hangs = False
-        self.loses_answers = False
+        self.loses_responses = False
 
     async def get(self, kind: Kind[Any], key: ObjectKey, **__: Any) -> Any:  # noqa: ARG002 - as in Client
         return await self._call(lambda: self._server.get(key), lossy=False)
@@ -92,7 +92,7 @@ class LeaseClient(Client):
         if self.hangs:
             await asyncio.Event().wait()
         response = call()
-        if lossy and self.loses_answers:
+        if lossy and self.loses_responses:
             raise Unreachable("the connection broke before the response")
         return response
 

@@ -70,11 +70,11 @@ def explained(live: JsonObject, manager: str, kind: SchemaType) -> FieldSet:
         config = msgspec.json.decode(text, type=dict[str, Any])
         if config.get("apiVersion") != live.get("apiVersion"):
             return {}
-        spoken = field_set(config, kind)
+        configured = field_set(config, kind)
         changed, removed = compared(config, live, kind)
     except (msgspec.MsgspecError, MismatchError):
         return {}
-    return difference(difference(spoken, changed), removed)
+    return difference(difference(configured, changed), removed)
 
 
 def updated(obj: JsonObject, config: JsonObject, manager: str) -> JsonObject:
@@ -144,7 +144,7 @@ def apply(
     """
     _check_config(live, config, api_version)
     kind = compiled(schema)
-    spoken = _spoken(config, kind)
+    configured = _configured_fields(config, kind)
     managed = stored(live, kind)
     endpoint = _endpoint(api_version, subresource, reset)
     base: JsonObject = live if live is not None else _empty(config)
@@ -154,7 +154,7 @@ def apply(
     drop_unserved(managed, versions)
     me = applier(manager, subresource)
     last = managed.pop(me, None)
-    mine = without(spoken, endpoint.reset)
+    mine = without(configured, endpoint.reset)
     new = _pruned(merged(base, config, kind), last.fields if last else {}, [mine, *_sets(managed)], kind)
     change = _change(base, new, kind, endpoint)
     if not force:
@@ -240,7 +240,7 @@ def _type_text(version: str, kind: str) -> str:
     return f"{version if '/' in version else '/' + version}, Kind={kind}"
 
 
-def _spoken(config: JsonObject, kind: SchemaType) -> FieldSet:
+def _configured_fields(config: JsonObject, kind: SchemaType) -> FieldSet:
     try:
         return field_set(config, kind)
     except MismatchError:

@@ -24,39 +24,39 @@ class Difference(NamedTuple):
 
 def field_set(value: Any, kind: SchemaType) -> FieldSet:
     """Return every field that an applied configuration contains."""
-    return _spoken(value, kind, {}, _refuse_doubled) or {}
+    return _fields_below(value, kind, {}, _refuse_duplicate) or {}
 
 
 def present_fields(value: Any, kind: SchemaType) -> FieldSet:
     """List the fields of an object that may hold several items of one key: those count as one field."""
-    return _spoken(value, kind, {}, _accept_doubled) or {}
+    return _fields_below(value, kind, {}, _accept_duplicate) or {}
 
 
-_OnDoubled = Callable[[], None]
+_OnDuplicate = Callable[[], None]
 
 
-def _refuse_doubled() -> None:
+def _refuse_duplicate() -> None:
     raise MismatchError
 
 
-def _accept_doubled() -> None:
+def _accept_duplicate() -> None:
     pass
 
 
-def _spoken(value: Any, kind: SchemaType, node: FieldSet, doubled: _OnDoubled) -> FieldSet | None:
+def _fields_below(value: Any, kind: SchemaType, node: FieldSet, on_duplicate: _OnDuplicate) -> FieldSet | None:
     """Return `node` with the fields below `value` added; LEAF for an atomic value; None if there are no fields."""
     if type(value) is dict:
         if kind.map is None:
             raise MismatchError
         if kind.map.atomic:
             return _as_whole(value, kind)
-        _spoken_map(value, kind.map, node, doubled)
+        _add_map_fields(value, kind.map, node, on_duplicate)
     elif type(value) is list:
         if kind.list is None:
             raise MismatchError
         if kind.list.atomic:
             return _as_whole(value, kind)
-        _spoken_list(value, kind.list, node, doubled)
+        _add_list_fields(value, kind.list, node, on_duplicate)
     else:
         return _as_whole(value, kind)
     return node or None
@@ -68,20 +68,20 @@ def _as_whole(value: Any, kind: SchemaType) -> FieldSet:
     return LEAF
 
 
-def _spoken_map(value: dict[str, Any], kind: MapType, node: FieldSet, doubled: _OnDoubled) -> None:
+def _add_map_fields(value: dict[str, Any], kind: MapType, node: FieldSet, on_duplicate: _OnDuplicate) -> None:
     fields, element = kind.fields, kind.element
     for name, item in value.items():
         inner = fields.get(name)
         if type(item) is str and (inner or element or _NOTHING).scalar in TEXTUAL:
             node["f:" + name] = LEAF
         elif inner is not None:
-            held = _spoken(item, inner, {}, doubled)
+            held = _fields_below(item, inner, {}, on_duplicate)
             if held is not None or item == {}:
                 node["f:" + name] = held or LEAF
         elif element is None:
             raise MismatchError
         else:
-            held = _spoken(item, element, {SELF: LEAF}, doubled)
+            held = _fields_below(item, element, {SELF: LEAF}, on_duplicate)
             node["f:" + name] = LEAF if held is None or len(held) <= 1 else held
 
 
@@ -89,14 +89,14 @@ _NOTHING = SchemaType()
 """The type of fields that a schema does not declare; no value fits it."""
 
 
-def _spoken_list(value: list[Any], kind: ListType, node: FieldSet, doubled: _OnDoubled) -> None:
+def _add_list_fields(value: list[Any], kind: ListType, node: FieldSet, on_duplicate: _OnDuplicate) -> None:
     for item in value:
         step = item_step(item, kind)
         if step in node:
-            doubled()
+            on_duplicate()
             node[step] = LEAF
             continue
-        held = _spoken(item, kind.element, {SELF: LEAF}, doubled)
+        held = _fields_below(item, kind.element, {SELF: LEAF}, on_duplicate)
         node[step] = LEAF if held is None or len(held) <= 1 else held
 
 
