@@ -402,7 +402,7 @@ DEFAULT_NAMESPACE: Final = "external-secrets"
 DEFAULT_ACCOUNT: Final = "external-secrets"
 
 
-class _TokenClaims(msgspec.Struct):
+class _PodTokenClaims(msgspec.Struct):
     sub: str = ""
 
 
@@ -424,7 +424,9 @@ def _subject_of(token: str) -> tuple[str, str]:
     _, _, rest = token.partition(".")
     payload = rest.partition(".")[0]
     try:
-        claims = msgspec.json.decode(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)), type=_TokenClaims)
+        claims = msgspec.json.decode(
+            base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)), type=_PodTokenClaims
+        )
     except (binascii.Error, msgspec.MsgspecError, ValueError):
         return "", ""
     match claims.sub.split(":"):
