@@ -185,7 +185,7 @@ class _Lease:
     renew_at: float
 
 
-class _TokenClaims(msgspec.Struct):
+class _AudienceClaim(msgspec.Struct):
     aud: list[str]
 
 
@@ -194,7 +194,7 @@ def _audiences_in(token: Token) -> frozenset[str]:
     try:
         _, claims, _ = token.token.reveal().split(b".")
         padded = claims + b"=" * (-len(claims) % 4)
-        return frozenset(msgspec.json.decode(base64.urlsafe_b64decode(padded), type=_TokenClaims).aud)
+        return frozenset(msgspec.json.decode(base64.urlsafe_b64decode(padded), type=_AudienceClaim).aud)
     except (ValueError, msgspec.MsgspecError):
         raise CredentialReadError("the API server's own audiences cannot be read from its tokens") from None
 
