@@ -145,8 +145,8 @@ def _defaults(value: type) -> set[str]:
     found = getattr(value, "_field_defaults", None)
     if found is not None:
         return set(found)
-    names: tuple[str, ...] = value.__struct_fields__  # type: ignore[attr-defined]
-    return set(names[len(names) - len(value.__struct_defaults__) :])  # type: ignore[attr-defined]
+    names: tuple[str, ...] = value.__struct_fields__  # type: ignore[attr-defined]  # a Struct
+    return set(names[len(names) - len(value.__struct_defaults__) :])  # type: ignore[attr-defined]  # a Struct
 
 
 def functions(value: type) -> Iterator[str]:
