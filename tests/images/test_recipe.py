@@ -26,7 +26,7 @@ from kubebase.clock import SystemClock
 from kubebase.testing.servers import Child, free_ports
 
 IMAGES = images(distributions())
-SCRIPTS = {"eso-operator": "eso-operator", "eso-cli": "eso"}
+SCRIPTS = {"eso-operator": "eso-operator", "eso-tools": "eso-dashboard", "eso-cli": "eso"}
 COMMANDS = [
     pytest.param(image, SCRIPTS.get(each, each), id=f"{SCRIPTS.get(each, each)} of {image}")
     for image, offered in IMAGES.items()
@@ -86,7 +86,7 @@ def test_a_command_runs_read_only_as_any_user(image: str, command: str, built: A
 def test_a_provider_image_has_one_name_for_its_command(image: str, built: Any) -> None:
     link = built[image].root / "opt/eso/bin/eso-provider"
 
-    assert link.is_symlink() == (image not in ("operator", "eso"))
+    assert link.is_symlink() == (image != "eso")
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from eso_operator import flagvalues as values
+from eso_operator.build import this_build
 from eso_operator.settings import SettingsError
 from eso_operator.telemetry.settings import Listener, LogLevel, LogSettings, TimeEncoding
 
@@ -51,6 +52,7 @@ class Settings:
 
 def parser() -> argparse.ArgumentParser:
     flags = _Parser(prog="eso dashboard", allow_abbrev=False, description="A read-only web page of all objects")
+    flags.add_argument("--version", action="version", version=f"eso dashboard {this_build()}", help="print the version")
     flags.add_argument(
         "--dashboard-addr", type=values.listener, default=DEFAULT_ADDRESS, help="where to listen; 0 for nowhere"
     )
