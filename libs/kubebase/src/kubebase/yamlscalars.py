@@ -15,7 +15,7 @@ KNOWN_TAGS = frozenset(
 _RESOLVABLE = frozenset({"", STR, BOOL, INT, FLOAT, NULL, TIMESTAMP})
 _TRUE = "y Y yes Yes YES true True TRUE on On ON"
 _FALSE = "n N no No NO false False FALSE off Off OFF"
-_WORDS: dict[str, tuple[str, Any]] = {
+_CONSTANTS: dict[str, tuple[str, Any]] = {
     **dict.fromkeys(_TRUE.split(), (BOOL, True)),
     **dict.fromkeys(_FALSE.split(), (BOOL, False)),
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), (NULL, None)),
@@ -60,8 +60,8 @@ def _short(tag: str) -> str:
 def _resolved(tag: str, text: str) -> tuple[str, Any]:
     if text and text[0] not in _HINTED:
         return STR, text
-    if text in _WORDS:
-        return _WORDS[text]
+    if text in _CONSTANTS:
+        return _CONSTANTS[text]
     if text[0] == ".":
         return (FLOAT, float(text)) if _DOTTED.fullmatch(text) else (STR, text)
     if text[0].isalpha() or text[0] == "~":
