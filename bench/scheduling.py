@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class _Unscheduled(LoopScheduler):
-    async def take(self, share: Hashable, work: Coroutine[Any, Any, T], *, urgent: bool = False) -> T:  # noqa: ARG002
+    async def take(self, share: Hashable, work: Coroutine[Any, Any, T], *, urgent: bool = False) -> T:  # noqa: ARG002 - it keeps the signature
         return await work
 
 
