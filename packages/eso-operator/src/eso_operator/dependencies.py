@@ -36,7 +36,7 @@ from eso_operator.stores.resolved import Connection, ServiceKey
 from eso_operator.telemetry.subsystems import Subsystem
 from eso_wire.values import KindId, ObjectRef
 from kubebase.clock import Clock
-from kubebase.meta import ObjectKey
+from kubebase.meta import ObjectKey, meta_of
 from kuberun import triggers
 from kuberun.cache import Change
 from kuberun.informer import Informer, Subscription
@@ -169,6 +169,18 @@ changed_by_user = triggers.any_of(
     triggers.generation_changed, triggers.labels_changed, triggers.annotations_changed, triggers.deletion_started
 )
 """True if the spec, labels or annotations changed or the deletion started, as opposed to the status."""
+
+
+def _finalizers_changed(change: Change[Any]) -> bool:
+    if change.old is None or change.new is None:
+        return False
+    return meta_of(change.old).finalizers != meta_of(change.new).finalizers
+
+
+user_changes = triggers.when(
+    triggers.any_of(changed_by_user, triggers.resynced, _finalizers_changed), triggers.itself()
+)
+"""The requests of an object for changes by users and removed finalizers, but not for our own reports."""
 
 
 def service_changed(change: Change[Any]) -> bool:

@@ -56,7 +56,7 @@ from eso_operator.controllers.secretstore.finalizer import Release, StoreHolder
 from eso_operator.controllers.secretstore.kinds import NAMESPACED_KINDS, STORE_KINDS, Generation
 from eso_operator.controllers.secretstore.status import subject_of as store_subject
 from eso_operator.controllers.secretstore.sync import Validator
-from eso_operator.dependencies import Dependencies, service_changed
+from eso_operator.dependencies import Dependencies, service_changed, user_changes
 from eso_operator.generators.ledger import GeneratorLedger, HasIntents, StateLedger
 from eso_operator.generators.seals import Seals
 from eso_operator.generators.source import GeneratorSource
@@ -265,7 +265,7 @@ def external_secret_controller(parts: Parts) -> Controller:
     objects = informers.external_secrets.cache
     controller = parts.controller("externalsecret", _external_secret_reconciler(parts).run)
     parts.changes.feed(controller.queue)
-    controller.watch(informers.external_secrets, external_secrets.own_changes, own=True)
+    controller.watch(informers.external_secrets, user_changes, own=True)
     controller.watch(informers.secrets, external_secrets.target_changes(objects, ObservedTargets(memory).written_by_us))
     return controller
 
@@ -524,7 +524,7 @@ def push_secret_controllers(parts: Parts) -> ByKind:
         lambda key: made.queue.add(ReconcileRequest(key, "an ExternalSecret is in a loop with it, or was"))
     )
     objects = informers.push_secrets.cache
-    made.watch(informers.push_secrets, push_secrets.own_changes)
+    made.watch(informers.push_secrets, user_changes)
     made.watch(informers.secrets, push_secrets.source_changes(objects))
     for kind, informer in informers.stores.items():
         made.watch(informer, push_secrets.store_changes(kind, objects))

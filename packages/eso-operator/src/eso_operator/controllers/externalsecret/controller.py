@@ -18,10 +18,8 @@ from eso_operator.controllers.externalsecret.snapshot import Snapshot, unread
 from eso_operator.controllers.externalsecret.status import Failed, Outcome, Synced, report_of
 from eso_operator.controllers.externalsecret.sync import ExternalSecretDeps, SyncError, gather, maintain, refused, sync
 from eso_operator.controllers.outcomes import Ignored, Step
-from eso_operator.dependencies import changed_by_user
 from eso_operator.targets.metadata import FINALIZER, TARGET_INDEX, target_name
-from kubebase.meta import Object, ObjectKey, ObjectMeta, meta_of
-from kuberun import triggers
+from kubebase.meta import Object, ObjectKey, ObjectMeta
 from kuberun.cache import Cache, Change
 from kuberun.controller import Done, ReconcileContext, Result
 from kuberun.errors import ApiError, Conflict, NotFound
@@ -117,13 +115,6 @@ def makers_of(objects: Cache[ExternalSecret]) -> Callable[[str, str], ExternalSe
     return maker
 
 
-def own_changes(change: Change[ExternalSecret]) -> Iterable[ReconcileRequest]:
-    """Select changes by users, not our own reports. A removed finalizer counts, too."""
-    if changed_by_user(change) or triggers.resynced(change) or _finalizers_differ(change):
-        return triggers.itself()(change)
-    return ()
-
-
 def target_changes(
     objects: Cache[ExternalSecret], written_by_us: Callable[[ObjectKey, ObjectMeta], bool]
 ) -> EventHandler[Object]:
@@ -141,9 +132,3 @@ def target_changes(
         return [ReconcileRequest(key, what) for key in users]
 
     return requests
-
-
-def _finalizers_differ(change: Change[ExternalSecret]) -> bool:
-    if change.old is None or change.new is None:
-        return False
-    return meta_of(change.old).finalizers != meta_of(change.new).finalizers

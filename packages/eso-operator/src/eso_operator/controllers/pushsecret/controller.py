@@ -44,7 +44,6 @@ from eso_operator.controllers.secretstore.controller import holders
 from eso_operator.controllers.secretstore.kinds import StoreKind
 from eso_operator.dependencies import ANY_PROVIDER, changed_by_user
 from kubebase.meta import JsonObject, Object, ObjectKey, meta_of
-from kuberun import triggers
 from kuberun.cache import Cache, Change
 from kuberun.controller import Backoff, Done, ReconcileContext, Requeue, Result
 from kuberun.errors import ApiError, NotFound, NotServed
@@ -235,13 +234,6 @@ INDEXES: Final = {SOURCES_INDEX: sources_of, KEYS_INDEX: keys_index}
 """Indexes of PushSecrets for the controller."""
 
 
-def own_changes(change: Change[PushSecret]) -> Iterable[ReconcileRequest]:
-    """Return requests for changes by users, not for our own reports. A removed finalizer counts too."""
-    if changed_by_user(change) or triggers.resynced(change) or _finalizers_differ(change):
-        return triggers.itself()(change)
-    return ()
-
-
 def source_changes(objects: Cache[PushSecret]) -> EventHandler[Object]:
     """Return the PushSecrets that push a changed Secret, or pushed it until its labels changed."""
 
@@ -283,9 +275,3 @@ def _selects(push: PushSecret, labels: dict[str, str]) -> bool:
         return source is not None and source.selector is not None and source.selector.matches(labels)
     except SelectorError:
         return False  # its own condition reports it
-
-
-def _finalizers_differ(change: Change[PushSecret]) -> bool:
-    if change.old is None or change.new is None:
-        return False
-    return meta_of(change.old).finalizers != meta_of(change.new).finalizers
