@@ -32,10 +32,11 @@ from eso_conformance.subject import CALL_SECONDS, Subject, channel_to, item, sha
 from eso_provider_aws.testing.front import RecordedRequest, StubResponse, environment_of, moto_in_thread, refused
 from eso_provider_aws.testing.sessions import admin
 from eso_testkit.cli.upprocess import UpProcess, up_running
-from eso_testkit.operator.operators import Bench, eventually
+from eso_testkit.operator.operators import Bench
 from eso_wire._generated import provider_pb2 as pb
 from kubebase.meta import Condition, JsonObject, Resource
 from kubebase.testing.servers import free_ports
+from kubebase.testing.waiting import eventually
 from kuberun.testing.builders import SECRETS
 from kuberun.testing.rawapi import RawApi, raw_api
 

@@ -13,8 +13,8 @@ import pytest
 
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.secretstore import SECRET_STORE
-from eso_testkit.operator.operators import eventually
 from kubebase.meta import JsonObject, Resource
+from kubebase.testing.waiting import eventually
 from kuberun.sharding import shard_of
 from kuberun.testing.builders import NAMESPACES, SECRETS
 

@@ -25,14 +25,15 @@ from eso_operator.flags import parse
 from eso_operator.settings import ProviderSettings
 from eso_operator.stores.resolved import ServiceKey
 from eso_operator.telemetry.settings import Listener, MetricsSettings
-from eso_testkit.operator.accounts import HOME, Asked, Noting, as_account
-from eso_testkit.operator.operators import MAKER, SERVICE, Bench, eventually, free_port, install_crds
+from eso_testkit.operator.accounts import PLACEHOLDER, NeededRight, Noting, as_account
+from eso_testkit.operator.operators import MAKER, SERVICE, Bench, free_port, install_crds
 from eso_testkit.operator.storingprovider import storing
 from eso_testkit.tools.dashboards import Site, served
 from eso_tools.dashboard.settings import parse as parse_dashboard
 from eso_tools.status.overview import OVERVIEW_KINDS
 from kubebase.meta import JsonObject
 from kubebase.testing.servers import ApiServer
+from kubebase.testing.waiting import eventually
 from kuberun.testing.rawapi import RawApi
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
@@ -94,7 +95,7 @@ UNUSED: Final = {
 
 
 class Chart(Protocol):
-    def __call__(self, *, release: str = HOME, **values: Any) -> list[JsonObject]: ...
+    def __call__(self, *, release: str = PLACEHOLDER, **values: Any) -> list[JsonObject]: ...
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -166,14 +167,14 @@ def recorded(objects: list[JsonObject], server: str, folder: Path) -> Record:
 def test_the_rights_are_enough_for_the_operators_own_tests_and_an_unused_one_has_a_reason(
     request: pytest.FixtureRequest, operator_chart: Chart, tmp_path: Path
 ) -> None:
-    theirs = {"genericTargets": {"enabled": True, "resources": TARGETS}, "fullnameOverride": HOME}
-    objects = rights_of(operator_chart(release=HOME, **{**EVERYTHING, **theirs}))
+    theirs = {"genericTargets": {"enabled": True, "resources": TARGETS}, "fullnameOverride": PLACEHOLDER}
+    objects = rights_of(operator_chart(release=PLACEHOLDER, **{**EVERYTHING, **theirs}))
 
     record = recorded(objects, str(request.config.getoption("--apiserver")), tmp_path)
 
     assert record.passed, record.said
     assert record.refused == frozenset()
-    rights = granted(rights_of(operator_chart(release=HOME, **EVERYTHING)))
+    rights = granted(rights_of(operator_chart(release=PLACEHOLDER, **EVERYTHING)))
     unused = {right for right in rights if not any(right.covers(one) for one in record.used)}
     explained = {pattern: {right for right in unused if right.fits(pattern)} for pattern in UNUSED}
     assert sorted(unused.difference(*explained.values())) == []
@@ -186,7 +187,7 @@ OFF: Final = (
     *("processClusterStore", "processClusterExternalSecret", "processClusterPushSecret", "processPushSecret"),
     *("processSecretStore", "processClusterGenerator"),
 )
-GENERATORS: Final = Asked("generators.external-secrets.io", "clustergenerators", "list")
+GENERATORS: Final = NeededRight("generators.external-secrets.io", "clustergenerators", "list")
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +221,7 @@ async def cluster(api_server: ApiServer, api: RawApi, namespace: str) -> Cluster
     ],
 )
 async def test_the_rest_works_with_fewer_rights(
-    cluster: Cluster, operator_chart: Chart, tmp_path: Path, values: JsonObject, refused: set[Asked]
+    cluster: Cluster, operator_chart: Chart, tmp_path: Path, values: JsonObject, refused: set[NeededRight]
 ) -> None:
     objects = operator_chart(release=cluster.namespace, fullnameOverride=cluster.namespace, **values)
     (deployment,) = (each for each in objects if each["kind"] == "Deployment")

@@ -32,11 +32,12 @@ from eso_operator.stores.resolved import SERVICE as SERVICE_KIND
 from eso_operator.stores.resolved import ServiceKey
 from eso_operator.telemetry.settings import Listener, MetricsSettings
 from eso_operator.wiring import Operator
-from eso_testkit.operator.operators import MAKER, SERVICE, Bench, eventually, free_port, install_crds
+from eso_testkit.operator.operators import MAKER, SERVICE, Bench, free_port, install_crds
 from eso_testkit.operator.storingprovider import StoringProvider, storing
 from eso_testkit.operator.transports import Between
 from kubebase.meta import JsonObject, ObjectKey
 from kubebase.testing.servers import ApiServer
+from kubebase.testing.waiting import eventually
 from kuberun.errors import Forbidden
 from kuberun.requests import Request
 from kuberun.testing.builders import SECRETS

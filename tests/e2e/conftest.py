@@ -23,8 +23,8 @@ import yaml
 from eso_api.kinds import installed_kinds
 from eso_provider_doppler.testing.server import DopplerServer
 from eso_testkit.cli.upprocess import UpProcess, up_running
-from eso_testkit.operator.operators import eventually
 from kubebase.meta import JsonObject, Resource
+from kubebase.testing.waiting import eventually
 from kuberun.testing.builders import CONFIG_MAPS, NAMESPACES, SECRETS, SERVICE_ACCOUNTS
 from kuberun.testing.rawapi import RawApi, raw_api
 

@@ -17,10 +17,10 @@ from eso_api.values import SecretBytes
 from eso_operator.changes.pace import PaceSettings
 from eso_operator.providers.settings import SubscriptionSettings
 from eso_operator.wiring import Operator
-from eso_testkit.operator.operators import eventually
 from eso_wire.values import PushBatch, PushItem, RemoteRef
 from kubebase.backoff import ExponentialBackoff
 from kubebase.meta import ObjectKey
+from kubebase.testing.waiting import eventually
 from kuberun.testing.builders import SECRETS
 
 pytestmark = pytest.mark.live

@@ -18,9 +18,9 @@ from eso_operator.certificates.state import Lifetimes
 from eso_operator.providers.gateway import Gateway
 from eso_operator.settings import CertificateSettings
 from eso_operator.stores.resolved import BoundStore
-from eso_testkit.operator.operators import eventually
 from eso_wire.errors import ProviderError
 from eso_wire.values import GetItem, RemoteRef
+from kubebase.testing.waiting import eventually
 
 pytestmark = pytest.mark.live
 

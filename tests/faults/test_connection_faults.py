@@ -12,9 +12,9 @@ from eso_api.values import SecretBytes
 from eso_operator.certificates.authority import issue_authority, issue_server
 from eso_operator.certificates.state import Credential, ServerNames, Window
 from eso_operator.settings import CertificateSettings
-from eso_testkit.operator.operators import eventually
 from eso_wire.tls import client_id
 from kubebase.clock import SystemClock
+from kubebase.testing.waiting import eventually
 
 pytestmark = pytest.mark.live
 

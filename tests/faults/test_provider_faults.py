@@ -9,9 +9,9 @@ import pytest
 from eso_api.values import SecretBytes
 from eso_operator.stores.resolved import BoundStore
 from eso_operator.wiring import Operator
-from eso_testkit.operator.operators import eventually
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import GetItem, Handshake, RemoteRef
+from kubebase.testing.waiting import eventually
 
 pytestmark = pytest.mark.live
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from eso_testkit.operator.operators import eventually
+from kubebase.testing.waiting import eventually
 from kuberun.health import Healthy, no_overdue_keys
 
 SECONDS = float(os.environ.get("ESO_SOAK_SECONDS", "10"))

@@ -14,8 +14,8 @@ import pytest
 
 from eso_sdk.testing.standin import StandIn, StandinRequest, StandinResponse
 from eso_testkit.cli.upprocess import UpProcess, up_running
-from eso_testkit.operator.operators import eventually
 from kubebase.meta import JsonObject, Resource
+from kubebase.testing.waiting import eventually
 from kuberun.testing.builders import NAMESPACES, SECRETS, SERVICE_ACCOUNTS
 from kuberun.testing.rawapi import RawApi, raw_api
 

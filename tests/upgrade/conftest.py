@@ -19,7 +19,7 @@ import yaml
 from google.protobuf.message import Message
 
 from eso_api.values import SecretBytes
-from eso_testkit.operator.operators import BACKEND, MAKER, SERVICE, Bench, eventually
+from eso_testkit.operator.operators import BACKEND, MAKER, SERVICE, Bench
 from eso_testkit.operator.storingprovider import StoringProvider
 from eso_wire import codec, paths
 from eso_wire._generated import provider_pb2 as pb
@@ -28,6 +28,7 @@ from eso_wire.versions import CURRENT
 from kubebase.clock import SystemClock
 from kubebase.meta import JsonObject, Resource
 from kubebase.testing.servers import ApiServer, Child, free_ports
+from kubebase.testing.waiting import eventually
 from kuberun.testing.kubeapiserver import KubeApiserver, find_assets
 from kuberun.testing.localserver import LocalServer
 from kuberun.testing.rawapi import RawApi, raw_api

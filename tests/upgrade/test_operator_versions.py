@@ -20,8 +20,9 @@ from eso_api.secretstore import SECRET_STORE
 from eso_api.v2.generator import GENERATOR
 from eso_api.v2.providerclass import PROVIDER_CLASS
 from eso_api.v2.secretstore import SECRET_STORE_V2
-from eso_testkit.operator.operators import BACKEND, MAKER, SERVICE, Bench, eventually
+from eso_testkit.operator.operators import BACKEND, MAKER, SERVICE, Bench
 from kubebase.meta import Condition, JsonObject, Resource
+from kubebase.testing.waiting import eventually
 from kuberun.testing.builders import SECRETS
 
 pytestmark = [pytest.mark.live, pytest.mark.cluster]

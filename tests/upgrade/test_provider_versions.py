@@ -20,9 +20,10 @@ from eso_api.v2.providerclass import PROVIDER_CLASS
 from eso_api.v2.secretstore import SECRET_STORE_V2
 from eso_operator.certificates.local import replace_set
 from eso_testkit.cli.providerprocess import ProviderProcess
-from eso_testkit.operator.operators import LABEL, PORT, SERVICE, SERVICES, Bench, eventually
+from eso_testkit.operator.operators import LABEL, PORT, SERVICE, SERVICES, Bench
 from eso_wire.tls import client_id
 from kubebase.meta import Condition, JsonObject
+from kubebase.testing.waiting import eventually
 from kuberun.testing.builders import SECRETS
 
 pytestmark = [pytest.mark.live, pytest.mark.cluster]

@@ -24,7 +24,6 @@ from eso_api.v2.secretstore import SECRET_STORE_V2
 from eso_cli.main import migrate
 from eso_cli.migrate import DONE, LEFT, MigrateOptions, run
 from eso_testkit.cli.upprocess import UpProcess, up_running
-from eso_testkit.operator.operators import eventually
 from eso_testkit.tools.migrations import obj
 from eso_tools.migrate import probes
 from eso_tools.migrate.bridges import installed_bridges
@@ -33,6 +32,7 @@ from eso_tools.migrate.convert import LABEL, MADE_BY
 from eso_tools.migrate.plan import plan_forth
 from kubebase.clock import SystemClock
 from kubebase.meta import JsonObject, ObjectKey, Resource, raw
+from kubebase.testing.waiting import eventually
 from kuberun import config
 from kuberun.client import Client
 from kuberun.errors import NotFound

@@ -20,13 +20,14 @@ from eso_api.kinds import KINDS, AnyKind, provider_kinds
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
 from eso_cli.preflight import BLOCKED, READY, UNUSABLE, PreflightOptions, run
-from eso_testkit.operator.operators import eventually, install_crds
+from eso_testkit.operator.operators import install_crds
 from eso_tools.preflight.findings import Level
 from eso_tools.preflight.gathering import ROLES, Gatherer
 from eso_tools.preflight.helmcheck import helm_ownership
 from eso_tools.preflight.snapshot import DEFINITIONS, DEPLOYMENTS, WEBHOOKS, Snapshot
 from kubebase.meta import Resource
 from kubebase.testing.servers import ApiServer, kubeconfig_text
+from kubebase.testing.waiting import eventually
 from kuberun import config
 from kuberun.client import Client
 from kuberun.testing.localserver import LocalServer

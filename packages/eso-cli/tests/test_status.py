@@ -35,7 +35,7 @@ from eso_cli.status import (
     lines,
     run,
 )
-from eso_testkit.operator.operators import eventually, install_crds
+from eso_testkit.operator.operators import install_crds
 from eso_tools.status.causes import causes_of
 from eso_tools.status.overview import OVERVIEW_KINDS, Gap, Health, Missing, ObjectId, Overview, Row
 from eso_tools.times import distance, time_of_day
@@ -44,6 +44,7 @@ from kubebase.meta import ObjectKey
 from kubebase.testing.clock import START as NOW
 from kubebase.testing.clock import VirtualClock
 from kubebase.testing.servers import ApiServer
+from kubebase.testing.waiting import eventually
 from kuberun.testing.rawapi import MERGE_PATCH, RawApi
 
 ESO = Path(sys.executable).parent / "eso"

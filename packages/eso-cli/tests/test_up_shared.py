@@ -17,9 +17,10 @@ from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.secretstore import SECRET_STORE
 from eso_api.v2.secretstore import SECRET_STORE_V2
 from eso_testkit.cli.upprocess import UpProcess, up_running
-from eso_testkit.operator.operators import Bench, eventually
+from eso_testkit.operator.operators import Bench
 from eso_tools.objects import SECRETS
 from kubebase.meta import Condition
+from kubebase.testing.waiting import eventually
 from kuberun.testing.builders import document
 from kuberun.testing.kubectl import Kubectl
 from kuberun.testing.rawapi import raw_api

@@ -6,7 +6,7 @@ Rows R102, R118, R136, R139, R147, R158.
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,6 +29,7 @@ from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.status import TransportError
 from eso_wire.values import Context, FindQuery, GetItem, GetResult, RemoteRef, SubscribeMessage, SubscribeOpen
 from kubebase.clock import SystemClock
+from kubebase.testing.waiting import eventually
 
 SECONDS = 30.0  # far more than any of this takes
 
@@ -70,12 +71,6 @@ class Stuck:
         async with asyncio.timeout(SECONDS):
             await self.entered.wait()
         return task
-
-
-async def eventually(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(SECONDS):
-        while not holds():  # noqa: ASYNC110 - what is waited for happens in gRPC, which sets no event
-            await asyncio.sleep(0.01)
 
 
 # --- who may call ----------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import pytest
 from eso_api.crd import MEMBER_LABEL
 from eso_operator.election import Heartbeat, election_of
 from eso_operator.settings import LeaderSettings, Settings
-from eso_testkit.operator.operators import Bench, eventually
+from eso_testkit.operator.operators import Bench
 from eso_tools.status.operators import (
     DEFAULT_LEASE,
     OperatorLease,
@@ -25,6 +25,7 @@ from kubebase.clock import SystemClock, rfc3339
 from kubebase.meta import ObjectKey
 from kubebase.testing.clock import START as NOW
 from kubebase.testing.clock import VirtualClock
+from kubebase.testing.waiting import eventually
 from kuberun import config
 from kuberun.client import Client
 from kuberun.errors import Forbidden

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
 
@@ -20,6 +20,7 @@ from eso_sdk.testing import InMemory
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import ChangeType, Context, Operation
 from kubebase.testing.clock import VirtualClock
+from kubebase.testing.waiting import eventually
 
 UPDATED, DELETED, RESYNC, CONDITION = ChangeType.UPDATED, ChangeType.DELETED, ChangeType.RESYNC, ChangeType.CONDITION
 QUEUE = "https://sqs.eu-west-1.amazonaws.com/123456789012/changes"
@@ -88,12 +89,6 @@ def store(queue: str = QUEUE, **more: Any) -> Context:
     return context(SecretsManager, changes={"queueURL": queue}, **more)
 
 
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not holds():  # noqa: ASYNC110 - what the server has noted sets no event
-            await asyncio.sleep(0.01)
-
-
 def _wakes_in(clock: VirtualClock, seconds: float) -> bool:
     return clock.next_wake_up() == pytest.approx(seconds)
 
@@ -112,11 +107,11 @@ async def test_a_change_is_announced_once_and_its_message_deleted_once_acknowled
         updated = await stream.change()
         sqs.send(secret_event("DeleteSecret", "app/web"))
         deleted = await stream.change()
-        await until(lambda: sqs.left() == 2)
+        await eventually(lambda: sqs.left() == 2)
         before = stream.token
 
         stream.acknowledge()
-        await until(lambda: sqs.left() == 0)
+        await eventually(lambda: sqs.left() == 0)
 
     assert (summary(updated), summary(deleted)) == ((UPDATED, ("app/db",)), (DELETED, ("app/web",)))
     assert before == deleted.resume_token
@@ -142,9 +137,9 @@ async def test_two_stores_with_one_queue_and_two_identities_get_the_events_that_
         sqs.send(secret_event("UpdateSecret", "both"))
         assert summary(await one.change()) == summary(await other.change()) == (UPDATED, ("both",))
         one.acknowledge()
-        await until(lambda: sqs.left() == 3)
+        await eventually(lambda: sqs.left() == 3)
         other.acknowledge()
-        await until(lambda: sqs.left() == 0)
+        await eventually(lambda: sqs.left() == 0)
 
     receivers = {request.key_id for request in either.requests if request.operation == "ReceiveMessage"}
     assert len(receivers) == 2
@@ -156,7 +151,7 @@ async def test_stores_of_one_identity_share_one_receiver(front: Front, provider:
     async with watching(provider, call, key("app/db")) as one, watching(provider, twin, key("db")) as other:
         await one.opened()
         await other.opened()
-        await until(lambda: front.count("ReceiveMessage") == 2)  # the proof, and the wait
+        await eventually(lambda: front.count("ReceiveMessage") == 2)  # the proof, and the wait
 
         script.deliver(("1", "h1", secret_event("UpdateSecret", "app/db")))
 
@@ -193,7 +188,7 @@ async def test_a_redelivered_message_is_announced_once_and_deleted_by_its_newest
         assert script.deleted == []
 
         stream.acknowledge()
-        await until(lambda: len(script.deleted) == 2)
+        await eventually(lambda: len(script.deleted) == 2)
 
     assert events == [(UPDATED, ("app/db",)), (UPDATED, ("app/web",))]
     assert script.deleted == ["new", "other"]
@@ -211,11 +206,11 @@ async def test_an_acknowledgement_covers_earlier_announcements_only(front: Front
 
         stream.token = early
         stream.acknowledge()
-        await until(lambda: script.deleted == ["first"])
+        await eventually(lambda: script.deleted == ["first"])
         stream.token = "queue of-another-process 7"
         stream.acknowledge()
         script.deliver(("3", "needless", "no event"))
-        await until(lambda: len(script.deleted) == 2)
+        await eventually(lambda: len(script.deleted) == 2)
 
     assert script.deleted == ["first", "needless"]
 
@@ -231,7 +226,7 @@ async def test_a_message_that_cannot_be_deleted_is_announced_once_and_reported_o
         script.deliver(("1", "h1", body))
         await stream.change()
         stream.acknowledge()
-        await until(lambda: front.count("DeleteMessageBatch") == 1)
+        await eventually(lambda: front.count("DeleteMessageBatch") == 1)
         script.deliver(("1", "h2", body))
         script.deliver(("2", "h3", secret_event("UpdateSecret", "app/web")))
 
@@ -241,7 +236,7 @@ async def test_a_message_that_cannot_be_deleted_is_announced_once_and_reported_o
         front.pass_on("DeleteMessageBatch")
         front.respond("DeleteMessageBatch", script.delete)
         stream.acknowledge()
-        await until(lambda: script.deleted == ["h3"])
+        await eventually(lambda: script.deleted == ["h3"])
         assert (await provider.validate(call)).conditions == ()
 
     assert (condition.type, condition.status) == ("ChangeQueue", "False")
@@ -256,7 +251,7 @@ async def test_a_message_that_is_not_an_event_is_deleted_and_counted_without_its
         async with watching(provider, store(), key("app/db")) as stream:
             await stream.opened()
             script.deliver(("1", "h1", "CANARY-in-a-message"))
-            await until(lambda: script.deleted == ["h1"])
+            await eventually(lambda: script.deleted == ["h1"])
 
     (line,) = [line for line in logs if "not an event" in line["event"]]
     assert line["so_far"] == 1
@@ -276,7 +271,7 @@ async def test_messages_received_without_a_stream_are_announced_when_it_reopens(
             await stream.opened()
             token = stream.token
         script.deliver(("1", "h1", secret_event("UpdateSecret", "app/db")))
-        await until(lambda: script.deleted == ["h1"])
+        await eventually(lambda: script.deleted == ["h1"])
 
         async with watching(provider, store(prefix="app/"), key("db"), resume=token) as stream:
             assert summary(await stream.change()) == (UPDATED, ("db",))
@@ -287,7 +282,7 @@ async def test_a_stream_goes_on_over_a_change_of_its_watches(front: Front, provi
     async with watching(provider, store(), key("app/db")) as stream:
         await stream.opened()
         stream.watch(key("app/web"))
-        await until(lambda: front.count("ReceiveMessage") == 2)
+        await eventually(lambda: front.count("ReceiveMessage") == 2)
         script.deliver(("1", "h1", secret_event("UpdateSecret", "app/db")))
         assert summary(await stream.change()) == (UPDATED, ("app/db",))
         script.deliver(("2", "h2", secret_event("UpdateSecret", "app/web")))
@@ -312,7 +307,7 @@ async def test_a_change_between_the_read_and_the_watch_is_announced(front: Front
     async with watching(provider, store(), key("unrelated")) as stream:
         await stream.opened()
         script.deliver(("1", "h1", secret_event("PutSecretValue", "", requestParameters=request)))
-        await until(lambda: script.deleted == ["h1"])
+        await eventually(lambda: script.deleted == ["h1"])
         stream.watch(key("app/db"))
 
         assert summary(await stream.change()) == (UPDATED, ("app/db",))
@@ -338,7 +333,7 @@ async def test_a_throttled_queue_is_called_again_after_ever_longer_pauses(
         script.deliver(("1", "h1", secret_event("UpdateSecret", "app/db")))
         counts = []
         for pause in (1.0, 2.0, 5.0):
-            await until(partial(_wakes_in, clock, pause))
+            await eventually(partial(_wakes_in, clock, pause))
             counts.append(front.count("ReceiveMessage"))
             await clock.advance(pause)
 

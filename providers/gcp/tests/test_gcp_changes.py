@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 
 import pytest
@@ -24,6 +24,7 @@ from eso_wire.values import (
     SubscribeOpen,
     WatchItem,
 )
+from kubebase.testing.waiting import eventually
 
 CHANGES = {"subscription": SUBSCRIPTION}
 SECONDS = 20.0
@@ -72,13 +73,6 @@ async def listening(provider: InMemory, call: Context, *items: WatchItem, resume
         task.cancel()
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait until a function returns something true."""
-    async with asyncio.timeout(SECONDS):
-        while not condition():  # noqa: ASYNC110 - what is waited for happens in a thread of the server
-            await asyncio.sleep(0.01)
-
-
 def watch(key: str, watch_id: str = "one") -> WatchItem:
     return WatchItem(watch_id, RemoteRef(key))
 
@@ -93,9 +87,9 @@ async def test_a_new_version_is_told_and_acknowledged_when_it_was_read(
         google.pubsub.announce("AddSecretVersion", f"projects/1/secrets/{name}/versions/2")
         event = await stream.change()
         assert (event.type, event.watch_ids, event.provider_version) == (ChangeType.UPDATED, ("one",), "2")
-        await until(lambda: len(google.pubsub.acknowledged) == 1)  # of the unwatched one
+        await eventually(lambda: len(google.pubsub.acknowledged) == 1)  # of the unwatched one
         await stream.acknowledge()
-        await until(lambda: len(google.pubsub.acknowledged) == 2)
+        await eventually(lambda: len(google.pubsub.acknowledged) == 2)
         assert not google.pubsub.out
 
 
@@ -135,7 +129,7 @@ async def test_stores_of_one_identity_share_the_pulls_and_are_all_told(
         assert (await second.change()).watch_ids == ("query",)
         await first.acknowledge()
         await second.acknowledge()
-        await until(lambda: len(google.pubsub.acknowledged) == 1)
+        await eventually(lambda: len(google.pubsub.acknowledged) == 1)
 
 
 async def test_changes_of_another_location_are_not_told(google: Google, provider: InMemory, name: str) -> None:
@@ -174,7 +168,7 @@ async def test_events_that_change_no_value_are_acknowledged_and_not_told(
         google.pubsub.publish({"eventType": "TOPIC_CONFIGURED"})
         google.pubsub.publish({"eventType": "SECRET_ROTATE", "secretId": f"projects/1/secrets/{name}"})
         google.pubsub.publish({"eventType": "SOMETHING_NEW", "secretId": f"projects/1/secrets/{name}"})
-        await until(lambda: len(google.pubsub.acknowledged) == 3)
+        await eventually(lambda: len(google.pubsub.acknowledged) == 3)
         assert stream.events.empty()
 
 

@@ -29,10 +29,10 @@ from eso_testkit.operator.certificates import (
     operator,
     secret,
 )
-from eso_testkit.operator.operators import eventually
 from eso_wire.tls import TlsMaterial
 from kubebase.clock import SystemClock
 from kubebase.meta import ObjectKey
+from kubebase.testing.waiting import eventually
 from kuberun.client import Client
 from kuberun.testing.rawapi import RawApi
 

@@ -7,8 +7,8 @@ import pytest
 from eso_operator.certificates.problems import CertificateError, ProblemName
 from eso_operator.stores.resolved import ManagedTls, ServiceKey
 from eso_testkit.operator.certificates import create_service, label, operator, secret
-from eso_testkit.operator.operators import eventually
 from kubebase.meta import ObjectKey
+from kubebase.testing.waiting import eventually
 from kuberun.client import Client
 from kuberun.testing.rawapi import RawApi
 

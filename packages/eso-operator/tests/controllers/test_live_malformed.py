@@ -11,10 +11,11 @@ import pytest
 from eso_api.externalsecret import CLUSTER_EXTERNAL_SECRET
 from eso_api.pushsecret import PUSH_SECRET
 from eso_operator.targets.metadata import FINALIZER
-from eso_testkit.operator.operators import Bench, eventually
+from eso_testkit.operator.operators import Bench
 from eso_testkit.operator.scenes import ES, STORES
 from eso_testkit.operator.transports import Between
 from kubebase.meta import JsonObject, Resource
+from kubebase.testing.waiting import eventually
 from kuberun.requests import Request
 
 pytestmark = pytest.mark.live

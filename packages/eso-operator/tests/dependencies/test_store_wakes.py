@@ -35,11 +35,12 @@ from eso_operator.stores.resolved import (
 from eso_operator.telemetry.subsystems import Subsystem
 from eso_operator.watches import WatchedKinds
 from eso_operator.wiring_controllers import Memories
-from eso_testkit.operator.operators import BACKEND, BACKEND_ID, Bench, eventually
+from eso_testkit.operator.operators import BACKEND, BACKEND_ID, Bench
 from eso_wire.values import KindId
 from kubebase.clock import SystemClock
 from kubebase.meta import Object, ObjectKey
 from kubebase.testing.clock import VirtualClock
+from kubebase.testing.waiting import eventually
 from kuberun import config
 from kuberun.cache import Cache, Change
 from kuberun.client import Client

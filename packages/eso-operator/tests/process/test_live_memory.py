@@ -11,10 +11,11 @@ from eso_api.pushsecret import PUSH_SECRET
 from eso_operator import wiring_controllers
 from eso_operator.memory import Memory
 from eso_testkit.operator.holders import holders_of
-from eso_testkit.operator.operators import READS, Bench, eventually
+from eso_testkit.operator.operators import READS, Bench
 from eso_testkit.operator.scenes import ES, FAKE_STORE, STORE, STORES, Scene, running, scripted_with
 from eso_wire.values import ChangeEvent, ChangeType, Operation
 from kubebase.meta import ObjectKey
+from kubebase.testing.waiting import eventually
 
 pytestmark = pytest.mark.live
 
@@ -45,7 +46,7 @@ async def tell_and_delete(stage: Scene, name: str) -> ObjectKey:
     before = stage.reads
     stage.provider.events.put_nowait(ChangeEvent(ChangeType.UPDATED, ids, remote))
     await eventually(lambda: _read_since(stage, before), "it does not read what changed")
-    await stage.settled()
+    await stage.until_idle()
     assert holders_of(key, stage.operator) != []
     await stage.bench.delete(ES, name)
     await eventually(lambda: _forgotten(stage.operator.memories.external_secrets, key), "its record stays")
@@ -128,7 +129,7 @@ async def test_an_evicted_object_keeps_its_target_and_is_woken_and_told_as_befor
     async with watchable_stores(bench) as stage:
         await stage.sync("db", ONE)
         watched = await eventually(lambda: _watched(stage, "backend-key"), "it follows nothing")
-        await stage.settled()
+        await stage.until_idle()
         memory, key = stage.operator.memories.external_secrets, ObjectKey(bench.namespace, "db")
         written, status = await stage.secret("db"), await stage.status("db")
 

@@ -15,7 +15,8 @@ import aiohttp
 import pytest
 
 from eso_api.secretstore import SECRET_STORE
-from eso_testkit.operator.operators import SERVICE, Bench, eventually, free_port, scripted
+from eso_testkit.operator.operators import SERVICE, Bench, free_port, scripted
+from kubebase.testing.waiting import eventually
 
 STORES = SECRET_STORE.resource()
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"

@@ -14,11 +14,12 @@ from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import CLUSTER_SECRET_STORE
 from eso_operator.settings import LeaderSettings, Settings
 from eso_operator.wiring import Operator
-from eso_testkit.operator.operators import Bench, eventually
+from eso_testkit.operator.operators import Bench
 from eso_testkit.operator.scenes import ES, FAKE_STORE, STORES, CountedTransport, decoded
 from eso_testkit.operator.scriptedprovider import ScriptedProvider
 from eso_testkit.operator.storingprovider import StoringProvider, storing
 from kubebase.meta import Condition, Resource
+from kubebase.testing.waiting import eventually
 from kuberun.sharding import shard_of
 from kuberun.testing.builders import SECRETS
 

@@ -15,10 +15,11 @@ from eso_api.v2.secretstore import SECRET_STORE_V2
 from eso_operator.controllers.secretstore.finalizer import FINALIZER
 from eso_operator.controllers.secretstore.kinds import STORE_KINDS, Generation
 from eso_operator.settings import FeatureGate, Settings
-from eso_testkit.operator.operators import BACKEND, MAKER, Bench, eventually, scripted
+from eso_testkit.operator.operators import BACKEND, MAKER, Bench, scripted
 from eso_testkit.operator.scenes import FAKE_STORE
 from eso_testkit.operator.transports import Between
 from kubebase.meta import Condition, JsonObject, Resource
+from kubebase.testing.waiting import eventually
 from kuberun.requests import Request
 from kuberun.testing.builders import SECRETS
 

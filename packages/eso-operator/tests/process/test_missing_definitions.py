@@ -12,10 +12,11 @@ from structlog.testing import capture_logs
 
 from eso_operator.missingkinds import Definitions, LeftOutKinds
 from eso_operator.settings import Reconcilers
-from eso_testkit.operator.operators import Bench, eventually
+from eso_testkit.operator.operators import Bench
 from eso_testkit.operator.transports import UnservedGroup, UnservedKinds
 from kubebase.meta import Resource
 from kubebase.testing.clock import VirtualClock
+from kubebase.testing.waiting import eventually
 from kuberun.client import Client
 from kuberun.errors import NotServed, ServiceUnavailable
 from kuberun.health import Healthy, Unhealthy

@@ -13,21 +13,14 @@ from grpc import aio
 
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.v2.secretstore import SECRET_STORE_V2
-from eso_testkit.operator.operators import (
-    KIND_INFOS,
-    LABEL,
-    PORT,
-    SERVICE,
-    SERVICES,
-    Bench,
-    eventually,
-)
+from eso_testkit.operator.operators import KIND_INFOS, LABEL, PORT, SERVICE, SERVICES, Bench
 from eso_testkit.operator.providerhost import ProviderHost
 from eso_testkit.operator.scriptedprovider import ScriptedProvider
 from eso_wire.values import CredentialKind, CredentialPath
 from kubebase.clock import SystemClock
 from kubebase.meta import Condition
 from kubebase.testing.servers import ApiServer
+from kubebase.testing.waiting import eventually
 from kuberun.testing.builders import SERVICE_ACCOUNTS
 
 pytestmark = pytest.mark.live

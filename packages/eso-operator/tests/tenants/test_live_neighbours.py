@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 
-from eso_testkit.operator.operators import KIND_INFOS, Bench, eventually
+from eso_testkit.operator.operators import KIND_INFOS, Bench
 from eso_testkit.operator.scenes import ES, STORES
 from eso_testkit.operator.scriptedprovider import ScriptedProvider
 from eso_wire.values import Limits
 from kubebase.clock import SystemClock
+from kubebase.testing.waiting import eventually
 from kuberun.testing.builders import document
 from kuberun.testing.heartbeat import short_collections
 

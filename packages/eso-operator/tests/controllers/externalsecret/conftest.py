@@ -49,7 +49,7 @@ async def stage(module_scene: Scene) -> AsyncIterator[Scene]:
     provider.requests.clear()
     provider.identities.clear()
     provider.credentials.clear()
-    module_scene.api_calls.seen.clear()
+    module_scene.api_calls.requests.clear()
     yield replace(module_scene, bench=bench)
     await api.delete(f"/apis/external-secrets.io/v1/namespaces/{namespace}/externalsecrets")
     await api.delete(f"/api/v1/namespaces/{namespace}")

@@ -15,13 +15,14 @@ import yaml
 
 from eso_operator.providers.settings import RuntimeSettings, SubscriptionSettings
 from eso_operator.settings import Settings, SyncSettings, Tempo
-from eso_testkit.operator.operators import READS, Bench, eventually
+from eso_testkit.operator.operators import READS, Bench
 from eso_testkit.operator.scenes import ES, FAKE_STORE, STORE, STORES, Scene, running, scripted_with
 from eso_testkit.operator.scriptedprovider import ScriptedProvider
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import ChangeEvent, ChangeType, Heartbeat, Operation
 from kubebase.backoff import ExponentialBackoff
 from kubebase.meta import JsonObject
+from kubebase.testing.waiting import eventually
 
 pytestmark = pytest.mark.live
 
@@ -121,7 +122,7 @@ async def test_an_object_that_does_not_refresh_by_itself_gets_no_events(bench: B
         stage.backend(still="v2", db="v2")
         stage.provider.events.put_nowait(ChangeEvent(ChangeType.RESYNC))
         await stage.until("db", {"password": "v2"})
-        await stage.settled()
+        await stage.until_idle()
 
         assert await stage.data("still") == {"password": "v1"}
         assert reads_of(stage, "still") == reads
@@ -180,7 +181,7 @@ async def left_at(bench: Bench, token: str) -> ScriptedProvider:
         stage.backend(db="v2")
         say(stage, "db")
         await stage.until("db", {"password": "v2"})
-        await stage.settled()
+        await stage.until_idle()
     provider = stage.provider
 
     async def ended() -> bool:

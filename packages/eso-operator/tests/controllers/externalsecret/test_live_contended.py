@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from eso_testkit.operator.operators import eventually
 from eso_testkit.operator.scenes import ES, Scene
 from kubebase.meta import JsonObject
+from kubebase.testing.waiting import eventually
 
 pytestmark = [pytest.mark.live, pytest.mark.asyncio(loop_scope="module")]
 

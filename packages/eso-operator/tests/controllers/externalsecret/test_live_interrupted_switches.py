@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from eso_testkit.operator.operators import Bench, eventually
+from eso_testkit.operator.operators import Bench
 from eso_testkit.operator.scenes import Scene, generic, running, scene
 from eso_testkit.operator.transports import Between
 from kubebase.meta import JsonObject, Resource
+from kubebase.testing.waiting import eventually
 from kuberun.errors import Forbidden, Unreachable
 from kuberun.requests import Request
 from kuberun.testing.builders import CONFIG_MAPS, SECRETS

@@ -13,9 +13,9 @@ from eso_operator.targets.metadata import (
     data_digest,
     owner_digest,
 )
-from eso_testkit.operator.operators import eventually
 from eso_testkit.operator.scenes import ES, Scene
 from kubebase.meta import JsonObject
+from kubebase.testing.waiting import eventually
 from kuberun.testing.builders import CONFIG_MAPS, SECRETS
 
 pytestmark = [pytest.mark.live, pytest.mark.asyncio(loop_scope="module")]
@@ -61,7 +61,7 @@ async def test_a_new_object_costs_two_writes_and_no_read(stage: Scene) -> None:
     stage.backend(db="v1")
 
     await stage.sync("db", ONE)
-    await stage.settled()
+    await stage.until_idle()
 
     calls = stage.api_calls.about(stage.bench.namespace, "/db")
     assert [method for method, _ in calls] == ["PATCH", "PATCH"]
@@ -140,7 +140,7 @@ async def test_under_orphan_edits_stay_until_the_next_refresh_which_overwrites_t
     await stage.sync("db", ONE, target=target("Orphan"))
 
     await stage.edit("db", {"password": "edited", "foreign": "x"})
-    await stage.settled()
+    await stage.until_idle()
 
     assert await stage.data("db") == {"password": "edited", "foreign": "x"}
     await stage.force("db")
@@ -215,7 +215,7 @@ async def test_other_labels_are_left_alone_until_the_next_refresh(stage: Scene) 
     await stage.sync("db", ONE, metadata={"labels": {"app": "shop"}})
 
     await stage.bench.patch(SECRETS, "db", {"metadata": {"labels": {"app": "edited", "foreign": "x"}}})
-    await stage.settled()
+    await stage.until_idle()
 
     assert (await metadata_of(stage, "db"))["labels"]["app"] == "edited"
     await stage.force("db")
@@ -374,10 +374,10 @@ async def test_several_external_secrets_merge_into_one_secret(stage: Scene) -> N
     await stage.change("first", data=[{"secretKey": "a", "remoteRef": {"key": "a"}}])
 
     await stage.until("shared", {"own": "x", "a": "a1", "c": "c1"})
-    await stage.settled()
+    await stage.until_idle()
     writes = len(stage.api_calls.writes("/secrets/shared"))
     await stage.force("second")
-    await stage.settled()
+    await stage.until_idle()
     assert await stage.data("shared") == {"own": "x", "a": "a1", "c": "c1"}
     # The annotation is copied to the target, hence one write; neither of the two wakes the other into more.
     assert len(stage.api_calls.writes("/secrets/shared")) == writes + 1

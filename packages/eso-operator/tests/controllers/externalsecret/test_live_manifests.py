@@ -3,9 +3,9 @@
 import pytest
 
 from eso_operator.targets.metadata import CREATED_BY_LABEL, HASH_ANNOTATION, MANAGED_LABEL, digest
-from eso_testkit.operator.operators import eventually
 from eso_testkit.operator.scenes import ES, Scene
 from kubebase.meta import JsonObject, Resource
+from kubebase.testing.waiting import eventually
 from kuberun.testing.builders import CONFIG_MAPS, WIDGETS
 
 pytestmark = [pytest.mark.live, pytest.mark.asyncio(loop_scope="module")]
@@ -218,12 +218,12 @@ async def test_a_refresh_that_changes_nothing_writes_nothing(stage: Scene) -> No
     stage.backend(db="v1")
     await stage.apply("db", ONE, target={"manifest": WIDGET})
     await until_part(stage, WIDGETS, "spec", {"data": {"password": "v1"}})
-    await stage.settled()
+    await stage.until_idle()
     before = await stage.bench.find(WIDGETS, "db")
-    stage.api_calls.seen.clear()
+    stage.api_calls.requests.clear()
 
     await stage.change("db", refreshInterval="2h")
-    await stage.settled()
+    await stage.until_idle()
 
     assert stage.api_calls.writes(stage.bench.namespace, "/widgets/db") == []
     assert await stage.bench.find(WIDGETS, "db") == before
@@ -303,7 +303,7 @@ async def test_a_secret_that_becomes_one_spelled_out_as_a_manifest_stays(stage: 
     await stage.change("db", target={"manifest": {"apiVersion": "v1", "kind": "Secret"}})
 
     await stage.ready("db", "ResourceSynced")
-    await stage.settled()
+    await stage.until_idle()
     after = await stage.secret("db") or {}
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
     assert await stage.data("db") == {"password": "v1"}

@@ -4,9 +4,10 @@ import pytest
 import pytest_asyncio
 
 from eso_api.v2.secretstore import SECRET_STORE_V2
-from eso_testkit.operator.operators import BACKEND, PORT, SERVICE, eventually
+from eso_testkit.operator.operators import BACKEND, PORT, SERVICE
 from eso_testkit.operator.scenes import ES, STORE, STORES, Scene
 from kubebase.meta import JsonObject
+from kubebase.testing.waiting import eventually
 
 pytestmark = [pytest.mark.live, pytest.mark.asyncio(loop_scope="module")]
 

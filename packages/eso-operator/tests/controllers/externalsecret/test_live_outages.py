@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from eso_testkit.operator.operators import Bench, eventually
+from eso_testkit.operator.operators import Bench
 from eso_testkit.operator.scenes import (
     ES,
     FAKE_STORE,
@@ -24,6 +24,7 @@ from eso_testkit.operator.transports import Between
 from eso_wire import codec, paths
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Operation, Validation, ValidationState
+from kubebase.testing.waiting import eventually
 from kuberun.errors import Forbidden
 from kuberun.requests import Request
 from kuberun.testing.builders import CONFIG_MAPS
@@ -127,7 +128,7 @@ async def test_cluster_stores_can_be_switched_off(bench: Bench) -> None:
     without = replace(settings, reconcilers=replace(settings.reconcilers, cluster_store=False))
     async with scene(bench, {"db": "v1"}, without) as stage:
         await stage.apply("db", ONE, secretStoreRef={"name": "any", "kind": "ClusterSecretStore"})
-        await stage.settled()
+        await stage.until_idle()
 
         assert await stage.status("db") == {}
 
@@ -140,7 +141,7 @@ async def test_after_a_restart_what_is_fresh_is_neither_read_nor_written(bench: 
 
     provider.requests.clear()
     async with running(bench, provider) as stage:
-        await stage.settled()
+        await stage.until_idle()
 
         assert reads_of(stage, "fresh") == 0
         assert stage.api_calls.writes(bench.namespace, "/db") == []
@@ -178,7 +179,7 @@ async def test_a_refresh_that_lies_in_the_future_is_done_again(bench: Bench) -> 
 async def test_a_deleted_object_leaves_no_series(bench: Bench) -> None:
     async with scene(bench, {"db": "v1"}) as stage:
         await stage.sync("db", ONE)
-        await stage.settled()
+        await stage.until_idle()
         series = stage.operator.metrics.exposition().decode()
         for name in ("sync_calls_total", "sync_calls_error", "status_condition", "reconcile_duration"):
             assert f"externalsecret_{name}" in series

@@ -5,9 +5,10 @@ import base64
 import pytest
 
 from eso_operator.targets.metadata import HASH_ANNOTATION, MANAGED_LABEL
-from eso_testkit.operator.operators import MAKER, eventually
+from eso_testkit.operator.operators import MAKER
 from eso_testkit.operator.scenes import ES, Scene
 from kubebase.meta import JsonObject
+from kubebase.testing.waiting import eventually
 from kuberun.testing.builders import SECRETS
 
 pytestmark = [pytest.mark.live, pytest.mark.asyncio(loop_scope="module")]
@@ -44,11 +45,11 @@ async def test_under_orphan_a_deleted_secret_stays_deleted_until_something_is_du
     await stage.sync("db", ONE, target={"creationPolicy": "Orphan"}, **refresh)
 
     await stage.bench.delete(SECRETS, "db")
-    await stage.settled()
+    await stage.until_idle()
 
     assert await stage.secret("db") is None
     await stage.force("db")
-    await stage.settled()
+    await stage.until_idle()
     if comes_back:
         await stage.until("db", {"password": "v1"})
     else:
@@ -80,7 +81,7 @@ async def test_the_last_refresh_wins_if_two_objects_merge_the_same_key(stage: Sc
     for name in ("first", "second"):
         await stage.force(name)
         await stage.until("shared", {"own": "x", "same": f"of-{name}"})
-        await stage.settled()
+        await stage.until_idle()
         assert await stage.data("shared") == {"own": "x", "same": f"of-{name}"}
     await stage.ready("first", "SecretSynced")
     await stage.ready("second", "SecretSynced")
@@ -107,7 +108,7 @@ async def test_a_target_without_an_owner_outlives_its_external_secret(stage: Sce
     before = await stage.secret("db")
 
     await without(stage, "db")
-    await stage.settled()
+    await stage.until_idle()
 
     assert before is not None
     assert await stage.secret("db") == before

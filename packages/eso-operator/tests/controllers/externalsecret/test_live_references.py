@@ -14,11 +14,12 @@ from eso_api.v2.generator import GENERATOR
 from eso_api.v2.provider import CLUSTER_PROVIDER, PROVIDER
 from eso_api.v2.secretstore import CLUSTER_SECRET_STORE_V2, SECRET_STORE_V2
 from eso_api.values import SecretBytes
-from eso_testkit.operator.operators import BACKEND, MAKER, eventually
+from eso_testkit.operator.operators import BACKEND, MAKER
 from eso_testkit.operator.scenes import FAKE_STORE, STORE, STORES, Scene
 from eso_wire import codec, paths
 from eso_wire.values import Generated, ValueMetadata
 from kubebase.meta import JsonObject
+from kubebase.testing.waiting import eventually
 from kuberun.testing.builders import NAMESPACES
 
 pytestmark = [pytest.mark.live, pytest.mark.asyncio(loop_scope="module")]
@@ -159,7 +160,7 @@ async def test_moving_to_a_v2_store_loses_nothing(stage: Scene) -> None:
         return any(b"https://backend" in spec for spec in stage.provider.identities)
 
     await eventually(moved, "the new store is not asked")
-    await stage.settled()
+    await stage.until_idle()
     assert (await stage.ready("db"))["status"]["syncedResourceVersion"].startswith("2-")
     assert await stage.secret("db") == before
 

@@ -2,9 +2,10 @@
 
 import pytest
 
-from eso_testkit.operator.operators import MAKER, eventually
+from eso_testkit.operator.operators import MAKER
 from eso_testkit.operator.scenes import ES, Scene
 from kubebase.meta import JsonObject
+from kubebase.testing.waiting import eventually
 from kuberun.testing.builders import SECRETS
 
 pytestmark = [pytest.mark.live, pytest.mark.asyncio(loop_scope="module")]
@@ -41,8 +42,8 @@ async def test_a_refresh_that_changes_nothing_writes_nothing(stage: Scene) -> No
     """L35; the time of such a refresh is written later."""
     stage.backend(db="v1")
     first = await stage.sync("db", ONE, refreshInterval="1s")
-    await stage.settled()
-    stage.api_calls.seen.clear()
+    await stage.until_idle()
+    stage.api_calls.requests.clear()
 
     await until_reads(stage, "db", reads_of(stage, "db") + 2)
 
@@ -70,7 +71,7 @@ async def test_an_object_that_is_read_once_is_not_read_again_whatever_changes(st
     stage.backend(db="v2")
     await stage.force("db")
     await stage.change("db", data=[{"secretKey": "password", "remoteRef": {"key": "other"}}])
-    await stage.settled()
+    await stage.until_idle()
 
     assert await stage.data("db") == {"password": "v1"}
     assert (reads_of(stage, "db"), reads_of(stage, "other")) == (1, 0)
@@ -138,11 +139,11 @@ async def test_a_change_of_the_status_alone_is_no_reason_to_look(stage: Scene) -
     """R13 of the catalogue."""
     stage.backend(db="v1")
     await stage.sync("db", ONE)
-    await stage.settled()
-    stage.api_calls.seen.clear()
+    await stage.until_idle()
+    stage.api_calls.requests.clear()
 
     await stage.patch_status("db", {"refreshTime": "2001-01-01T00:00:00Z"})
-    await stage.settled()
+    await stage.until_idle()
 
     assert reads_of(stage, "db") == 1
     assert stage.api_calls.about(stage.bench.namespace, "/db") == []

@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 from eso_operator.targets.metadata import HASH_ANNOTATION
-from eso_testkit.operator.operators import MAKER, eventually
+from eso_testkit.operator.operators import MAKER
 from eso_testkit.operator.scenes import ES, FAKE_STORE, STORE, STORES, Scene
 from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.meta import JsonObject
 from kubebase.testing.servers import ApiServer
+from kubebase.testing.waiting import eventually
 from kuberun.testing.builders import SECRETS
 from kuberun.testing.kubectl import Kubectl
 
@@ -40,7 +41,7 @@ async def test_an_immutable_target_is_created_and_then_left_as_it_is(stage: Scen
     reads = stage.reads
     await stage.force("db")
     await eventually(lambda: _read_again(stage, reads), "the backend is not read")
-    await stage.settled()
+    await stage.until_idle()
 
     assert await stage.data("db") == {"password": "v1"}
     await stage.ready("db", "SecretSynced")
@@ -343,7 +344,7 @@ async def test_values_of_a_generator_are_renamed_and_written(stage: Scene) -> No
 
     await stage.sync("db", refreshInterval=0, dataFrom=[{"sourceRef": {"generatorRef": ref}, "rewrite": rewrite}])
     await stage.force("db")
-    await stage.settled()
+    await stage.until_idle()
 
     assert await stage.data("db") == {"token": "generated"}
     assert stage.provider.calls["Generate"] == 1
@@ -399,7 +400,7 @@ async def test_an_object_of_another_class_is_left_alone_until_its_store_is_ours(
     await stage.bench.create(STORES, "marker", spec=FAKE_STORE)
     await stage.bench.ready(STORES, "marker", lambda condition: condition.status == "True")  # so the first is known too
     await stage.apply("db", ONE, secretStoreRef={"name": "theirs"})
-    await stage.settled()
+    await stage.until_idle()
     assert await stage.status("db") == {}
     assert await stage.secret("db") is None
 

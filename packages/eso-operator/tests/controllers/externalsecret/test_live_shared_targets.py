@@ -2,9 +2,9 @@
 
 import pytest
 
-from eso_testkit.operator.operators import eventually
 from eso_testkit.operator.scenes import Scene, decoded
 from kubebase.meta import JsonObject, Resource
+from kubebase.testing.waiting import eventually
 from kuberun.testing.builders import CONFIG_MAPS, SECRETS
 
 pytestmark = [pytest.mark.live, pytest.mark.asyncio(loop_scope="module")]
@@ -83,11 +83,11 @@ async def test_an_unchanged_shared_secret_is_not_read_again(stage: Scene) -> Non
     stage.backend(a="A", b="B")
     await stage.sync("one", {"a": "a"}, target=shared(SECRET, "CreateOrMerge"))
     await stage.sync("two", {"b": "b"}, target=shared(SECRET, "CreateOrMerge"))
-    await stage.settled()
-    stage.api_calls.seen.clear()
+    await stage.until_idle()
+    stage.api_calls.requests.clear()
 
     await stage.change("one", refreshPolicy="CreatedOnce")
     await stage.change("two", refreshPolicy="CreatedOnce")
-    await stage.settled()
+    await stage.until_idle()
 
     assert stage.api_calls.about(stage.bench.namespace, "/secrets/shared") == []

@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from eso_operator.targets.metadata import CREATED_BY_LABEL, MANAGED_LABEL, owner_digest
-from eso_testkit.operator.operators import eventually
 from eso_testkit.operator.scenes import ES, Scene
 from kubebase.meta import JsonObject, Resource
+from kubebase.testing.waiting import eventually
 from kuberun.testing.builders import CONFIG_MAPS, WIDGETS
 
 pytestmark = [pytest.mark.live, pytest.mark.asyncio(loop_scope="module")]
@@ -82,7 +82,7 @@ async def test_a_target_that_cannot_be_written_keeps_the_one_before_it(stage: Sc
     await stage.broken("db", "Gadget", reason="ResourceSyncedError")
     await stage.change("db", target={"manifest": None, "template": {"data": {"a": "{{ .none }}"}}})
     await stage.broken("db", "none")
-    await stage.settled()
+    await stage.until_idle()
 
     assert (await stage.config_map("db") or {})["data"] == {"password": "v1"}
     await stage.change("db", target={"template": None})
@@ -97,7 +97,7 @@ async def test_another_version_is_another_spelling_of_the_same_object(stage: Sce
     await stage.patch_status("db", {"manifests": [{"apiVersion": "example.com/v9", "kind": "Widget", "name": "db"}]})
 
     await stage.force("db")
-    await stage.settled()
+    await stage.until_idle()
 
     assert (await stage.bench.find(WIDGETS, "db") or {})["metadata"]["uid"] == before["metadata"]["uid"]
     await stage.change("db", target=SECRET)
@@ -108,7 +108,7 @@ async def test_a_new_object_is_on_record_before_it_is_made_and_costs_nothing_aft
     stage.backend(db="v1")
 
     await stage.sync("db", ONE, target=CONFIG_MAP)
-    await stage.settled()
+    await stage.until_idle()
 
     mine = stage.api_calls.writes(stage.bench.namespace)
     writes = [(method, path.rsplit("/", 2)[-2:]) for method, path in mine if "/sentinel" not in path]
@@ -118,9 +118,9 @@ async def test_a_new_object_is_on_record_before_it_is_made_and_costs_nothing_aft
         ("PATCH", ["db", "status"]),
     ]
     assert await recorded(stage) == [ON_RECORD]
-    stage.api_calls.seen.clear()
+    stage.api_calls.requests.clear()
     await stage.change("db", refreshPolicy="CreatedOnce")
-    await stage.settled()
+    await stage.until_idle()
     assert stage.api_calls.writes(stage.bench.namespace, "/db") == []
 
 
@@ -190,7 +190,7 @@ async def test_an_object_that_was_never_owned_stays(stage: Scene, policy: str) -
     await stage.change("db", target={"manifest": None, "creationPolicy": "Owner"})
 
     await stage.until("db", {"password": "v1"})
-    await stage.settled()
+    await stage.until_idle()
     assert await stage.config_map("db") == before
 
 
@@ -214,7 +214,7 @@ async def test_a_target_left_behind_under_another_policy_goes_once_the_policy_is
 
     await stage.change("db", target={"manifest": None, "creationPolicy": "Orphan"})
     await stage.until("db", {"password": "v1"})
-    await stage.settled()
+    await stage.until_idle()
 
     assert await stage.config_map("db") is not None
     await stage.change("db", target={"creationPolicy": "Owner"})

@@ -19,10 +19,11 @@ from eso_operator.targets.metadata import (
     created_by,
     data_digest,
 )
-from eso_testkit.operator.operators import Bench, eventually
+from eso_testkit.operator.operators import Bench
 from eso_testkit.operator.scenes import ES, Scene, encoded, running, scene
 from kubebase.clock import SystemClock, rfc3339
 from kubebase.meta import JsonObject
+from kubebase.testing.waiting import eventually
 from kuberun.testing.builders import SECRETS, document
 from kuberun.testing.rawapi import MERGE_PATCH
 
@@ -46,7 +47,7 @@ async def taken_over(
     secret = await _go_secret(bench, es, held)
     await _go_status(bench, es, refreshed)
     async with running(bench, provider) as stage:
-        await stage.settled()
+        await stage.until_idle()
         yield stage, secret
 
 

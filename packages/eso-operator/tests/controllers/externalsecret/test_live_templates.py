@@ -6,9 +6,10 @@ import json
 import pytest
 
 from eso_operator.targets.metadata import HASH_ANNOTATION, MANAGED_LABEL
-from eso_testkit.operator.operators import MAKER, eventually
+from eso_testkit.operator.operators import MAKER
 from eso_testkit.operator.scenes import ES, Scene
 from kubebase.meta import JsonObject
+from kubebase.testing.waiting import eventually
 from kuberun.testing.builders import CONFIG_MAPS, SECRETS
 
 pytestmark = [pytest.mark.live, pytest.mark.asyncio(loop_scope="module")]
@@ -177,7 +178,7 @@ async def test_a_changed_template_is_no_reason_to_read_what_is_read_once(stage: 
     await stage.sync("db", BOTH, target=templated(templateFrom=[from_map("shared", "url")]), **spec)
 
     await stage.bench.patch(CONFIG_MAPS, "shared", {"data": {"url": "v2"}})
-    await stage.settled()
+    await stage.until_idle()
 
     assert await stage.data("db") == {"url": "v1"}
 
@@ -186,12 +187,12 @@ async def test_an_unchanged_template_is_no_reason_to_read_the_backend(stage: Sce
     prepared(stage)
     await stage.bench.create(CONFIG_MAPS, "shared", data={"url": "v1"})
     await stage.sync("db", BOTH, target=templated(templateFrom=[from_map("shared", "url")]))
-    await stage.settled()
+    await stage.until_idle()
     reads = sum(len(batch) for batch in stage.provider.requests if batch[0].ref.key != "sentinel")
 
     await stage.edit("db", {"url": "edited"})
     await stage.until("db", {"url": "v1"})
-    await stage.settled()
+    await stage.until_idle()
 
     assert sum(len(batch) for batch in stage.provider.requests if batch[0].ref.key != "sentinel") == reads + 2
 
@@ -280,7 +281,7 @@ async def test_random_templates_change_the_secret_with_each_refresh_only(stage: 
     prepared(stage)
     await stage.sync("db", BOTH, target=templated(data={"r": "{{ randAlphaNum 20 }}"}))
     first = await stage.data("db")
-    await stage.settled()
+    await stage.until_idle()
     assert await stage.data("db") == first
 
     await stage.force("db")

@@ -23,10 +23,11 @@ from eso_operator.controllers.fanout.kinds import CLUSTER_EXTERNAL_SECRETS, FanO
 from eso_operator.controllers.fanout.status import subject_of
 from eso_operator.telemetry.metrics import ObjectSeries
 from eso_operator.wiring_controllers import FanOutWatches, Memories, fan_out_controller
-from eso_testkit.operator.operators import Bench, eventually
+from eso_testkit.operator.operators import Bench
 from eso_testkit.operator.transports import Between
 from kubebase.clock import SystemClock
 from kubebase.meta import JsonObject, ObjectKey, metadata_of
+from kubebase.testing.waiting import eventually
 from kuberun import config
 from kuberun.client import Client
 from kuberun.controller import Controller, Reconcile, ReconcileContext

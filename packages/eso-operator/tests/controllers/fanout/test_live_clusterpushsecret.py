@@ -11,10 +11,11 @@ import pytest
 
 from eso_api.secretstore import CLUSTER_SECRET_STORE
 from eso_operator.controllers.fanout.kinds import CLUSTER_PUSH_SECRETS
-from eso_testkit.operator.operators import Bench, eventually
+from eso_testkit.operator.operators import Bench
 from eso_testkit.operator.pushsecrets import entry
 from eso_testkit.operator.storingprovider import StoringProvider, storing
 from kubebase.meta import JsonObject
+from kubebase.testing.waiting import eventually
 from kuberun.testing.builders import SECRETS, document
 
 pytestmark = pytest.mark.live

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from eso_testkit.operator.operators import eventually
+from kubebase.testing.waiting import eventually
 
 pytestmark = pytest.mark.live
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from eso_testkit.operator.operators import eventually
 from eso_testkit.operator.samples import samples_of
 from kubebase.meta import JsonObject
+from kubebase.testing.waiting import eventually
 from kuberun.testing.builders import NAMESPACES
 
 pytestmark = pytest.mark.live

@@ -11,9 +11,9 @@ from eso_operator.controllers.contention import BURST
 from eso_operator.controllers.fanout.kinds import CLUSTER_EXTERNAL_SECRETS, StoredClusterExternalSecret
 from eso_operator.controllers.fanout.status import ChildBlocked, ChildFailed, ChildGone, ChildPresent
 from eso_operator.controllers.fanout.sync import ChildWriter, Desired, desired_of
-from eso_testkit.operator.operators import eventually
 from kubebase.clock import SystemClock
 from kubebase.meta import ObjectKey, ObjectMeta
+from kubebase.testing.waiting import eventually
 from kuberun import config
 from kuberun.client import Client
 from kuberun.errors import ApiError, Forbidden, ServerError, Unreachable

@@ -11,7 +11,8 @@ from eso_api.secretstore import SECRET_STORE
 from eso_operator.controllers.fanout.kinds import CLUSTER_PUSH_SECRETS
 from eso_operator.settings import Reconcilers
 from eso_operator.wiring import Operator
-from eso_testkit.operator.operators import Bench, eventually
+from eso_testkit.operator.operators import Bench
+from kubebase.testing.waiting import eventually
 
 pytestmark = pytest.mark.live
 

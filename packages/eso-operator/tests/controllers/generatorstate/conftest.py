@@ -15,8 +15,9 @@ from eso_api.generators.generatorstate import GENERATOR_STATE
 from eso_operator.settings import DEFAULT_GATES, FeatureGate, Settings
 from eso_operator.wiring_controllers import Memories
 from eso_testkit.operator.generatingprovider import GeneratingProvider, generating
-from eso_testkit.operator.operators import Bench, eventually
+from eso_testkit.operator.operators import Bench
 from kubebase.meta import JsonObject, Resource
+from kubebase.testing.waiting import eventually
 from kuberun.testing.builders import SECRETS
 from kuberun.transport import Transport
 

@@ -16,8 +16,9 @@ from eso_api.v2.generator import CLUSTER_GENERATOR_V2
 from eso_operator.generators.ledger import FINALIZER, IDEMPOTENCY_KEY
 from eso_operator.generators.seals import SEAL, SECRET_NAME
 from eso_testkit.operator.generatingprovider import generating
-from eso_testkit.operator.operators import MAKER, Bench, eventually
+from eso_testkit.operator.operators import MAKER, Bench
 from kubebase.meta import JsonObject
+from kubebase.testing.waiting import eventually
 from kuberun.testing.builders import SECRETS
 
 pytestmark = pytest.mark.live

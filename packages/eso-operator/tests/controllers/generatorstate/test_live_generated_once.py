@@ -17,9 +17,10 @@ from eso_api.secretstore import SECRET_STORE
 from eso_api.v2.generator import GENERATOR
 from eso_operator.targets.metadata import GENERATED_PREFIX, synced_version
 from eso_testkit.operator.generatingprovider import generating
-from eso_testkit.operator.operators import MAKER, eventually
+from eso_testkit.operator.operators import MAKER
 from eso_testkit.operator.transports import Fault, Faulty, LaggingWatch, LostWrites
 from kubebase.meta import JsonObject
+from kubebase.testing.waiting import eventually
 from kuberun.testing.builders import CONFIG_MAPS, SECRETS
 from kuberun.testing.rawapi import MERGE_PATCH
 

@@ -11,8 +11,9 @@ from eso_operator.controllers.generatorstate.checks import CleanupLimits
 from eso_operator.generators.ledger import FINALIZER
 from eso_operator.settings import FeatureGate
 from eso_testkit.operator.generatingprovider import generating
-from eso_testkit.operator.operators import MAKER, eventually
+from eso_testkit.operator.operators import MAKER
 from kubebase.meta import JsonObject, ObjectKey
+from kubebase.testing.waiting import eventually
 from kuberun.testing.builders import SECRETS
 
 pytestmark = pytest.mark.live

@@ -12,11 +12,12 @@ from eso_api.generators.tokens import GRAFANA
 from eso_api.v2.generator import CLUSTER_GENERATOR_V2, GENERATOR
 from eso_operator.generators.ledger import FINALIZER, IDEMPOTENCY_KEY
 from eso_testkit.operator.generatingprovider import generating
-from eso_testkit.operator.operators import MAKER, eventually
+from eso_testkit.operator.operators import MAKER
 from eso_testkit.operator.transports import LostResponses, LostWrites
 from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.clock import SystemClock, parse_rfc3339, rfc3339
 from kubebase.meta import JsonObject
+from kubebase.testing.waiting import eventually
 from kuberun.testing.builders import NAMESPACES, SECRETS
 
 pytestmark = pytest.mark.live

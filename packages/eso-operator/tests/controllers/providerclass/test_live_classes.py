@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from eso_api.v2.providerclass import CLUSTER_PROVIDER_CLASS, PROVIDER_CLASS
-from eso_testkit.operator.operators import BACKEND_ID, LABEL, SERVICE, SERVICES, Bench, eventually, scripted
+from eso_testkit.operator.operators import BACKEND_ID, LABEL, SERVICE, SERVICES, Bench, scripted
 from eso_wire.versions import ProtocolVersion
 from kubebase.meta import Condition, JsonObject
+from kubebase.testing.waiting import eventually
 
 pytestmark = pytest.mark.live
 

@@ -8,8 +8,9 @@ import pytest
 
 from eso_api.v2.providerclass import PROVIDER_CLASS
 from eso_operator.settings import Settings
-from eso_testkit.operator.operators import LABEL, SERVICES, Bench, eventually, scripted
+from eso_testkit.operator.operators import LABEL, SERVICES, Bench, scripted
 from eso_testkit.operator.scenes import FAKE_STORE, STORES
+from kubebase.testing.waiting import eventually
 
 pytestmark = pytest.mark.live
 

@@ -15,9 +15,10 @@ from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
 from eso_operator.settings import Settings
 from eso_operator.wiring import Operator
-from eso_testkit.operator.operators import Bench, eventually
+from eso_testkit.operator.operators import Bench
 from eso_testkit.operator.storingprovider import StoringProvider, storing
 from kubebase.meta import Condition, JsonObject
+from kubebase.testing.waiting import eventually
 from kuberun.testing.builders import SECRETS
 from kuberun.transport import Transport
 

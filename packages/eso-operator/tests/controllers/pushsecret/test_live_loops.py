@@ -9,10 +9,10 @@ import pytest
 
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.pushsecret import PUSH_SECRET
-from eso_testkit.operator.operators import eventually
 from eso_testkit.operator.pushsecrets import entry
 from eso_testkit.operator.scenes import decoded
 from kubebase.meta import JsonObject
+from kubebase.testing.waiting import eventually
 from kuberun.testing.builders import SECRETS
 
 pytestmark = pytest.mark.live

@@ -11,10 +11,11 @@ from eso_api.secretstore import CLUSTER_SECRET_STORE, SECRET_STORE
 from eso_api.v2.provider import PROVIDER
 from eso_api.v2.secretstore import SECRET_STORE_V2
 from eso_operator.generators.ledger import FINALIZER
-from eso_testkit.operator.operators import BACKEND, MAKER, eventually
+from eso_testkit.operator.operators import BACKEND, MAKER
 from eso_testkit.operator.pushsecrets import bulk, entry
 from eso_testkit.operator.storingprovider import denied, storing
 from eso_wire.errors import ErrorReason, ProviderError
+from kubebase.testing.waiting import eventually
 from kuberun.testing.builders import CONFIG_MAPS, NAMESPACES, SECRETS
 
 pytestmark = pytest.mark.live

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from eso_api.pushsecret import PUSH_SECRET
-from eso_testkit.operator.operators import eventually
 from eso_testkit.operator.pushsecrets import bulk, entry
 from eso_testkit.operator.storingprovider import denied, storing
 from eso_testkit.operator.transports import Between
@@ -17,6 +16,7 @@ from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Limits
 from kubebase.clock import parse_rfc3339
 from kubebase.meta import Resource
+from kubebase.testing.waiting import eventually
 from kuberun.requests import Request
 from kuberun.testing.builders import SECRETS
 

@@ -12,11 +12,12 @@ from eso_operator.controllers.pushsecret.controller import FINALIZER
 from eso_operator.controllers.pushsecret.ownership import GONE_LIMIT
 from eso_operator.settings import FeatureGate
 from eso_operator.wiring import Operator
-from eso_testkit.operator.operators import BACKEND, Bench, eventually
+from eso_testkit.operator.operators import BACKEND, Bench
 from eso_testkit.operator.pushsecrets import entry
 from eso_testkit.operator.storingprovider import storing
 from kubebase.clock import SystemClock
 from kubebase.meta import Condition, ObjectKey
+from kubebase.testing.waiting import eventually
 from kuberun.testing.builders import SECRETS
 
 pytestmark = pytest.mark.live

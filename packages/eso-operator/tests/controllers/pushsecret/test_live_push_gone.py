@@ -10,10 +10,10 @@ from structlog.testing import capture_logs
 
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
-from eso_testkit.operator.operators import eventually
 from eso_testkit.operator.pushsecrets import entry
 from eso_testkit.operator.storingprovider import denied, storing
 from eso_testkit.operator.transports import LaggingWatch, LostWrites, unserved
+from kubebase.testing.waiting import eventually
 
 pytestmark = pytest.mark.live
 

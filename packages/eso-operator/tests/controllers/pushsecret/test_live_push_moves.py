@@ -11,8 +11,9 @@ import pytest
 
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.v2.secretstore import SECRET_STORE_V2
-from eso_testkit.operator.operators import BACKEND_ID, eventually
+from eso_testkit.operator.operators import BACKEND_ID
 from eso_testkit.operator.pushsecrets import entry
+from kubebase.testing.waiting import eventually
 
 pytestmark = pytest.mark.live
 

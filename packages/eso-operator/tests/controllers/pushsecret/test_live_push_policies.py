@@ -7,12 +7,12 @@ import pytest
 
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
-from eso_testkit.operator.operators import eventually
 from eso_testkit.operator.pushsecrets import entry
 from eso_testkit.operator.samples import samples_of
 from eso_testkit.operator.storingprovider import WRITES, denied, storing
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Operation, PushPrecondition
+from kubebase.testing.waiting import eventually
 from kuberun.testing.builders import SECRETS
 
 pytestmark = pytest.mark.live

@@ -15,12 +15,12 @@ import pytest
 
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import SECRET_STORE
-from eso_testkit.operator.operators import eventually
 from eso_testkit.operator.pushsecrets import bulk, entry
 from eso_testkit.operator.storingprovider import EVERYTHING, WRITES, StoringProvider, denied, storing
 from eso_testkit.operator.transports import LaggingWatch, LostWrites
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import Operation
+from kubebase.testing.waiting import eventually
 from kuberun.testing.builders import CONFIG_MAPS, NAMESPACES, SECRETS
 
 pytestmark = pytest.mark.live

@@ -16,12 +16,13 @@ import pytest
 
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import CLUSTER_SECRET_STORE
-from eso_testkit.operator.operators import Bench, eventually
+from eso_testkit.operator.operators import Bench
 from eso_testkit.operator.pushsecrets import entry
 from eso_testkit.operator.storingprovider import StoringProvider, storing
 from eso_testkit.operator.transports import Between
 from kubebase.clock import SystemClock
 from kubebase.meta import JsonObject
+from kubebase.testing.waiting import eventually
 from kuberun.requests import Request
 from kuberun.testing.builders import NAMESPACES, SECRETS, document
 from kuberun.transport import Transport

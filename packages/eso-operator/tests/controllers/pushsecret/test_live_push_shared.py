@@ -10,10 +10,10 @@ import pytest
 
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import CLUSTER_SECRET_STORE
-from eso_testkit.operator.operators import eventually
 from eso_testkit.operator.pushsecrets import entry
 from eso_testkit.operator.storingprovider import EVERYTHING, storing
 from eso_wire.values import Operation
+from kubebase.testing.waiting import eventually
 from kuberun.testing.builders import NAMESPACES
 
 pytestmark = pytest.mark.live

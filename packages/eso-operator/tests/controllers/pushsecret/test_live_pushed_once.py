@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 from eso_api.generators.generatorstate import GENERATOR_STATE
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.values import SecretBytes
-from eso_testkit.operator.operators import MAKER, eventually
+from eso_testkit.operator.operators import MAKER
 from eso_testkit.operator.pushsecrets import entry
 from eso_testkit.operator.storingprovider import EVERYTHING, StoringProvider
 from eso_testkit.operator.transports import Fault, Faulty
@@ -21,6 +21,7 @@ from eso_wire.paths import short_name
 from eso_wire.values import CleanupOutcome, Generated, Operation
 from kubebase.clock import SystemClock
 from kubebase.meta import JsonObject
+from kubebase.testing.waiting import eventually
 from kuberun.testing.rawapi import MERGE_PATCH
 
 pytestmark = pytest.mark.live

@@ -7,9 +7,10 @@ import pytest
 from eso_api.crd import CustomKind
 from eso_api.v2.generator import CLUSTER_GENERATOR_V2, GENERATOR
 from eso_api.v2.secretstore import CLUSTER_SECRET_STORE_V2, SECRET_STORE_V2
-from eso_testkit.operator.operators import BACKEND, MAKER, Bench, eventually, scripted
+from eso_testkit.operator.operators import BACKEND, MAKER, Bench, scripted
 from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.meta import Condition
+from kubebase.testing.waiting import eventually
 
 pytestmark = pytest.mark.live
 

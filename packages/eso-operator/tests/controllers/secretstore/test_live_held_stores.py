@@ -9,10 +9,11 @@ import pytest
 from eso_api.pushsecret import PUSH_SECRET
 from eso_api.secretstore import CLUSTER_SECRET_STORE
 from eso_operator.controllers.secretstore.finalizer import FINALIZER
-from eso_testkit.operator.operators import Bench, eventually, scripted
+from eso_testkit.operator.operators import Bench, scripted
 from eso_testkit.operator.scenes import FAKE_STORE
 from kubebase.clock import SystemClock
 from kubebase.meta import Condition, JsonObject
+from kubebase.testing.waiting import eventually
 
 pytestmark = pytest.mark.live
 

@@ -14,12 +14,13 @@ from eso_api.v2.owned import namespaced_config
 from eso_api.v2.providerclass import PROVIDER_CLASS
 from eso_api.v2.secretstore import SECRET_STORE_V2
 from eso_operator.settings import FeatureGate
-from eso_testkit.operator.operators import LABEL, READS, SERVICES, Backend, Bench, eventually, scripted
+from eso_testkit.operator.operators import LABEL, READS, SERVICES, Backend, Bench, scripted
 from eso_testkit.operator.scriptedprovider import ScriptedProvider
 from eso_wire.errors import ErrorReason, ProviderError
 from eso_wire.values import KindId, KindInfo, KindRole
 from kubebase.clock import SystemClock
 from kubebase.meta import Condition, Resource
+from kubebase.testing.waiting import eventually
 from kuberun.testing.builders import SECRETS, SERVICE_ACCOUNTS
 
 pytestmark = pytest.mark.live

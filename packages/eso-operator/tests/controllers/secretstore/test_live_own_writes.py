@@ -7,10 +7,11 @@ import pytest
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.secretstore import SECRET_STORE
 from eso_api.v2.providerclass import PROVIDER_CLASS
-from eso_testkit.operator.operators import SERVICE, Bench, eventually, scripted, with_interval
+from eso_testkit.operator.operators import SERVICE, Bench, scripted, with_interval
 from eso_testkit.operator.transports import LaggingWatch
 from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.meta import Condition, JsonObject
+from kubebase.testing.waiting import eventually
 from kuberun.errors import ServiceUnavailable
 from kuberun.requests import Request
 

@@ -15,10 +15,11 @@ from eso_api.secretstore import SECRET_STORE
 from eso_api.v2.providerclass import PROVIDER_CLASS
 from eso_api.v2.secretstore import SECRET_STORE_V2
 from eso_operator.settings import Settings
-from eso_testkit.operator.operators import BACKEND_ID, LABEL, PORT, SERVICE, SERVICES, Bench, eventually, scripted
+from eso_testkit.operator.operators import BACKEND_ID, LABEL, PORT, SERVICE, SERVICES, Bench, scripted
 from eso_testkit.operator.storingprovider import storing
 from eso_testkit.operator.transports import Between
 from kubebase.meta import Condition, Resource
+from kubebase.testing.waiting import eventually
 from kuberun.requests import Request
 
 pytestmark = pytest.mark.live

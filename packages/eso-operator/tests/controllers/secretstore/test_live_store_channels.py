@@ -14,21 +14,13 @@ from eso_api.v2.providerclass import PROVIDER_CLASS
 from eso_api.v2.secretstore import CLUSTER_SECRET_STORE_V2, SECRET_STORE_V2
 from eso_operator.settings import FeatureGate, ProviderSettings
 from eso_operator.stores.resolved import ServiceKey
-from eso_testkit.operator.operators import (
-    BACKEND,
-    LABEL,
-    SERVICE,
-    SERVICES,
-    Bench,
-    eventually,
-    free_port,
-    scripted,
-)
+from eso_testkit.operator.operators import BACKEND, LABEL, SERVICE, SERVICES, Bench, free_port, scripted
 from eso_testkit.operator.providerhost import SERVER_NAME, ProviderHost, TestAuthority
 from eso_wire.tls import TlsMaterial
 from eso_wire.values import ObjectRef
 from kubebase.clock import SystemClock
 from kubebase.meta import Condition, JsonObject, Resource
+from kubebase.testing.waiting import eventually
 from kuberun.testing.builders import SECRETS
 from kuberun.testing.rawapi import MERGE_PATCH
 

@@ -16,7 +16,7 @@ from eso_api.v2.secretstore import CLUSTER_SECRET_STORE_V2, SECRET_STORE_V2
 from eso_api.values import SecretBytes
 from eso_operator.certificates.authority import issue_authority, issue_server
 from eso_operator.certificates.state import Credential, ServerNames, Window
-from eso_testkit.operator.operators import BACKEND, MAKER, SERVICE, Bench, eventually, scripted, with_interval
+from eso_testkit.operator.operators import BACKEND, MAKER, SERVICE, Bench, scripted, with_interval
 from eso_testkit.operator.scriptedprovider import ScriptedProvider
 from eso_wire import codec
 from eso_wire.errors import ErrorReason, ProviderError
@@ -25,6 +25,7 @@ from eso_wire.values import ConditionReport, Validation, ValidationState
 from eso_wire.versions import ProtocolVersion
 from kubebase.clock import SystemClock
 from kubebase.meta import Condition
+from kubebase.testing.waiting import eventually
 from kuberun.testing.builders import SECRETS
 
 pytestmark = pytest.mark.live

@@ -86,22 +86,22 @@ class UpProcess:
                         found[int(entry.name)] = (entry / "cmdline").read_text().replace("\0", " ")
         return found
 
-    def component(self, words: str) -> int:
-        """The process id of the child with these whole words in its command line.
+    def component(self, text: str) -> int:
+        """The process id of the child with this text in its command line.
 
         A process that is being started has no command line for a moment.
         """
         found: list[int] = []
 
         def is_there() -> bool:
-            found[:] = self.components(words)
+            found[:] = self.components(text)
             return len(found) == 1
 
-        self.wait_for(is_there, f"there is not exactly one process with {words!r} in its command line")
+        self.wait_for(is_there, f"there is not exactly one process with {text!r} in its command line")
         return found[0]
 
-    def components(self, words: str) -> list[int]:
-        return [pid for pid, line in self.members().items() if f"{words} " in line and pid != self._process.pid]
+    def components(self, text: str) -> list[int]:
+        return [pid for pid, line in self.members().items() if f"{text} " in line and pid != self._process.pid]
 
     def provider_ready(self, name: str) -> dict[str, Any]:
         """Return the log line that the provider wrote when it began to serve."""

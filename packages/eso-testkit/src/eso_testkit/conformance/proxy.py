@@ -1,6 +1,6 @@
 """A proxy in front of a correct provider that violates the contract on request, to test the suite.
 
-    async with lying(Liar("GetSecrets", answered=drop_one), honest, certificates) as address: ...
+    async with lying(Liar("GetSecrets", response=drop_one), honest, certificates) as address: ...
 
 Messages are changed in decoded form; the call itself, its deadline and its errors are passed on.
 """
@@ -55,11 +55,11 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Liar:
-    """The changes to requests before the provider sees them, and to its answers."""
+    """The changes to requests before the provider sees them, and to its responses."""
 
     method: str = ""
-    asked: Callable[[Any], object] = nothing
-    answered: Callable[[Any], object] = nothing
+    request: Callable[[Any], object] = nothing
+    response: Callable[[Any], object] = nothing
     failed: Callable[[Failure, Any], Failure] = same
     anybody: bool = False
     """Accept clients without a certificate."""
@@ -102,7 +102,9 @@ class _Proxy(grpc.GenericRpcHandler):
         async def handle(request: bytes, context: aio.ServicerContext[bytes, bytes]) -> bytes:
             call: Any = self._upstream.unary_unary(method)
             try:
-                return self._answered(name, await call(self._asked(name, request), timeout=context.time_remaining()))
+                return self._responded(
+                    name, await call(self._requested(name, request), timeout=context.time_remaining())
+                )
             except aio.AioRpcError as error:
                 await self._abort(error, name, request, context)
             raise AssertionError("abort raises")
@@ -113,8 +115,8 @@ class _Proxy(grpc.GenericRpcHandler):
         async def handle(request: bytes, context: aio.ServicerContext[bytes, bytes]) -> AsyncIterator[bytes]:
             call: Any = self._upstream.unary_stream(method)
             try:
-                async for page in call(self._asked(name, request), timeout=context.time_remaining()):
-                    yield self._answered(name, page)
+                async for page in call(self._requested(name, request), timeout=context.time_remaining()):
+                    yield self._responded(name, page)
             except aio.AioRpcError as error:
                 await self._abort(error, name, request, context)
 
@@ -125,28 +127,28 @@ class _Proxy(grpc.GenericRpcHandler):
             requests: AsyncIterator[bytes], context: aio.ServicerContext[bytes, bytes]
         ) -> AsyncIterator[bytes]:
             call: Any = self._upstream.stream_stream(method)
-            asked = (self._asked(name, request) async for request in requests)
+            changed = (self._requested(name, request) async for request in requests)
             try:
-                async for event in call(asked, timeout=context.time_remaining()):
-                    yield self._answered(name, event)
+                async for event in call(changed, timeout=context.time_remaining()):
+                    yield self._responded(name, event)
             except aio.AioRpcError as error:
                 await self._abort(error, name, b"", context)
 
         return handle
 
-    def _asked(self, name: str, request: bytes) -> bytes:
-        if name != self._liar.method or self._liar.asked is nothing:
+    def _requested(self, name: str, request: bytes) -> bytes:
+        if name != self._liar.method or self._liar.request is nothing:
             return request
         message = _MESSAGES[name][0].FromString(request)
-        self._liar.asked(message)
+        self._liar.request(message)
         changed: bytes = message.SerializeToString()
         return changed
 
-    def _answered(self, name: str, answer: bytes) -> bytes:
+    def _responded(self, name: str, response: bytes) -> bytes:
         if name != self._liar.method:
-            return answer
-        message = _MESSAGES[name][1].FromString(answer)
-        self._liar.answered(message)
+            return response
+        message = _MESSAGES[name][1].FromString(response)
+        self._liar.response(message)
         changed: bytes = message.SerializeToString()
         return changed
 

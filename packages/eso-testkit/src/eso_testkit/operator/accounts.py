@@ -1,6 +1,6 @@
-"""Operators of live tests with the rights of a manifest instead of an administrator's, and a record of what they asked.
+"""Operators of live tests with the rights of a manifest instead of an administrator's, and a record of their needs.
 
-ESO_TEST_RIGHTS=FILE     accounts, roles and bindings; operator-home in it stands for the namespace of the operator
+ESO_TEST_RIGHTS=FILE     accounts, roles and bindings; operator-namespace in it stands for the namespace of the operator
 ESO_TEST_REQUESTS=FILE   where each distinct request is appended: a JSON line [group, resource, verb, status]
 
 Without the first variable operators are administrators, as usual. `tests/deploy/test_rights.py` sets both.
@@ -27,8 +27,8 @@ from kuberun.requests import Request
 from kuberun.testing.rawapi import RawApi
 from kuberun.transport import AiohttpTransport, Transport
 
-HOME: Final = "operator-home"
-PATIENCE: Final = 60.0
+PLACEHOLDER: Final = "operator-namespace"
+WITHIN_SECONDS: Final = 60.0
 _VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _RBAC: Final = "rbac.authorization.k8s.io"
 _ACCOUNT: Final = Resource("", "v1", "serviceaccounts", "ServiceAccount")
@@ -45,7 +45,7 @@ _KINDS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class NeededRight:
     """What a request needs a right for; a subresource follows its resource after a slash."""
 
     group: str
@@ -53,7 +53,7 @@ class Asked:
     verb: str
 
     @classmethod
-    def of(cls, request: Request) -> Asked | None:
+    def of(cls, request: Request) -> NeededRight | None:
         """Return None for discovery and other paths that every account may read."""
         root, *parts = request.path.strip("/").split("/")
         group = "" if root == "api" else parts.pop(0) if root == "apis" and parts else None
@@ -73,16 +73,16 @@ class Noting(Between):
 
     def __init__(self, file: Path) -> None:
         self.file = file
-        self.seen: set[tuple[Asked, int]] = set()
+        self.seen: set[tuple[NeededRight, int]] = set()
 
     async def request(self, request: Request) -> bytes:
         try:
-            answer = await self.inner.request(request)
+            response = await self.inner.request(request)
         except ApiError as refused:
             self._note(request, _status(refused))
             raise
         self._note(request, 0)
-        return answer
+        return response
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         return self._noted(request)
@@ -98,12 +98,12 @@ class Noting(Between):
             raise
 
     def _note(self, request: Request, status: int) -> None:
-        asked = Asked.of(request)
-        if asked is None or (asked, status) in self.seen:
+        needed = NeededRight.of(request)
+        if needed is None or (needed, status) in self.seen:
             return
-        self.seen.add((asked, status))
+        self.seen.add((needed, status))
         with self.file.open("a") as lines:
-            lines.write(json.dumps([asked.group, asked.resource, asked.verb, status]) + "\n")
+            lines.write(json.dumps([needed.group, needed.resource, needed.verb, status]) + "\n")
 
 
 def _status(refused: ApiError) -> int:
@@ -111,14 +111,16 @@ def _status(refused: ApiError) -> int:
     return 409 if "being terminated" in refused.message else refused.code
 
 
-async def kubeconfig_of(api: RawApi, administrator: Path, home: str) -> Path:
+async def kubeconfig_of(api: RawApi, administrator: Path, namespace: str) -> Path:
     """Return the kubeconfig for an operator of that namespace: an administrator's, unless the run names rights."""
     rights = os.environ.get("ESO_TEST_RIGHTS")
-    return await as_account(api, administrator, home, _objects(Path(rights), home)) if rights else administrator
+    return (
+        await as_account(api, administrator, namespace, _objects(Path(rights), namespace)) if rights else administrator
+    )
 
 
 async def as_account(
-    api: RawApi, administrator: Path, home: str, objects: list[JsonObject], *, until: Sequence[str] = ()
+    api: RawApi, administrator: Path, namespace: str, objects: list[JsonObject], *, until: Sequence[str] = ()
 ) -> Path:
     """Create the account and its rights; return a kubeconfig with a token of it, once the rights are in force.
 
@@ -126,10 +128,10 @@ async def as_account(
     """
     for each in objects:
         path = _KINDS[each["kind"]].path(each["metadata"].get("namespace", ""))
-        answer = await api.post(path, each)
-        assert answer.status in (201, 409), answer.body  # noqa: S101 - this is a test kit
-    file = _limited(administrator, home, await _token(api, objects))
-    of_operator = ("/api/v1/services", f"/apis/coordination.k8s.io/v1/namespaces/{home}/leases/none")
+        response = await api.post(path, each)
+        assert response.status in (201, 409), response.body  # noqa: S101 - this is a test kit
+    file = _limited(administrator, namespace, await _token(api, objects))
+    of_operator = ("/api/v1/services", f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/none")
     await _in_force(file, until or of_operator)
     return file
 
@@ -140,14 +142,14 @@ def noting() -> Noting | Between:
     return Noting(Path(file)) if file else Between()
 
 
-def _objects(rights: Path, home: str) -> list[JsonObject]:
-    return list(yaml.safe_load_all(rights.read_text().replace(HOME, home)))
+def _objects(rights: Path, namespace: str) -> list[JsonObject]:
+    return list(yaml.safe_load_all(rights.read_text().replace(PLACEHOLDER, namespace)))
 
 
-def _limited(administrator: Path, home: str, token: str) -> Path:
+def _limited(administrator: Path, namespace: str, token: str) -> Path:
     config_of = yaml.safe_load(administrator.read_text())
     config_of["users"][0]["user"] = {"token": token}
-    file = administrator.with_name(f"{home}.kubeconfig")
+    file = administrator.with_name(f"{namespace}.kubeconfig")
     file.write_text(json.dumps(config_of))
     file.chmod(0o600)
     return file
@@ -156,14 +158,14 @@ def _limited(administrator: Path, home: str, token: str) -> Path:
 async def _token(api: RawApi, objects: list[JsonObject]) -> str:
     (account,) = (each["metadata"] for each in objects if each["kind"] == "ServiceAccount")
     path = _ACCOUNT.path(account["namespace"], account["name"])
-    answer = await api.post(f"{path}/token", {"spec": {"expirationSeconds": 3600}})
-    return str(answer.body["status"]["token"])
+    response = await api.post(f"{path}/token", {"spec": {"expirationSeconds": 3600}})
+    return str(response.body["status"]["token"])
 
 
 async def _in_force(kubeconfig: Path, paths: Sequence[str]) -> None:
     """Wait until the server applies the bindings, which it learns from a watch of its own."""
     clock = SystemClock()
-    end = clock.monotonic() + PATIENCE
+    end = clock.monotonic() + WITHIN_SECONDS
     transport = AiohttpTransport(config.load(kubeconfig))
     try:
         for path in paths:

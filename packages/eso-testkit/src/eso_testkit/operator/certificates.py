@@ -16,8 +16,8 @@ from eso_operator.certificates.issuer import CertificateReport, Issuer
 from eso_operator.certificates.settings import IssuerSettings
 from eso_operator.certificates.worker import CertificateWorker, Review, ReviewRequest
 from eso_operator.stores.resolved import ServiceKey
-from eso_testkit.operator.operators import eventually
 from kubebase.clock import SystemClock
+from kubebase.testing.waiting import eventually
 from kuberun.client import Client
 from kuberun.manager import Manager
 from kuberun.testing.rawapi import RawApi

@@ -1,4 +1,4 @@
-"""A cluster as the resolver sees it, for tests: objects in memory, providers that answer, reads that are noted."""
+"""A cluster as the resolver sees it, for tests: objects in memory, providers that response, reads that are noted."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ class ObjectsInMemory(WatchedObjects):
 
 
 class EveryConnection(Mapping[str, Handshake | str]):
-    """Gives the same answer for every connection."""
+    """Gives the same response for every connection."""
 
-    def __init__(self, answer: Handshake | str) -> None:
-        self._answer = answer
+    def __init__(self, response: Handshake | str) -> None:
+        self._answer = response
 
     def __getitem__(self, key: str) -> Handshake | str:
         return self._answer

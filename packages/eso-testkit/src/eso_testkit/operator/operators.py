@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -36,6 +36,7 @@ from eso_wire.values import CredentialKind, CredentialPath, KindId, KindInfo, Ki
 from kubebase.clock import SystemClock
 from kubebase.meta import Condition, JsonObject, Object, Resource, raw
 from kubebase.testing.servers import ApiServer, free_ports
+from kubebase.testing.waiting import WITHIN_SECONDS, eventually
 from kuberun import config
 from kuberun.client import Client
 from kuberun.errors import AlreadyExists
@@ -45,7 +46,6 @@ from kuberun.transport import AiohttpTransport, RequestTally, Transport
 
 T = TypeVar("T")
 
-PATIENCE = 60.0
 SERVICE = "provider-scripted"
 PORT = 8080
 LABEL = {"external-secrets.io/provider": "true"}
@@ -118,21 +118,6 @@ async def install_crds(kubeconfig: Path) -> None:
     finally:
         await client.close()
     _INSTALLED.add(kubeconfig)
-
-
-async def eventually(
-    read_state: Callable[[], Awaitable[T | None]], complaint: str = "it did not happen", *, within: float = PATIENCE
-) -> T:
-    """Return the first truthy result of `read_state`; fail with the complaint at the deadline."""
-    clock = SystemClock()
-    end = clock.monotonic() + within
-    while True:
-        found = await read_state()
-        if found:
-            return found
-        if clock.monotonic() > end:
-            raise AssertionError(complaint)
-        await clock.sleep(0.05)
 
 
 @dataclass(slots=True)
@@ -243,7 +228,7 @@ class Bench:
         return dict(response.body) if response.status == 200 else None
 
     async def ready(
-        self, resource: Resource, name: str, wanted: Callable[[Condition], bool], *, within: float = PATIENCE
+        self, resource: Resource, name: str, wanted: Callable[[Condition], bool], *, within: float = WITHIN_SECONDS
     ) -> JsonObject:
         """Return the object as soon as its Ready condition has the expected status."""
         conditions: list[Any] = []

@@ -18,10 +18,11 @@ from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.secretstore import SECRET_STORE
 from eso_operator.settings import Settings
 from eso_operator.wiring import Operator
-from eso_testkit.operator.operators import Bench, eventually, scripted
+from eso_testkit.operator.operators import Bench, scripted
 from eso_testkit.operator.scriptedprovider import ScriptedProvider
 from eso_testkit.operator.transports import Between
 from kubebase.meta import Condition, JsonObject
+from kubebase.testing.waiting import eventually
 from kuberun.requests import Request
 from kuberun.testing.builders import CONFIG_MAPS, SECRETS
 from kuberun.testing.rawapi import MERGE_PATCH
@@ -39,19 +40,19 @@ class CountedTransport(Between):
     """Records the operator's requests to the API server, except watches and events."""
 
     inner: Transport
-    seen: list[tuple[str, str]] = field(default_factory=list)
+    requests: list[tuple[str, str]] = field(default_factory=list)
 
     async def request(self, request: Request) -> bytes:
         if not request.path.endswith("/events") and "/events/" not in request.path:
-            self.seen.append((request.method, request.path))
+            self.requests.append((request.method, request.path))
         return await self.inner.request(request)
 
-    def about(self, *words: str) -> list[tuple[str, str]]:
-        """Return the requests whose path contains all of these words."""
-        return [(method, path) for method, path in self.seen if all(word in path for word in words)]
+    def about(self, *texts: str) -> list[tuple[str, str]]:
+        """Return the requests whose path contains all of these texts."""
+        return [(method, path) for method, path in self.requests if all(word in path for word in texts)]
 
-    def writes(self, *words: str) -> list[tuple[str, str]]:
-        return [(method, path) for method, path in self.about(*words) if method != "GET"]
+    def writes(self, *texts: str) -> list[tuple[str, str]]:
+        return [(method, path) for method, path in self.about(*texts) if method != "GET"]
 
 
 @dataclass(slots=True)
@@ -103,12 +104,12 @@ class Scene:
 
     # --- what people see ----------------------------------------------------------------------------------------------
 
-    async def ready(self, name: str, reason: str = "", *words: str) -> JsonObject:
-        """Return the ExternalSecret once it is Ready (with that reason, and these words in its message)."""
-        return await self.bench.ready(ES, name, _refers_to("True", reason, words))
+    async def ready(self, name: str, reason: str = "", *texts: str) -> JsonObject:
+        """Return the ExternalSecret once it is Ready (with that reason, and these texts in its message)."""
+        return await self.bench.ready(ES, name, _refers_to("True", reason, texts))
 
-    async def broken(self, name: str, *words: str, reason: str = "SecretSyncedError") -> JsonObject:
-        return await self.bench.ready(ES, name, _refers_to("False", reason, words))
+    async def broken(self, name: str, *texts: str, reason: str = "SecretSyncedError") -> JsonObject:
+        return await self.bench.ready(ES, name, _refers_to("False", reason, texts))
 
     async def status(self, name: str) -> JsonObject:
         found = await self.bench.find(ES, name) or {}
@@ -124,17 +125,17 @@ class Scene:
 
     async def until(self, name: str, data: Mapping[str, str] | None) -> None:
         """Wait until the Secret contains exactly this; None: until it is deleted."""
-        seen: list[object] = []
+        found_keys: list[object] = []
 
         async def read_state() -> bool:
             found = await self.data(name)
-            seen[:] = [sorted(found) if found is not None else None]
+            found_keys[:] = [sorted(found) if found is not None else None]
             return found == data
 
         try:
             await eventually(read_state, "")
         except AssertionError:
-            raise AssertionError(f"Secret {name} does not become as wanted; it has the keys {seen}") from None
+            raise AssertionError(f"Secret {name} does not become as wanted; it has the keys {found_keys}") from None
 
     async def config_map(self, name: str) -> JsonObject | None:
         return await self.bench.find(CONFIG_MAPS, name)
@@ -142,7 +143,7 @@ class Scene:
     async def until_event(self, name: str, type_: str, reason: str, message: str = "") -> None:
         await self.bench.until_event(name, type_, reason, message)
 
-    async def settled(self) -> None:
+    async def until_idle(self) -> None:
         """Wait until the operator has handled all changes made before this call: it has handled one made now."""
         found = await self.secret(_SENTINEL)
         if found is None:
@@ -212,9 +213,9 @@ def _base64(value: str) -> str:
     return base64.b64encode(value.encode()).decode()
 
 
-def _refers_to(status: str, reason: str, words: tuple[str, ...]) -> Any:
+def _refers_to(status: str, reason: str, texts: tuple[str, ...]) -> Any:
     def wanted(condition: Condition) -> bool:
         same = condition.status == status and reason in ("", condition.reason)
-        return same and all(word in condition.message for word in words)
+        return same and all(word in condition.message for word in texts)
 
     return wanted

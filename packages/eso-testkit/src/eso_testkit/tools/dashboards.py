@@ -15,11 +15,12 @@ import aiohttp
 from eso_api.externalsecret import EXTERNAL_SECRET
 from eso_api.secretstore import SECRET_STORE
 from eso_operator.telemetry.settings import Listener
-from eso_testkit.operator.operators import Bench, eventually, scripted
+from eso_testkit.operator.operators import Bench, scripted
 from eso_tools.dashboard.process import Dashboard
 from eso_tools.dashboard.settings import MetricsEndpoint, Settings
 from eso_wire.errors import ErrorReason, ProviderError
 from kubebase.clock import SystemClock
+from kubebase.testing.waiting import eventually
 from kuberun import config
 
 CANARY = "CANARY-3f9d"
@@ -55,14 +56,14 @@ class Site:
     def object_path(self, name: str, resource: str = SECRETS_PATH) -> str:
         return f"/objects/{resource}/{self.bench.namespace}/{name}"
 
-    async def until_shown(self, path: str, word: str, **options: Any) -> Page:
-        """Wait until a page has a word."""
+    async def until_shown(self, path: str, text: str, **options: Any) -> Page:
+        """Wait until a page has a text."""
 
         async def read_state() -> Page | None:
             page = await self.get(path, **options)
-            return page if word in page.text else None
+            return page if text in page.text else None
 
-        return await eventually(read_state, f"{path} does not show {word!r}")
+        return await eventually(read_state, f"{path} does not show {text!r}")
 
     async def secret(self, name: str, key: str = "db/pw", **spec: Any) -> None:
         entries = [{"secretKey": "pw", "remoteRef": {"key": key}}]
