@@ -111,6 +111,17 @@ async def test_values_that_end_are_remembered_with_their_end() -> None:
     )
 
 
+async def test_a_status_that_may_have_been_written_decides_about_a_sync_of_the_same_second() -> None:
+    """The response to the second write of that second was lost. The status has no fraction of a second."""
+    gatherer, edited = Cluster().gatherer(), external_secret(metadata={"annotations": {"edited": "1"}})
+    gatherer.remember(external_secret(), START + timedelta(milliseconds=300), frozenset())
+
+    gatherer.forget_last(edited)
+
+    found = await gatherer.gather(synced(edited, START), Counted(), at(START + timedelta(seconds=1)))
+    assert found.last == LastSync(START, current_version(edited))
+
+
 async def test_once_synced_it_waits_for_no_turn() -> None:
     gatherer, es = Cluster().gatherer(), synced(external_secret(), START)
     assert (await gatherer.gather(es, Counted(), at(START + 3 * HOUR))).restart_slot is not None

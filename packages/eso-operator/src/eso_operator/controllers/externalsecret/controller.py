@@ -95,6 +95,9 @@ class ExternalSecretReconciler(Reconciler[ExternalSecret]):
                 renew_within=outcome.refresh_within,
             )
             deps.changes.mark_read(published.obj.key, snapshot.notified_at)
+        elif isinstance(outcome, Synced):
+            # A sync that the memory has may seem later than a status of the same second, which has no fraction.
+            deps.gatherer.forget_last(published.obj)
         return published.result
 
 

@@ -222,6 +222,10 @@ class SnapshotGatherer:
         known.generated = None
         known.last = LastSync(now, version or current_version(es), renew_at)
 
+    def forget_last(self, es: ExternalSecret) -> None:
+        """Let the status alone say what was synced last: it may have been written although its write failed."""
+        self._memory.of(es.key, es.metadata.uid).last = None
+
     def _with_generated(self, snapshot: Snapshot) -> Snapshot:
         """Return the snapshot with what its target says of generated values."""
         es, found = snapshot.es, snapshot.target
