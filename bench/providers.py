@@ -7,6 +7,7 @@ All ratios compare two measurements of this run; rounds alternate, and the best 
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
@@ -88,6 +89,7 @@ async def _best(provider: ScriptedProvider, work: Callable[[], Awaitable[object]
 
 async def _once(provider: ScriptedProvider, work: Callable[[], Awaitable[object]]) -> Run:
     before = provider.calls.total()
+    gc.collect()  # or one kind of work pays for the garbage of the one before
     started = time.perf_counter()
     await work()
     return Run(time.perf_counter() - started, provider.calls.total() - before)
