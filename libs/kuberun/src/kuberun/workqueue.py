@@ -451,7 +451,7 @@ def until_phase(uid: str, interval: float, now: float) -> float:
 
 
 def _ignore(_: float) -> None:
-    """Report to nobody."""
+    """Discard the report."""
 
 
 def _merged(known: _Waiting | None, new: _Waiting) -> _Waiting:

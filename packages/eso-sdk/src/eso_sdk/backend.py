@@ -170,7 +170,7 @@ class Backend(Generic[C]):
         return HttpClient(HttpSettings(subject, **settings), policy=self.addresses, clock=self.clock)
 
     def close_later(self, resource: R) -> R:
-        """Return a resource that is closed with this session, before those that were opened earlier."""
+        """Return the resource; it is closed when the store is closed, the latest one first."""
         self.resources.push_async_callback(resource.close)
         return resource
 

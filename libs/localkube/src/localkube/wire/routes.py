@@ -181,7 +181,7 @@ def patch_options(query: Query, user: User, agent: str, patch: str) -> WriteOpti
 
 
 def delete_options(query: Query, body: JsonObject, user: User) -> DeleteOptions:
-    """Read the options of a delete from the body, or from the query if there is no body."""
+    """Read the options of a delete from the body; from the query if the body is empty."""
     options: dict[str, Any] = body or {
         "propagationPolicy": first(query, "propagationPolicy") or None,
         "gracePeriodSeconds": number(query, "gracePeriodSeconds"),
